@@ -279,6 +279,9 @@ def output_nr(t: Tensor) -> int:
 
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
+    if not isinstance(input, Tensor):
+        got = type(input).__name__
+        raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {got}")
     return input._inference
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -75,6 +76,7 @@ def refuse_types(form: Form, given: Mapping[str, Any], error: Exception) -> None
     taken = schemas.judge(form, _given(f, given), _defaults(f))
     if taken is not None:
         schemas.refuse_wide(name, taken)
+        _refuse_arrays(name, error)
         return
     natural = isinstance(error, _NATURAL)
     for position, (word, p) in enumerate(_parameters(f)):
@@ -92,6 +94,20 @@ def refuse_types(form: Form, given: Mapping[str, Any], error: Exception) -> None
             )
         if kind in ("int", "ints") and _too_wide(value):
             raise ValueError("Overflow when unpacking long long")
+    _refuse_arrays(name, error)
+
+
+# what NumPy says of shapes, as a ValueError
+_OF_ARRAYS: Final = re.compile(
+    r"array is too big|Maximum allowed dimension|.*axis remapping|.*cannot be broadcast|"
+    r"operands could not be broadcast|cannot reshape array|.*maximum supported dimension"
+)
+
+
+def _refuse_arrays(name: str, error: Exception) -> None:
+    """Raise PyTorch's class of error where a shape was refused by NumPy alone."""
+    if type(error) is ValueError and _OF_ARRAYS.match(str(error)):
+        raise RuntimeError(f"{name}(): {error}")
 
 
 def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
@@ -232,7 +248,8 @@ def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any
         elif p.kind is not p.VAR_POSITIONAL:
             found["input" if not i and name == "self" else name] = value
         elif value:
-            found[name] = value[0] if len(value) == 1 and not _is_size(value[0]) else value
+            whole = value[0] if len(value) == 1 and not _is_size(value[0]) else value
+            found["#1" if name in ("order", "sizes") else name] = whole
     return found
 
 

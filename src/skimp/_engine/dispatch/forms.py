@@ -20,7 +20,7 @@ from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
-from skimp._engine.dispatch.arguments import LISTS, look
+from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import (
     FORMS,
@@ -37,11 +37,11 @@ from skimp._engine.dispatch.runners import move
 from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
     LIST_NAMES,
-    PLAIN_NAMES,
     Parameters,
     explaining,
     exported,
     forwarding,
+    judged,
     plain_call,
     space_of,
 )
@@ -335,7 +335,7 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
     if o.rule is None:
         if o.fast is not None:
             lines += ["        if result is not None:", "            return result"]
-        lines += [*judged(space, p), f"        return {call}"]
+        lines += [*_indented(judged(space, p)), f"        return {call}"]
         return
     needs = needs_of(o, p)
     space.update(needed=runners.needed)
@@ -348,7 +348,7 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
             "            return result",
         ]
     lines += [
-        *judged(space, p),
+        *_indented(judged(space, p)),
         f"        if not ({needs} and state.grad):",
         f"            return {call}",
         "        state.grad = False",
@@ -361,16 +361,8 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
     ]
 
 
-def judged(space: dict[str, Any], p: Parameters) -> list[str]:
-    """The lines that judge the types of a call's arguments, when they are new."""
-    if not any([n in PLAIN_NAMES for n in p.names()]):
-        return []
-    space.update(look=look, fine=space["form"].fine, lists=LISTS)
-    return [
-        f"        kinds = ({p.kinds()})",
-        "        if kinds not in fine:",
-        f"            look(form, {p.given()}, kinds)",
-    ]
+def _indented(lines: list[str]) -> list[str]:
+    return [f"        {line}" for line in lines]
 
 
 def needs_of(o: Op, p: Parameters) -> str:

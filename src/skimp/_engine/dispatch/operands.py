@@ -86,6 +86,12 @@ def no_room(dtype: dtypes.dtype) -> RuntimeError:
     )
 
 
+def refuse_complex(dtype: dtypes.dtype, *values: Any) -> None:
+    """Refuse complex numbers where the type is real."""
+    if not dtype.is_complex and any([isinstance(v, complex) and v.imag for v in values]):
+        raise no_room(dtype)
+
+
 def check_number(value: Any, dtype: dtypes.dtype) -> None:
     """Refuse a number that the type can't hold: too large, nan for an integer, or with an imaginary
     part. The negative of what an unsigned type holds wraps, as in PyTorch.

@@ -16,11 +16,16 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
+from skimp._compat.homes import LAYERS
 from skimp._engine.dispatch.row import Form
 from skimp._engine.dispatch.unbound import binds
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 
+# functions in Python that hand everything to a kernel of another name
+_KERNELS: Final = {"unfold": "im2col", "fold": "col2im"}
+# arguments that a function in Python takes as other things than the kernel it calls
+_IN_PYTHON: Final = ("reduction", "mode", "output_size")
 FILE: Final = Path(__file__).with_name("schemas.txt")
 _WIDE = 1 << 63  # PyTorch's integers have 64 bits
 # where PyTorch takes numbers for tensors
@@ -46,6 +51,8 @@ def keys(form: Form) -> Iterator[str]:
     """
     if "masked" in form.op.namespaces:
         return
+    if LAYERS in form.op.namespaces and form.name in _KERNELS:
+        yield _KERNELS[form.name]
     for space in form.op.namespaces:
         if space in ("linalg", "fft", "special"):
             yield f"{space}_{form.name}"
@@ -95,15 +102,17 @@ def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     """
     every = overloads(form)
     known = {arg.name for args in every for arg in args}
+    loose = any([binds(space, form.name) for space in form.op.namespaces])
+    if loose:  # what a function in Python keeps for itself
+        given = {n: v for n, v in given.items() if n in known}
     if not given or not every or not known.issuperset([n for n in given if n[0] != "#"]):
         return None
-    calls = [[given, placed] for args in every if (placed := _by_position(args, given))]
-    loose = any([binds(space, form.name) for space in form.op.namespaces])
+    calls = [_ways(args, given) for args in every]
     scaled = _SCALED.fullmatch(form.name) is not None
     how = _Rules(_NUMBERS_TOO.fullmatch(form.name) is not None, loose, defaults, scaled)
     wrong = []
     for args, ways in zip(every, calls, strict=True):
-        told = [_misfit(args, way, how) for way in ways]
+        told = [_misfit(args, way, how) for way in ways] or ["got multiple values for an argument"]
         if None in told:
             taken = Taken(args, ways[told.index(None)])
             _unpack(form.name, taken)
@@ -123,6 +132,13 @@ class _Rules(NamedTuple):
     loose: bool
     defaults: Mapping[str, Any]
     scaled: bool
+
+
+def _ways(args: Sequence[Arg], given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The values as they are named, and under the overload's names; neither where it has one name
+    for two of them.
+    """
+    return [given, placed] if len(placed := _by_position(args, given)) == len(given) else []
 
 
 def _by_position(args: Sequence[Arg], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +165,7 @@ def _misfit(args: Sequence[Arg], given: Mapping[str, Any], how: _Rules) -> str |
                 return f'missing 1 required positional arguments: "{arg.name}"'
             continue
         value = given[arg.name]
-        if how.loose and arg.name == "reduction":
+        if how.loose and arg.name in _IN_PYTHON:
             continue
         if not fits(arg, value, how.numbers):
             place = "" if arg.keyword else f" (position {position + 1})"
@@ -248,7 +264,7 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "bool": lambda v: isinstance(v, bool),
     "float": _is_real,
     "Number": _is_number,
-    "str": lambda v: isinstance(v, str),
+    "str": lambda v: isinstance(v, (str, bytes)),
     "dtype": lambda v: isinstance(v, dtypes.dtype) or v in (bool, int, float, complex),
     "layout": lambda v: isinstance(v, formats.layout),
     "memory_format": lambda v: isinstance(v, formats.memory_format),

@@ -11,7 +11,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.row import Op
-from skimp._engine.dispatch.wrappers import Parameters, plain_call
+from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor.tensor import Tensor, alias, mark, mark_bytes
@@ -154,7 +154,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             names=", ".join(p.names()),
             turns=_TURNS if "reshape" not in o.fast_view else "",
         ).splitlines()
-    general = []
+    general = judged(space, p)
     if o.otherwise is not None:
         space["otherwise"] = o.otherwise
         general += [f"new = otherwise({p.passed()})", "if new is not None:", "    return new"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, refuse_types, sort
+from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, look, refuse_types, sort
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
 from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
@@ -176,6 +176,18 @@ def _of_known(name: str) -> str:
     return f"(type({name}) is not list and type({name}) is not tuple or {items})"
 
 
+def judged(space: dict[str, Any], p: Parameters) -> list[str]:
+    """The lines that judge the types of a call's arguments, when they are new."""
+    if not any([n in PLAIN_NAMES for n in p.names()]):
+        return []
+    space.update(look=look, fine=space["form"].fine, lists=LISTS)
+    return [
+        f"kinds = ({p.kinds()})",
+        "if kinds not in fine:",
+        f"    look(form, {p.given()}, kinds)",
+    ]
+
+
 def explaining(lines: list[str], given: str) -> list[str]:
     """The lines of a wrapper, and what looks again at the arguments of a call that failed; `given`
     is their dict by name.
@@ -295,13 +307,12 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
             "            return result",
         ]
     lines.append(f"    if {' and '.join(p.usual())}:")
-    if fast is not None or p.is_open():
-        space.update(look=_look, fine=form.fine, lists=LISTS)
-        lines += [
-            f"        kinds = ({p.kinds()})",
-            "        if kinds not in fine:",
-            f"            look(form, {p.handed()}, kinds)",
-        ]
+    space.update(look=_look, fine=form.fine, lists=LISTS)
+    lines += [
+        f"        kinds = ({p.kinds()})",
+        "        if kinds not in fine:",
+        f"            look(form, {p.handed()}, kinds)",
+    ]
     lines.append(f"        return f({p.passed(())})")
     if p.is_open():
         space["refuse_bound"] = _refuse_bound

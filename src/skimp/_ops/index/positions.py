@@ -12,6 +12,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching
+from skimp._ops.create.options import refuse_pinning
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
@@ -104,6 +105,8 @@ def _triangle(name: str, of: Any) -> None:
             )
         if dtype not in (dtypes.int64, dtypes.int32):
             raise no_kernel(name, dtype, RuntimeError)
+        if pin_memory:
+            refuse_pinning()
         return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
 
     f.__name__ = f.__qualname__ = name

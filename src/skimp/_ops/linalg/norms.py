@@ -56,9 +56,9 @@ def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> 
     check_matrices(name, A)
     _check_order(ord)
     dims = _two_dims(name, dim, A.ndim)
+    require_inexact(name, A)
     if dtype is not None:
         A = A.to(dtype)
-    require_inexact(name, A)
     if ord == "fro":
         return vector_norm(A, 2.0, dims, keepdim)
     if ord == "nuc" or abs(ord) == 2:

@@ -14,7 +14,7 @@ from skimp._engine.dispatch.forms import METHODS, export
 from skimp._engine.dispatch.operands import no_zero
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import binary, plain_operators
-from skimp._engine.dispatch.result_types import common, floating, same
+from skimp._engine.dispatch.result_types import common, floating, operand_kind, same
 from skimp._engine.dispatch.rows import (
     COMPLEX,
     FLOAT,
@@ -220,6 +220,8 @@ binary(
 
 
 def _ldexp_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    if isinstance(args[0], Tensor) and args[0]._dtype.category >= dtypes.FLOAT:
+        promotion.refuse("ldexp_cpu_exp", operand_kind(args[1])[0], (dtypes.bool,))
     d = promotion.to_float(common(args))
     return d, d
 

@@ -12,7 +12,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import check_number, require_tensor
+from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small, to_write
 from skimp._engine.dispatch.result_types import common, same
@@ -237,6 +237,7 @@ def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: 
                 f"expected dtype {c_name(input._dtype)} for `{name}` but got dtype "
                 f"{c_name(t._dtype)}"
             )
+    refuse_complex(input._dtype, weight)
     return call(
         LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace
     )

@@ -13,6 +13,8 @@ from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import floating, same
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, node_name, unary_row
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A, special as S
 from skimp._ops.index.masks import where
@@ -181,11 +183,16 @@ MVLGAMMA = Pointwise(
 )
 
 
-def _dimension(p: int) -> tuple[int]:
+def _dimension(input: Tensor, p: int) -> tuple[int]:
     if type(p) is not int:
         raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
     if p >= 1 << 61:  # PyTorch makes a tensor of so many numbers
         raise RuntimeError(f"Storage size calculation overflowed with sizes=[{p}]")
+    require(
+        getattr(input, "dtype", None) is not dtypes.bool,
+        "The input tensor may not be a boolean tensor.",
+        RuntimeError,
+    )
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     return (int(p),)
@@ -193,12 +200,12 @@ def _dimension(p: int) -> tuple[int]:
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
-    return call(MVLGAMMA, (input,), _dimension(p), out)
+    return call(MVLGAMMA, (input,), _dimension(input, p), out)
 
 
 def mvlgamma_(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function, in place."""
-    return call(MVLGAMMA, (input,), _dimension(p), input, True)
+    return call(MVLGAMMA, (input,), _dimension(input, p), input, True)
 
 
 export("mvlgamma", mvlgamma)

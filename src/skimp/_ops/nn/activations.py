@@ -12,6 +12,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, fast_of
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
@@ -170,6 +171,8 @@ def dtype_of(input: Any) -> dtypes.dtype | None:
 def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
     """Numbers in the type of an integer tensor."""
     dtype = dtype_of(input)
+    if dtype is not None:
+        refuse_complex(dtype, *numbers)
     if dtype is not None and dtype.category == INT:
         return tuple([int(n) for n in numbers])
     return numbers

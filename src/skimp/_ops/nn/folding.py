@@ -10,6 +10,8 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import no_kernel
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
@@ -92,6 +94,8 @@ def unfold(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
             f"dimensions for input, but got: {list(input.shape)}"
         )
+    if input._dtype.category == dtypes.INT:
+        raise no_kernel("im2col_out_cpu", input._dtype)
     batched = input if input.ndim == 4 else input.unsqueeze(0)
     pool = _pool("unfold", tuple(batched.shape[2:]), kernel_size, dilation, padding, stride)
     found = _unfold(batched, pool)

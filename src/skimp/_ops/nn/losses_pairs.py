@@ -120,6 +120,11 @@ def soft_margin_loss(
     refuse_cast(
         promotion.to_float(promotion.promote_types(input._dtype, target._dtype)), input._dtype
     )
+    shape = layouts.broadcast_shapes(tuple(input.shape), tuple(target.shape))
+    if shape != tuple(input.shape):
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(shape)}"
+        )
     if input._dtype is target._dtype:
         return loss_of(SOFT_MARGIN, input, target, (), reduction)
     return reduced(as_input(input, call(SOFT_MARGIN, (input, target))), reduction)
@@ -134,11 +139,13 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     Memory: a new tensor.
     """
     dtype = promotion.promote_types(x1._dtype, x2._dtype)
-    if dtype.category < dtypes.FLOAT:
+    if dtype.category != dtypes.FLOAT:
         raise RuntimeError(
             "expected common dtype to be floating point, yet common dtype is "
             f"{promotion.scalar_type_name(dtype)}"
         )
+    if eps < 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps}")
     x1, x2 = x1.to(dtype), x2.to(dtype)
     shape = layouts.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
     x1, x2 = x1.expand(shape), x2.expand(shape)

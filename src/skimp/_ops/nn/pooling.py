@@ -27,6 +27,7 @@ from skimp._kernels.pool import Pool
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.shape.copies import describe
+from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
@@ -41,8 +42,8 @@ _DEFERRED = 1 << 18  # elements of deferred planes that are made at once: they s
 def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
     """One integer for each spatial dim, from one for all or a list."""
     if not isinstance(value, (tuple, list)):
-        return (int(value),) * nd
-    found = tuple([int(v) for v in value])
+        return (as_int(value, what),) * nd
+    found = tuple([as_int(v, what) for v in value])
     if len(found) == 1:
         return found * nd
     if len(found) != nd:
@@ -277,6 +278,16 @@ def _refuse_bool(name: str, input: Any) -> None:
         raise no_kernel(name, input._dtype)
 
 
+_AVERAGED = (dtypes.float32, dtypes.float64, dtypes.int64)
+
+
+def _refuse_averages(nd: int, input: Any) -> None:
+    """Types that PyTorch's kernels of averages don't know: halves are for planes alone."""
+    dtype = input._dtype
+    if dtype not in _AVERAGED and not (nd < 3 and dtype.is_floating_point):
+        raise no_kernel("avg_pool3d_out_frame" if nd == 3 else "avg_pool2d", dtype)
+
+
 # -- averages -------------------------------------------------------------------------------------
 
 
@@ -331,7 +342,7 @@ def _avg(
     override: int | None,
 ) -> Any:
     name = f"avg_pool{nd}d"
-    _refuse_bool(name, input)
+    _refuse_averages(nd, input)
     if override == 0:
         raise RuntimeError("divisor must be not zero")
     pool = pool_of(name, input, nd, kernel, stride, padding, 1, bool(ceil))

@@ -19,6 +19,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, per_dim, plane_samples
+from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
@@ -35,7 +36,7 @@ def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
         )
     found = tuple(
         [
-            n if s is None else int(s)
+            n if s is None else as_int(s, "output_size")
             for s, n in zip(sizes, input.shape[input.ndim - nd :], strict=True)
         ]
     )

@@ -9,7 +9,8 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     """The name of a reduction, where the two old arguments may still ask for one."""
     if size_average is None and reduce is None:
         return reduction
-    name = "none" if reduce is False else "sum" if size_average is False else "mean"
+    by_mean = size_average is None or bool(size_average)
+    name = "none" if not (reduce is None or reduce) else "mean" if by_mean else "sum"
     warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.")
     return name
 

@@ -6,6 +6,7 @@ from math import pi, sqrt
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT
 from skimp._engine.tensor.tensor import Tensor
@@ -171,6 +172,8 @@ def softplus(
     Raises: NotImplementedError for other dtypes.
     Memory: a new tensor, or `out`.
     """
+    if isinstance(input, Tensor):
+        refuse_complex(input._dtype, beta, threshold)
     return call(SOFTPLUS, (input,), (beta, threshold), out)
 
 

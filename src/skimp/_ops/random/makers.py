@@ -18,6 +18,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
@@ -185,6 +186,9 @@ def randint_like(
     given = _whole_range("randint_like", ("low", "high"), args, options, LikeOptions)
     engine = engine_of(generator)
     t = empty_as(input, dtype, **options)
+    if t._dtype.is_complex:
+        says = "check_random_bounds handles only integral, floating-point and boolean types"
+        raise RuntimeError(says)
     draw_into(t, lambda a: draws_integers.random_(a, engine, given["low"], given["high"]))
     return finish(t, **options)
 
@@ -333,6 +337,8 @@ def multinomial(
 @sampled(lambda tensor: [(tensor([1.0, 4.0, 9.0]),)])
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
+    if not input._dtype.is_floating_point:
+        raise no_kernel("poisson_cpu", input._dtype)
     if input._hollow:
         return meta.like(input)
     with LOCK():

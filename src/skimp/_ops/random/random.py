@@ -18,6 +18,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
+from skimp._engine.memory.layout_views import expand
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -170,10 +171,18 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
 export("random_", drawn(random_), namespaces=())
 
 
+def _continuous(name: str, t: Tensor) -> None:
+    if not t._dtype.is_floating_point:
+        raise RuntimeError(
+            f"{name} distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {promotion.scalar_type_name(t._dtype)}"
+        )
+
+
 def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(rate):g}")
-    floating(t, "exponential")
+    _continuous("Exponential", t)
     return lambda out: draws.exponential(out, rate, engine)
 
 
@@ -182,7 +191,7 @@ def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
         raise TypeError('geometric_() missing 1 required positional arguments: "p"')
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    if t._dtype.is_complex:
+    if t._dtype.is_complex or t._dtype is dtypes.bool:
         raise no_kernel("geometric_cpu", t._dtype)
     return lambda out: draws.geometric(out, p, engine)
 
@@ -190,11 +199,7 @@ def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
 def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    if not t._dtype.is_floating_point:
-        raise RuntimeError(
-            "Cauchy distribution is a continuous probability distribution. dtype must be a "
-            f"floating point but you specified {promotion.scalar_type_name(t._dtype)}"
-        )
+    _continuous("Cauchy", t)
     return lambda out: draws.cauchy(out, median, sigma, engine)
 
 
@@ -238,6 +243,10 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
     if bad.any():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     order = layouts.memory_order(t.layout_of())
+    if t.numel():
+        expand(p.layout_of(), tuple(t.shape), p._dtype)  # refuses other shapes
+    else:
+        chances = np.empty(tuple(t.shape))
     each = np.broadcast_to(chances, tuple(t.shape)).transpose(order)
     return lambda out: draws.bernoulli_each(out, each.copy(), engine)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,11 @@ def _same_dtype(name: str) -> None:
     plain = METHODS[f"{name}_"]
 
     def f(input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
+        if dim is not None and axis is not None:
+            raise TypeError(f"{name}_() got an unexpected keyword argument 'axis'")
+        if not isinstance(dtype, dtypes.dtype | NoneType):
+            kind = type(dtype).__name__
+            raise TypeError(f"{name}_(): argument 'dtype' must be torch.dtype, not {kind}")
         if dtype is not None and dtype is not input._dtype:
             raise RuntimeError(
                 f"Bad in-place call: input tensor dtype {input._dtype.name} and output tensor "

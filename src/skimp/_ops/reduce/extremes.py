@@ -73,6 +73,11 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     promotion.refuse("xor_sum_cpu", input._dtype, _UNHASHED)
     dims = dims_of(dim, input.ndim)
+    if dim in ((), None) and not input.numel():
+        raise RuntimeError(
+            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "
+            "the reduction dim with the 'dim' argument."
+        )
     for d in dims:
         if dim not in ((), None) and input.ndim and input.shape[d] == 0:
             raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")

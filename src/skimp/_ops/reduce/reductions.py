@@ -172,7 +172,7 @@ def nanmean(
     out: Tensor | None = None,
 ) -> Tensor:
     """The mean over some dims of the elements that are not nan."""
-    number_dtype("nanmean", input, None)
+    number_dtype("nanmean", input, dtype)
     if out is not None:
         return _nan_into("nanmean", nanmean, input, dim, keepdim, dtype, out)
     n = input.isnan().logical_not().sum(dim, keepdim)

@@ -44,6 +44,10 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over some dims, without overflow."""
     if input._dtype.category < dtypes.FLOAT:
         input = input.to(promotion.get_default_dtype())
+    if input._dtype.is_complex and input.numel():
+        top = input.real.amax(dims_of(dim, input.ndim), True)
+        total = (input - top).exp().sum(dims_of(dim, input.ndim), keepdim).log()
+        return total + top.reshape(total.shape)  # type: ignore[no-any-return]
     return reduced(
         input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, wide(input._dtype)
     )
@@ -101,9 +105,14 @@ def vector_norm(
     """The ord-norm of the elements as one vector, or along some dims."""
     if isinstance(ord, Tensor):
         ord = ord.item()
-    if dtype is not None:
-        input = input.to(dtype)
     require_inexact("linalg.vector_norm", input)
+    if dtype is not None:
+        if input._dtype.is_complex and not dtype.is_complex:
+            raise RuntimeError(
+                "linalg.vector_norm: dtype should be complex for complex inputs, but got "
+                f"{promotion.scalar_type_name(dtype)}"
+            )
+        input = input.to(dtype)
     return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
 
 
@@ -145,8 +154,6 @@ def norm(
         both = (dim or (-2, -1)) if input.ndim == 2 or dim is not None else (0, 1)
         nuclear = NAMESPACES["linalg"]["matrix_norm"]
         return nuclear(input, "nuc", both, keepdim, dtype=dtype)  # type: ignore[no-any-return]
-    if dtype is None:
-        require_inexact("linalg.vector_norm", input)
     return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 

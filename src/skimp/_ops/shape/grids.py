@@ -57,7 +57,10 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
             UserWarning,
         )
         indexing = "ij"
-    for t in given:
+    for i, t in enumerate(given):
+        if not isinstance(t, Tensor):
+            got = type(t).__name__
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {got}")
         if t.ndim > 1:
             raise RuntimeError(
                 f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}"

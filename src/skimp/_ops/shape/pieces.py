@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
@@ -170,7 +171,9 @@ def _places_in(where: Tensor) -> int | list[int]:
 def _cuts(name: str, *ways: Any) -> Any:
     """The one of the ways to say where to cut that was given."""
     given = [v for v in ways if v is not None]
-    if len(given) != 1 or not isinstance(given[0], (int, tuple, list, Tensor)):
+    _, indices, sections = ways
+    named_wrong = isinstance(indices, int) or not isinstance(sections, (int, NoneType))
+    if len(given) != 1 or named_wrong or not isinstance(given[0], (int, tuple, list, Tensor)):
         got = ", ".join([type(v).__name__ for v in given])
         raise TypeError(
             f"{name}() received an invalid combination of arguments - got (Tensor, {got})"
@@ -183,6 +186,8 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
         input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
     ) -> tuple[Tensor, ...]:
         how = _cuts(name, indices_or_sections, indices, sections)
+        if isinstance(how, Tensor):
+            how = _cuts(name, how, how, None)
         if input.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "

@@ -126,6 +126,8 @@ def _dims(value: Any) -> tuple[int, ...]:
 )
 def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
     """The source dimensions moved to their destinations."""
+    if isinstance(source, int) is not isinstance(destination, int):
+        raise TypeError("movedim() received an invalid combination of arguments")
     return V.movedim(layout, _dims(source), _dims(destination))
 
 
