@@ -75,7 +75,7 @@ ABSENT = frozenset(
     _ctc_loss _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _histogramdd_bin_edges
     _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _linalg_check_errors _linalg_det
     _linalg_eigh _linalg_slogdet _linalg_solve_ex _trilinear multilabel_margin_loss_forward
-    nll_loss_forward rrelu_with_noise unfold_backward
+    rrelu_with_noise unfold_backward
     _sparse_coo_tensor_with_dims_and_tensors _spdiags _to_sparse _to_sparse_csr
     affine_grid_generator rrelu_with_noise_
     """.split()  # noqa: SIM905

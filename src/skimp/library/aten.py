@@ -194,7 +194,19 @@ def _index(self: Tensor, indices: Any) -> Any:
     return self[tuple([slice(None) if i is None else i for i in indices])]
 
 
+def _nll_of(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
+    """The loss, and the weight that its mean was divided by."""
+    loss = _public("nll_loss")(
+        self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]
+    )
+    counted = target[target != ignore_index]
+    total = self.new_tensor(float(counted.numel())) if weight is None else weight[counted].sum()
+    return loss, total if reduction else self.new_zeros(())
+
+
 _OTHERWISE: dict[str, Function] = {
+    "nll_loss_forward": _nll_of,
+    "nll_loss2d_forward": _nll_of,
     "index": _index,
     "convolution": _convolution,
     "_unique2": _unique2,

@@ -25,7 +25,7 @@ from skimp._engine.tensor.tensor import Tensor
 # functions in Python that hand everything to a kernel of another name
 _KERNELS: Final = {"unfold": "im2col", "fold": "col2im"}
 # arguments that a function in Python takes as other things than the kernel it calls
-_IN_PYTHON: Final = ("reduction", "mode", "output_size")
+_IN_PYTHON: Final = ("reduction", "mode", "output_size", "offsets")
 FILE: Final = Path(__file__).with_name("schemas.txt")
 _WIDE = 1 << 63  # PyTorch's integers have 64 bits
 # where PyTorch takes numbers for tensors
