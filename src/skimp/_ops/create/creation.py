@@ -450,6 +450,9 @@ def arange(
         raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
     if step == 0:
         raise RuntimeError("step must be nonzero")
+    if all(isinstance(v, int) for v in (start, end, step)):
+        for number in (start, end, step):
+            check_number(number, dtypes.float64)
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (step > 0) != (end >= start) and end != start:

@@ -245,6 +245,11 @@ def histogram(
                 f"dtype, but got input(Tensor) {input._dtype} and weight(Tensor) {weight._dtype}"
             )
         weights = weight.array().reshape(-1)
+        if weights.size != array.size:
+            raise RuntimeError(
+                "torch.histogramdd: if weight tensor is provided it should have the same shape as "
+                "the input tensor excluding its innermost dimension"
+            )
     inside = (array >= edges[0]) & (array <= edges[-1])
     at = np.minimum(np.searchsorted(edges, array[inside], "right"), len(edges) - 1) - 1
     hist = np.bincount(
@@ -267,6 +272,8 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
                 "torch.histogramdd: bins tensor should have one dimension, "
                 f"but got {bins.ndim} dimensions in the bins tensor for dimension 0"
             )
+        if bins.numel() < 2:
+            raise RuntimeError("torch.histogram(): bins must be > 0, but got 0 for dimension 0")
         return bins.array().copy()
     if bins <= 0:
         raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")
@@ -277,6 +284,11 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
             else (array.dtype.type(0), array.dtype.type(1))
         )
     else:
+        if len(extent) != 2:
+            raise RuntimeError(
+                "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements, "
+                f"but got {len(extent)}"
+            )
         low, high = _given_extent(array, *extent)
 
     return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()

@@ -47,7 +47,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     if input._dtype.is_complex and input.numel():
         top = input.real.amax(dims_of(dim, input.ndim), True)
         total = (input - top).exp().sum(dims_of(dim, input.ndim), keepdim).log()
-        return total + top.reshape(total.shape)  # type: ignore[no-any-return]
+        return total + top.reshape(total.shape)
     return reduced(
         input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, wide(input._dtype)
     )

@@ -21,6 +21,8 @@ def slice_view(
 ) -> Tensor:
     """`input[start:end:step]` along a dim."""
     dim = layouts.normalize_dim(dim, input.ndim)
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
     return input[(*[slice(None)] * dim, slice(start, end, step))]
 
 
