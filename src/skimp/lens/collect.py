@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.layouts import Source, source
-from skimp.lens.live import BEFORE, Live, Record
+from skimp.lens.live import Live, Record, before
 from skimp.lens.steps import Steps
 
 COPIES = 4096  # kinds of copies that are told apart
@@ -86,7 +86,9 @@ class Collector:
 
     def allocated(self, owner: int, nbytes: int, site: Site) -> None:
         now, live = self.steps.now, self.live
-        record = Record(nbytes, site, self._clock() - self._start, now.number)
+        record = Record()
+        record.bytes, record.site, record.step = nbytes, site, now.number
+        record.born = self._clock() - self._start
         live.order = record.order = order = live.order + 1
         live.owners[owner] = record
         live.total = total = live.total + nbytes
@@ -159,6 +161,17 @@ class Collector:
         else:
             self._waiting[owner] = role
 
+    def gradient(self, owner: int, of: int) -> None:
+        """A storage's bytes are a parameter's gradient: `became`, many times a step."""
+        record = self.live.owners.get(owner)
+        if record is None or record.role == "parameter":
+            self.became(owner, Role("gradient", of))
+            return
+        record.role = "gradient"
+        whose = self.live.owners.get(of)
+        if whose is not None:
+            record.owner, record.name = whose.owner, whose.name
+
     def marked(self, kind: str, name: str, start: float, end: float) -> None:
         """Something of interest went on for a while, by the clock."""
         self.steps.now.marks.append((kind, name, start - self._start, end - self._start))
@@ -213,7 +226,7 @@ class Collector:
 
     def adopt(self, owner: int, nbytes: int) -> None:
         """A storage that was there before gets a record of its own."""
-        self.live.adopt(owner, Record(nbytes, BEFORE, 0.0, 0))
+        self.live.adopt(owner, before(nbytes))
 
 
 def _counters(ledger: Ledger) -> tuple[int, int, int]:

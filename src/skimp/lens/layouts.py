@@ -74,14 +74,19 @@ def _first(frame: FrameType) -> Any:
     return next((g for g in given if isinstance(g, (Tensor, np.ndarray, list, tuple))), None)
 
 
-class Views:
-    """In place of `Tensor._stale`: notes who made each view that does not lie row by row."""
+class Views(int):
+    """In place of `Tensor._stale`: notes who made each view that does not lie row by row. It has no
+    `__get__`: the number of a view is read from the view, and that of all others is this one.
+    """
 
-    def __init__(self, find: Callable[[], Site]) -> None:
-        self._find = find
+    _find: Callable[[], Site]
 
-    def __get__(self, view: Any, _: Any = None) -> Any:
-        return -1 if view is None else view.__dict__.get(_STALE, -1)
+    @classmethod
+    def of(cls, find: Callable[[], Site]) -> Views:
+        """One that asks `find` where an op was called."""
+        made = cls(-1)
+        made._find = find
+        return made
 
     def __set__(self, view: Any, value: int) -> None:
         known = view.__dict__
@@ -89,9 +94,14 @@ class Views:
         known[_STALE] = value
         if not fresh:
             return
-        a = view._np
-        if a.flags.c_contiguous if a is not None else _lies_in_rows(view):
-            return
+        array = view._np
+        if array is not None:
+            if array.flags.c_contiguous:
+                return
+        else:
+            layout = view._layout
+            if layout is None or layout.strides == contiguous_strides(layout.shape):
+                return
         laid = self._find()
         base = view._base
         if base is not None:
@@ -103,11 +113,6 @@ class Views:
         known[_LAID] = laid
 
 
-def _lies_in_rows(view: Any) -> bool:
-    layout = view._layout
-    return bool(layout is None or layout.strides == contiguous_strides(layout.shape))
-
-
 def _inherited() -> Site | None:
     """Who laid out the tensor that the view is made of, if that lies in no rows already."""
     frame = _entry()
@@ -117,7 +122,7 @@ def _inherited() -> Site | None:
 
 def watch(find: Callable[[], Site]) -> None:
     """Note who makes views from now on; `find` tells the place of the op, if it counts."""
-    Tensor._stale = Views(find)  # type: ignore[assignment]
+    Tensor._stale = Views.of(find)
 
 
 def unwatch() -> None:

@@ -11,29 +11,23 @@ BEFORE: Final = Site("", 0, "before the report began")  # of everything that was
 
 class Record:
     """An allocation. `role` is what it became; None: saved for backward while `saves` tell so, or
-    a temporary.
+    a temporary. Made without a call of Python: most of it is as the class has it.
     """
 
-    __slots__ = (
-        "born", "bytes", "count", "freed", "gone", "name", "order", "owner", "role", "saves",
-        "site", "step", "unsaved", "unsaved_at",
-    )  # fmt: skip
-
-    def __init__(self, nbytes: int, site: Site, born: float, step: int, count: int = 1) -> None:
-        self.bytes = nbytes
-        self.site = site
-        self.order = 0  # the event that made it
-        self.born = born
-        self.step = step
-        self.count = count  # allocations: one, but for what was there before
-        self.role: str | None = None
-        self.owner = -1  # the number of the module whose parameter it belongs to
-        self.name = ""  # and that parameter's
-        self.saves = 0  # by how many nodes it is saved
-        self.unsaved = -1  # the event at which the last of them had run
-        self.unsaved_at = -1.0
-        self.gone = -1  # the event that freed it
-        self.freed = -1.0
+    bytes: int
+    site: Site
+    born = 0.0
+    step = 0
+    order = 0  # the event that made it
+    count = 1  # allocations: one, but for what was there before
+    role: str | None = None
+    owner = -1  # the number of the module whose parameter it belongs to
+    name = ""  # and that parameter's
+    saves = 0  # by how many nodes it is saved
+    unsaved = -1  # the event at which the last of them had run
+    unsaved_at = -1.0
+    gone = -1  # the event that freed it
+    freed = -1.0
 
     def role_at(self, event: int) -> str:
         """What it was at the moment of an event. Parameters, gradients and what optimizers keep
@@ -68,7 +62,7 @@ class Live:
         """What is live already."""
         self.total = self.peak = total
         self.order = 0
-        self.before = Record(total, BEFORE, 0.0, 0, allocations)
+        self.before = before(total, allocations)
         self.owners: dict[int, Record] = {}
         self.peak_record = self.before
         self.peak_order = 0
@@ -90,5 +84,12 @@ class Live:
         order = self.peak_order
         there = [r for r in [*self.owners.values(), *self.went] if r.order <= order]
         if self.bytes_before:
-            there.append(Record(self.bytes_before, BEFORE, 0.0, 0, self.count_before))
+            there.append(before(self.bytes_before, self.count_before))
         return there
+
+
+def before(nbytes: int, count: int = 1) -> Record:
+    """Allocations from before the report began, as one."""
+    record = Record()
+    record.bytes, record.site, record.count = nbytes, BEFORE, count
+    return record

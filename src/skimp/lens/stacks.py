@@ -60,13 +60,22 @@ class Called:
         """Trace nothing."""
 
 
+class Call:
+    """A module's call that runs."""
+
+    __slots__ = ("module", "path", "stack")
+
+    def __init__(self, module: Any, path: int) -> None:
+        self.module = module
+        self.path = path
+        self.stack = -1  # that called it, once somebody asked
+
+
 class Here:
     """What a thread is doing."""
 
     def __init__(self) -> None:
-        self.modules: list[int] = []  # paths of the modules that run, outermost first
-        self.stacks: list[int] = []  # of each, the stack that called it; -1: nobody asked yet
-        self.owners: list[Any] = []  # the modules themselves
+        self.calls: list[Call] = []  # of the modules that run, outermost first
         self.optimizing = 0
         self.node: Node | None = None  # that runs in backward
         self.spot: Spot | None = None  # its place, once somebody asked
@@ -79,20 +88,16 @@ class Here:
 
     def enter(self, module: Any, path: int) -> None:
         """A module's call begins."""
-        self.modules.append(path)
-        self.stacks.append(-1)
-        self.owners.append(module)
+        self.calls.append(Call(module, path))
         self.numbers.append(_next_number())
         self.paths.append(path)
 
     def leave(self) -> None:
         """The call ends, however."""
-        modules = self.modules
-        modules.pop()
-        self.stacks.pop()
-        self.owners.pop()
+        calls = self.calls
+        calls.pop()
         self.numbers.append(_next_number())
-        self.paths.append(modules[-1] if modules else OUTSIDE)
+        self.paths.append(calls[-1].path if calls else OUTSIDE)
         if len(self.numbers) > _MARKS:
             del self.numbers[: _MARKS // 2], self.paths[: _MARKS // 2]
 
@@ -134,7 +139,8 @@ class Stacks:
     def find(self) -> Spot:
         """The place of the op that runs now."""
         here = self.of_thread.here
-        if here.node is not None and len(here.modules) == here.depth:
+        calls = here.calls
+        if here.node is not None and len(calls) == here.depth:
             return here.spot or self._of_node(here)
         files = self._files
         frame: FrameType | None = sys._getframe(2)
@@ -149,18 +155,24 @@ class Stacks:
                 kind = self._learn(code)
             if kind == _ENGINE:
                 entry = code
-            elif kind == _USER:
-                stack = self._of_frame(here, frame, code, -1)
+            elif kind == _USER:  # as in _of_frame
+                called: Any = frame.f_trace
+                if type(called) is not Called or called.of != self._number:
+                    stack = self._above(here, frame, code, -1)
+                else:
+                    stack = called.stack
+                at = stack, id(code), frame.f_lasti
+                stack = self._stacks.get(at) or self._new(at, code)
                 break
             elif kind == _FOLDED:
-                if code is self._boundary and here.stacks:  # an op that a module of ours calls
+                if code is self._boundary and calls:  # an op that a module of ours calls
                     stack = self._of_call(here, frame, -1)
                     break
                 folded = code
             else:
                 break
             frame = frame.f_back
-        module = here.modules[-1] if here.modules else OUTSIDE
+        module = calls[-1].path if calls else OUTSIDE
         caller = entry or folded
         doing = 1 if here.optimizing else 2 if here.outer else 3 if self.graph_waits else 0
         key = id(caller), stack, module, doing
@@ -192,7 +204,7 @@ class Stacks:
             return "optimizer"
         if here.outer:
             return "backward"
-        if here.modules or (self.graph_waits and op not in CREATORS):
+        if here.calls or (self.graph_waits and op not in CREATORS):
             return "forward"
         return "other"
 
@@ -246,7 +258,7 @@ class Stacks:
             kind = self._files.get(code.co_filename) or self._learn(code)
             if kind == _USER:
                 return self._of_frame(here, frame, code, at)
-            if code is self._boundary and len(here.stacks) >= -at:
+            if code is self._boundary and len(here.calls) >= -at:
                 return self._of_call(here, frame, at)
             if kind == _START:
                 break
@@ -255,10 +267,10 @@ class Stacks:
 
     def _of_call(self, here: Here, frame: FrameType, at: int) -> int:
         """The stack that called module `at`, whose frame `frame` is."""
-        known = here.stacks[at]
-        if known < 0:
-            known = here.stacks[at] = self._caller(here, frame.f_back, at - 1)
-        return known
+        call = here.calls[at]
+        if call.stack < 0:
+            call.stack = self._caller(here, frame.f_back, at - 1)
+        return call.stack
 
     def _alone(self, code: CodeType, lasti: int) -> int:
         """The stack of one line of which nothing is known but itself."""

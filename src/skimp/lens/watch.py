@@ -20,6 +20,7 @@ from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp.lens import layouts
 from skimp.lens.collect import Collector, Role
+from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.stacks import OUTSIDE, Stacks
 from skimp.nn.modules.hooks import Hooked
@@ -29,6 +30,7 @@ from skimp.optim.optimizer import (
 )
 
 _SAVED: Final = "saved"
+_PLAIN: Final = frozenset([int, float, bool, type(None)])  # no tensors, and most of what is saved
 
 
 class Watch:
@@ -54,7 +56,7 @@ class Watch:
         call = _watched_call(self, self._call)
         self.stacks.fold_at(call.__code__)
         Hooked.__call__ = call  # type: ignore[method-assign]
-        Storage.saved = _Noted(self)  # type: ignore[assignment]
+        Storage.saved = _Noted.of(self)  # type: ignore[assignment]
         watched.observe(self)
         layouts.watch(self.stacks.find)
         self.collector.given = layouts.of_op
@@ -106,11 +108,9 @@ class Watch:
 
     # -- autograd ---------------------------------------------------------------------------------
 
-    def saved(self, s: Storage) -> None:
-        """A node has saved a tensor on a storage."""
-        if s.deferred is None:
-            self.collector.saved(id(s))
-        elif s.site is not None and hasattr(s.site, "stack"):
+    def saved_deferred(self, s: Storage) -> None:
+        """A node has saved a tensor on a storage that has no bytes yet."""
+        if s.site is not None and hasattr(s.site, "stack"):
             s.site = self.stacks.kept(s.site)  # type: ignore[arg-type]
 
     def backward_begins(self) -> None:
@@ -135,7 +135,7 @@ class Watch:
         here = self.stacks.of_thread.here
         here.node = node
         here.spot = None
-        here.depth = len(here.modules)
+        here.depth = len(here.calls)
         here.saved = [] if keep or not node._saved else _saved_by(node)
 
     def node_ends(self, node: Node) -> None:
@@ -149,7 +149,7 @@ class Watch:
             if g is not None and not g._hollow and not t._hollow:
                 of = id(t._storage)
                 self._told.add(of)
-                self.collector.became(id(g._storage), Role("gradient", of))
+                self.collector.gradient(id(g._storage), of)
 
     # -- optimizers -------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Watch:
                     became(of, Role("parameter", of))
                 g = p._grad
                 if g is not None and of not in told and not g._hollow:
-                    became(id(g._storage), Role("gradient", of))
+                    self.collector.gradient(id(g._storage), of)
 
     def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
         here = self.stacks.of_thread.here
@@ -214,10 +214,11 @@ def _watched_call(watch: Watch, call: Any) -> Any:
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         here = of_thread.here
-        modules = here.modules
-        if not modules:
+        calls = here.calls
+        if not calls:
             return outermost(here, self, args, kwargs)
-        here.enter(self, path_of(self, here.owners[-1], modules[-1]))
+        outer = calls[-1]
+        here.enter(self, path_of(self, outer.module, outer.path))
         try:
             return call(self, *args, **kwargs)
         finally:
@@ -238,29 +239,45 @@ def _watched_call(watch: Watch, call: Any) -> Any:
     return called
 
 
-class _Noted:
-    """The flag `saved` of storages while somebody wants to know when it is set."""
+class _Noted(int):
+    """In place of the flag `saved` of storages, while somebody wants to know when it is set. It has
+    no `__get__`: a flag that was set is read from its storage, and all others are this false one.
+    """
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    _watch: Watch
+    _owners: dict[int, Record]
 
-    def __get__(self, s: Any, _: Any = None) -> Any:
-        return False if s is None else s.__dict__.get(_SAVED, False)
+    @classmethod
+    def of(cls, watch: Watch) -> _Noted:
+        """One that tells `watch`."""
+        made = cls(False)
+        made._watch = watch
+        made._owners = watch.collector.live.owners
+        return made
 
     def __set__(self, s: Any, value: bool) -> None:
         s.__dict__[_SAVED] = value
-        if value:
-            self._watch.saved(s)
+        if not value:
+            return
+        if s.deferred is not None:
+            self._watch.saved_deferred(s)
+            return
+        record = self._owners.get(id(s))
+        if record is not None:
+            record.saves += 1
 
 
 def _saved_by(node: Any) -> list[int]:
     found = []
     for value in node._saved:
+        kind = type(value)
+        if kind in _PLAIN:
+            continue
         if isinstance(value, Tensor):
             if not value._hollow:
                 found.append(id(value._storage))
-        elif type(value) is Many:
+        elif kind is Many:
             found += [id(t._storage) for t in value.pairs[::2] if isinstance(t, Tensor)]
-        elif type(value) is tuple and value and isinstance(value[0], Tensor):
+        elif kind is tuple and value and isinstance(value[0], Tensor):
             found.append(id(value[0]._storage))  # a Function's: value, version, result
     return found
