@@ -203,6 +203,19 @@ def test_what_is_written_often_or_at_random_is_not_made_again() -> None:
     assert y._storage.flat().tobytes() == want
 
 
+def test_what_was_computed_straight_into_a_tensor_is_not_made_again_from_itself() -> None:
+    """The source of `copy_` reads its target afterwards: a recipe by that copy would have no end."""
+    x, w = numbers(0).view(512, 512), numbers(1).view(512, 512)
+    y = x @ w
+    y._storage.flat()
+    source = x * 2
+    y.copy_(source)
+    assert source._storage.deferred is not None
+    assert not drop(y)
+    assert (y == x * 2).all()
+    assert (source == y).all()
+
+
 def test_what_outsiders_write_to_is_no_source() -> None:
     array = np.ones((512, 512), np.float32)
     assert not drop(torch.from_numpy(array) @ numbers(1).view(512, 512))
