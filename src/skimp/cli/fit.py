@@ -20,7 +20,7 @@ USAGE = "skimp fit [options] script.py [args ...]\n       skimp fit [options] -m
 TAKES_VALUE = ("--runs",)
 SHARES: Final = (0.85, 0.7, 0.55, 0.4)  # of the peak that are tried
 WIDTH: Final = 40  # characters of the longest bar
-MIB: Final = 1 << 20
+LEAST: Final = 1 << 16  # bytes between budgets that are tried
 MEMORY_ERROR: Final = "OutOfMemoryError"
 
 
@@ -98,7 +98,7 @@ def search(peak: int, attempt: Try, most: int) -> list[Run]:
             break
     while len(runs) < most:
         fits = min([one.budget for one in runs if one.outcome is not None], default=peak)
-        if fits - too_small <= max(fits // 20, MIB):
+        if fits - too_small <= max(fits // 20, LEAST):
             break
         budget = (fits + too_small) // 2
         runs.append(Run(budget, attempt(budget)))

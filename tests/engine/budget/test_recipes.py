@@ -204,7 +204,7 @@ def test_what_is_written_often_or_at_random_is_not_made_again() -> None:
 
 
 def test_what_was_computed_straight_into_a_tensor_is_not_made_again_from_itself() -> None:
-    """The source of `copy_` reads its target afterwards: a recipe by that copy would have no end."""
+    """The source of `copy_` reads its target afterwards: a recipe by that copy has no end."""
     x, w = numbers(0).view(512, 512), numbers(1).view(512, 512)
     y = x @ w
     y._storage.flat()

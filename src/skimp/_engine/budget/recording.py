@@ -302,10 +302,10 @@ def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Stor
     before = _states(others)
     result, recipe.seconds = _as_one(call)
     s.settled = True
-    if s.recipe is None and not _here.drew and _states(others) == before:
-        # what was written may be read from here from now on: it can't be made from that
-        if not any([one.deferred is not None and s.is_read_by(one.deferred) for one in others]):
-            recipes.give(recipe, [s])
+    same = s.recipe is None and not _here.drew and _states(others) == before
+    # what was written may be read from here from now on: it can't be made from that
+    if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
+        recipes.give(recipe, [s])
     return result
 
 

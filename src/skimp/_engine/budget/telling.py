@@ -33,7 +33,9 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
         "in use now can't be taken away."
     ]
     parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
-    rounded = -(-needed * 9 // (8 << 20)) << 20
+    wanted = needed * 9 // 8
+    step = max(1 << wanted.bit_length() - 4, 1 << 14)
+    rounded = -(-wanted // step) * step
     parts.append(f"The smallest budget in which it fits is about {readable(rounded)}.")
     if error is not None:
         parts.append(f"Nothing is spilled any more: {error.strerror or error}.")
