@@ -278,7 +278,8 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
             torch.ops.load_library("/nothing/there.so")
         except OSError as error:
             print("OSError")
-        print(torch.hub.HASH_REGEX.search("net-abc0.pth").group(1))
+        from torch.hub import HASH_REGEX, download_url_to_file, urlparse
+        print(HASH_REGEX.search("net-abc0.pth").group(1), urlparse("http://a/b").path)
         print(torch.torch is torch, issubclass(torch.futures.Future, torch.Future))
         import sys
         for n in (1000, 3000):
