@@ -241,3 +241,26 @@ def test_views_take_no_bytes_and_copies_their_own(name: str) -> None:
     for t in tensors:
         storages.pop(t.untyped_storage().data_ptr(), None)
     assert host.total - host.freed - before == given + sum(storages.values())
+
+
+def test_sizes_to_expand_to_are_taken_and_refused_as_in_pytorch() -> None:
+    rng = np.random.default_rng(3)
+    refused = 0
+    for case in range(600):
+        shape = rng.choice([0, 1, 1, 2, 3], rng.integers(0, 4)).tolist()
+        sizes = rng.choice([-1, 0, 1, 2, 3], rng.integers(0, 5)).tolist()
+        if case % 2:  # mostly such as are taken
+            lead = rng.choice([1, 2, 3], rng.integers(0, 2)).tolist()
+            sizes = [*lead, *[rng.choice([-1, 1, 4]).item() if n == 1 else n for n in shape]]
+        found = []
+        for t in (skimp, torch):
+            x = t.zeros(shape, requires_grad=case % 3 == 0)
+            try:
+                y = x.expand(sizes) if case % 5 else x.expand(*sizes)
+            except (RuntimeError, TypeError) as error:
+                found.append(type(error))
+                continue
+            found.append((tuple(y.shape), y.stride(), y._is_view(), type(y.grad_fn).__name__))
+        refused += found[1] in (RuntimeError, TypeError)
+        assert found[0] == found[1], (shape, sizes)
+    assert 100 < refused < 400

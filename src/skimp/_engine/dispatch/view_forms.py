@@ -14,7 +14,8 @@ from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor.tensor import Tensor, alias, mark, mark_bytes
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
 from skimp.config import config
 
 _new = object.__new__
@@ -130,6 +131,35 @@ def _on_array(input: Tensor, a: Any) -> Tensor:
     return new
 
 
+def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
+    """A small row-major array broadcast to plain sizes, if the result is small too."""
+    if len(sizes) == 1 and type(sizes[0]) in _SIZES:
+        sizes = sizes[0]
+    more = len(sizes) - a.ndim
+    if not sizes or more < 0 or not a.flags.c_contiguous:
+        return None
+    shape, strides, elements = [], [], 1
+    for i, size in enumerate(sizes):
+        have = 1 if i < more else a.shape[i - more]
+        if type(size) is not int:
+            return None
+        if i >= more and (size == have or size == -1):
+            size = have
+            strides.append(a.strides[i - more])
+        elif have == 1 and size > 0:
+            strides.append(0)
+        else:
+            return None
+        elements *= size
+        shape.append(size)
+    if not 0 < elements < config.small_below:
+        return None
+    return np.ndarray(shape, a.dtype, a, 0, strides)
+
+
+_SIZES = frozenset({tuple, list, Size})
+
+
 def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """A view by its ndarray where the tensor is small, and without a dict of arguments and a second
     frame where nobody differentiates it.
@@ -138,7 +168,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        small_array=small_array, mark=mark, many=history.MANY,
+        small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
     )  # fmt: skip
     layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
     usual, later = plain_call(p, "ordinary"), []

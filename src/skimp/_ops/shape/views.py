@@ -302,8 +302,10 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
     function=False,
     rule=Rule("ExpandBackward0", input=lambda g: g),
     # of one element without dimensions to a plain tuple of sizes: the backward of a sum
-    fast_view="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
-    "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
+    fast_view="None if size is not None else "
+    "np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
+    "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] "
+    "else expanded(a, sizes)",
     batch=batching.dims.expand,
     copy=True,
 )
