@@ -216,6 +216,23 @@ def test_what_was_computed_straight_into_a_tensor_is_not_made_again_from_itself(
     assert (source == y).all()
 
 
+def test_what_read_a_tensor_before_another_was_computed_straight_into_it() -> None:
+    for write in (
+        lambda x, w: x.copy_(w * 2),
+        lambda x, w: x[3:5].copy_(w[3:5] * 2),
+        lambda x, w: x.data.copy_(w.exp()),
+        lambda x, w: x.mul_(w),
+        lambda x, w: x.uniform_(),
+    ):
+        x, w = numbers(0).view(512, 512).clone(), numbers(1).view(512, 512)
+        x._storage.flat()
+        waiting = x + 1
+        assert waiting._storage.deferred is not None
+        write(x, w)
+        drop(waiting)
+        assert (waiting == numbers(0).view(512, 512) + 1).all()
+
+
 def test_what_outsiders_write_to_is_no_source() -> None:
     array = np.ones((512, 512), np.float32)
     assert not drop(torch.from_numpy(array) @ numbers(1).view(512, 512))

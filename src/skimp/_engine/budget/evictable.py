@@ -90,11 +90,6 @@ class Evictable(Followed):
         self._about_to_change()
         super().replace(expr)
 
-    def overwrite(self, source: Storage, array: Array) -> bool:
-        """Compute a deferred expression over `array`, elements of these bytes, if that can be."""
-        self._about_to_change()
-        return super().overwrite(source, array)
-
     def will_write(self) -> None:
         """Before the bytes change: what needs them as they are is made, and what is known of them
         is no longer true.

@@ -205,10 +205,16 @@ class Storage:
             try:
                 self.materialize_readers(source)
                 materialize_inner(expr)
+                self._about_to_change()
                 whole(write)
             finally:
                 register(source, source.deferred or copied)
             return True
+
+    def _about_to_change(self) -> None:
+        """For whoever knows more of the bytes: from here on they are others, and no expression
+        reads those of before.
+        """
 
     def is_read_by(self, expr: Expr) -> bool:
         return any(leaf.storage is self for leaf in expr.leaves)
