@@ -15,7 +15,8 @@ from typing import Any
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, init, whole
+from skimp.nn import functional as F, init
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
 
@@ -44,8 +45,7 @@ class ReLU(_Plain):
     Source: Nair and Hinton 2010, Rectified linear units improve restricted Boltzmann machines.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu(input, inplace=self.inplace)
+    forward = calling("relu", "input", "inplace=")
 
 
 @own_init
@@ -56,8 +56,7 @@ class SELU(_Plain):
     Source: Klambauer et al. 2017, Self-normalizing neural networks.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.selu(input, self.inplace)
+    forward = calling("selu", "input", "inplace")
 
 
 @own_init
@@ -68,8 +67,7 @@ class SiLU(_Plain):
     Source: Elfwing et al. 2017; Ramachandran et al. 2017.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.silu(input, inplace=self.inplace)
+    forward = calling("silu", "input", "inplace=")
 
 
 @own_init
@@ -80,8 +78,7 @@ class Mish(_Plain):
     Source: Misra 2019, Mish: a self regularized non-monotonic activation function.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.mish(input, inplace=self.inplace)
+    forward = calling("mish", "input", "inplace=")
 
 
 @own_init
@@ -94,8 +91,7 @@ class Hardswish(_Plain):
 
     _shows = ""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardswish(input, self.inplace)
+    forward = calling("hardswish", "input", "inplace")
 
 
 @own_init
@@ -108,8 +104,7 @@ class Hardsigmoid(_Plain):
 
     _shows = ""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardsigmoid(input, self.inplace)
+    forward = calling("hardsigmoid", "input", "inplace")
 
 
 @options
@@ -124,8 +119,7 @@ class Threshold(Module):
     value: float
     inplace: bool = False
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.threshold(input, self.threshold, self.value, self.inplace)
+    forward = calling("threshold", "input", "threshold, value, inplace")
 
 
 @options
@@ -142,8 +136,7 @@ class RReLU(Module):
     upper: float = 1.0 / 3
     inplace: bool = False
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+    forward = calling("rrelu", "input", "lower, upper, training, inplace")
 
 
 @options
@@ -169,8 +162,7 @@ class Hardtanh(Module):
                 f"max_val must be larger than min_val, got {self.min_val} and {self.max_val}"
             )
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
+    forward = calling("hardtanh", "input", "min_val, max_val, inplace")
 
 
 class ReLU6(Hardtanh):
@@ -203,8 +195,7 @@ class ELU(_Alpha):
     Source: Clevert et al. 2015, Fast and accurate deep network learning by ELUs.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.elu(input, self.alpha, self.inplace)
+    forward = calling("elu", "input", "alpha, inplace")
 
 
 @own_init
@@ -216,8 +207,7 @@ class CELU(_Alpha):
     Source: Barron 2017, Continuously differentiable exponential linear units.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.celu(input, self.alpha, self.inplace)
+    forward = calling("celu", "input", "alpha, inplace")
 
 
 @options
@@ -232,8 +222,7 @@ class LeakyReLU(Module):
     negative_slope: float = 1e-2
     inplace: bool = False
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.leaky_relu(input, self.negative_slope, self.inplace)
+    forward = calling("leaky_relu", "input", "negative_slope, inplace")
 
 
 class Sigmoid(Module):
@@ -242,8 +231,7 @@ class Sigmoid(Module):
     Shape: any.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return whole.sigmoid(input)
+    forward = calling("whole.sigmoid")
 
 
 class Tanh(Module):
@@ -252,8 +240,7 @@ class Tanh(Module):
     Shape: any.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return whole.tanh(input)
+    forward = calling("whole.tanh")
 
 
 class LogSigmoid(Module):
@@ -262,8 +249,7 @@ class LogSigmoid(Module):
     Shape: any.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.logsigmoid(input)
+    forward = calling("logsigmoid")
 
 
 class Softsign(Module):
@@ -272,8 +258,7 @@ class Softsign(Module):
     Shape: any.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softsign(input)
+    forward = calling("softsign")
 
 
 class Tanhshrink(Module):
@@ -282,8 +267,7 @@ class Tanhshrink(Module):
     Shape: any.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.tanhshrink(input)
+    forward = calling("tanhshrink")
 
 
 @options
@@ -298,8 +282,7 @@ class GLU(Module):
     _shows = "dim="
     dim: int = -1
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.glu(input, self.dim)
+    forward = calling("glu", "input", "dim")
 
 
 @options
@@ -314,8 +297,7 @@ class GELU(Module):
     _shows = "approximate!r="
     approximate: str = "none"
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, approximate=self.approximate)
+    forward = calling("gelu", "input", "approximate=")
 
 
 @options
@@ -333,8 +315,7 @@ class Hardshrink(_Lambd):
     Shape: any.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardshrink(input, self.lambd)
+    forward = calling("hardshrink", "input", "lambd")
 
 
 @own_init
@@ -345,8 +326,7 @@ class Softshrink(_Lambd):
     Raises: RuntimeError in forward if lambd is negative.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softshrink(input, self.lambd)
+    forward = calling("softshrink", "input", "lambd")
 
 
 @options
@@ -360,8 +340,7 @@ class Softplus(Module):
     beta: float = 1.0
     threshold: float = 20.0
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softplus(input, self.beta, self.threshold)
+    forward = calling("softplus", "input", "beta, threshold")
 
 
 @options
@@ -387,8 +366,7 @@ class PReLU(Module):
         """Set the slopes to `init`."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.prelu(input, self.weight)
+    forward = calling("prelu", "input", "weight")
 
 
 @options
@@ -410,8 +388,7 @@ class Softmax(_AlongDim):
     Raises: IndexError in forward for a dim that is not there.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim)  # type: ignore[no-any-return]
+    forward = calling("softmax", "input", "dim")
 
 
 @own_init
@@ -421,8 +398,7 @@ class Softmin(_AlongDim):
     Shape: any; the result has the input's.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim)  # type: ignore[no-any-return]
+    forward = calling("softmin", "input", "dim")
 
 
 @own_init
@@ -432,8 +408,7 @@ class LogSoftmax(_AlongDim):
     Shape: any; the result has the input's.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim)  # type: ignore[no-any-return]
+    forward = calling("log_softmax", "input", "dim")
 
 
 class Softmax2d(Module):

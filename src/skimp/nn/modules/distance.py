@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from skimp._engine.tensor.options import InitVar, options
-from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
 
@@ -28,8 +27,7 @@ class PairwiseDistance(Module):
     def _set_up(self, p: float) -> None:
         self.norm = p
 
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)  # type: ignore[no-any-return]
+    forward = calling("pairwise_distance", "x1, x2", "norm, eps, keepdim")
 
 
 @options
@@ -43,5 +41,4 @@ class CosineSimilarity(Module):
     dim: int = 1
     eps: float = 1e-8
 
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return F.cosine_similarity(x1, x2, self.dim, self.eps)  # type: ignore[no-any-return]
+    forward = calling("cosine_similarity", "x1, x2", "dim, eps")

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from skimp._engine.tensor.checks import require_between
 from skimp._engine.tensor.options import options
-from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
 
@@ -43,8 +42,7 @@ class Dropout(_DropoutNd):
     Source: Srivastava et al. 2014; Hinton et al. 2012.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+    forward = calling("dropout", "input", "p, training, inplace")
 
 
 class Dropout1d(_DropoutNd):
@@ -55,8 +53,7 @@ class Dropout1d(_DropoutNd):
     Source: Tompson et al. 2015, Efficient object localization using convolutional networks.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout1d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+    forward = calling("dropout1d", "input", "p, training, inplace")
 
 
 class Dropout2d(_DropoutNd):
@@ -66,8 +63,7 @@ class Dropout2d(_DropoutNd):
     Source: Tompson et al. 2015, Efficient object localization using convolutional networks.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout2d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+    forward = calling("dropout2d", "input", "p, training, inplace")
 
 
 class Dropout3d(_DropoutNd):
@@ -77,8 +73,7 @@ class Dropout3d(_DropoutNd):
     Source: Tompson et al. 2015, Efficient object localization using convolutional networks.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout3d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+    forward = calling("dropout3d", "input", "p, training, inplace")
 
 
 class AlphaDropout(_DropoutNd):
@@ -89,8 +84,7 @@ class AlphaDropout(_DropoutNd):
     Source: Klambauer et al. 2017, Self-normalizing neural networks.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.alpha_dropout(input, self.p, self.training)  # type: ignore[no-any-return]
+    forward = calling("alpha_dropout", "input", "p, training")
 
 
 class FeatureAlphaDropout(_DropoutNd):
@@ -100,5 +94,4 @@ class FeatureAlphaDropout(_DropoutNd):
     Source: Klambauer et al. 2017; Tompson et al. 2015.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.feature_alpha_dropout(input, self.p, self.training)  # type: ignore[no-any-return]
+    forward = calling("feature_alpha_dropout", "input", "p, training")

@@ -9,6 +9,7 @@ from skimp._engine.tensor.checks import require_positive
 from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedParameter, is_lazy
@@ -108,8 +109,7 @@ class Bilinear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        return F.bilinear(input1, input2, self.weight, self.bias)
+    forward = calling("bilinear", "input1, input2", "weight, bias")
 
 
 class LazyLinear(LazyModuleMixin, Linear):

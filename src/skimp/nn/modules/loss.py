@@ -18,7 +18,7 @@ from typing import Any
 
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import reduction_of
 
@@ -68,8 +68,7 @@ class L1Loss(_Loss):
     Shape: input and target alike; the result is a number, or theirs with "none".
     """
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
+    forward = calling("l1_loss", "input, target", "reduction=")
 
 
 class MSELoss(_Loss):
@@ -86,8 +85,7 @@ class MSELoss(_Loss):
     Shape: input and target alike; the result is a number, or theirs with "none".
     """
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
+    forward = calling("mse_loss", "input, target", "reduction=")
 
 
 @options
@@ -109,14 +107,7 @@ class NLLLoss(_WeightedLoss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(  # type: ignore[no-any-return]
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-        )
+    forward = calling("nll_loss", "input, target", "weight=, ignore_index=, reduction=")
 
 
 class NLLLoss2d(NLLLoss):
@@ -154,15 +145,9 @@ class PoissonNLLLoss(_Loss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        return F.poisson_nll_loss(  # type: ignore[no-any-return]
-            log_input,
-            target,
-            log_input=self.log_input,
-            full=self.full,
-            eps=self.eps,
-            reduction=self.reduction,
-        )
+    forward = calling(
+        "poisson_nll_loss", "log_input, target", "log_input=, full=, eps=, reduction="
+    )
 
 
 @options
@@ -182,10 +167,7 @@ class GaussianNLLLoss(_Loss):
     eps: float = 1e-6
     reduction: InitVar[str] = "mean"
 
-    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
-        return F.gaussian_nll_loss(  # type: ignore[no-any-return]
-            input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
-        )
+    forward = calling("gaussian_nll_loss", "input, target, var", "full=, eps=, reduction=")
 
 
 @options
@@ -205,8 +187,7 @@ class KLDivLoss(_Loss):
     reduction: InitVar[str] = "mean"
     log_target: bool = False
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)  # type: ignore[no-any-return]
+    forward = calling("kl_div", "input, target", "reduction=, log_target=")
 
 
 class BCELoss(_WeightedLoss):
@@ -218,8 +199,7 @@ class BCELoss(_WeightedLoss):
     shape.
     """
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)  # type: ignore[no-any-return]
+    forward = calling("binary_cross_entropy", "input, target", "weight=, reduction=")
 
 
 @options
@@ -243,10 +223,9 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(  # type: ignore[no-any-return]
-            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
-        )
+    forward = calling(
+        "binary_cross_entropy_with_logits", "input, target", "weight, pos_weight=, reduction="
+    )
 
 
 @options
@@ -263,8 +242,7 @@ class SmoothL1Loss(_Loss):
     reduction: InitVar[str] = "mean"
     beta: float = 1.0
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)  # type: ignore[no-any-return]
+    forward = calling("smooth_l1_loss", "input, target", "reduction=, beta=")
 
 
 @options
@@ -279,8 +257,7 @@ class HuberLoss(_Loss):
     reduction: InitVar[str] = "mean"
     delta: float = 1.0
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)  # type: ignore[no-any-return]
+    forward = calling("huber_loss", "input, target", "reduction=, delta=")
 
 
 @options
@@ -305,15 +282,9 @@ class CrossEntropyLoss(_WeightedLoss):
     reduction: InitVar[str] = "mean"
     label_smoothing: float = 0.0
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(  # type: ignore[no-any-return]
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+    forward = calling(
+        "cross_entropy", "input, target", "weight=, ignore_index=, reduction=, label_smoothing="
+    )
 
 
 @options
@@ -334,15 +305,8 @@ class CTCLoss(_Loss):
     reduction: InitVar[str] = "mean"
     zero_infinity: bool = False
 
-    def forward(
-        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
-    ) -> Tensor:
-        return F.ctc_loss(  # type: ignore[no-any-return]
-            log_probs,
-            targets,
-            input_lengths,
-            target_lengths,
-            self.blank,
-            self.reduction,
-            self.zero_infinity,
-        )
+    forward = calling(
+        "ctc_loss",
+        "log_probs, targets, input_lengths, target_lengths",
+        "blank, reduction, zero_infinity",
+    )

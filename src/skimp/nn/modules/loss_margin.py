@@ -8,7 +8,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require_ndim, require_one_of, require_positive
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.distance import PairwiseDistance
 from skimp.nn.modules.loss import _Loss, _WeightedLoss
 
@@ -25,8 +25,7 @@ class HingeEmbeddingLoss(_Loss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)  # type: ignore[no-any-return]
+    forward = calling("hinge_embedding_loss", "input, target", "margin=, reduction=")
 
 
 class MultiLabelMarginLoss(_Loss):
@@ -43,8 +42,7 @@ class MultiLabelMarginLoss(_Loss):
     Raises: RuntimeError in forward for a target of another shape or outside [-1, C).
     """
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
+    forward = calling("multilabel_margin_loss", "input, target", "reduction=")
 
 
 class SoftMarginLoss(_Loss):
@@ -53,8 +51,7 @@ class SoftMarginLoss(_Loss):
     Shape: any, target alike; the result is a number, or theirs with "none".
     """
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
+    forward = calling("soft_margin_loss", "input, target", "reduction=")
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
@@ -64,10 +61,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     "none".
     """
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(  # type: ignore[no-any-return]
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+    forward = calling("multilabel_soft_margin_loss", "input, target", "weight=, reduction=")
 
 
 @options
@@ -83,10 +77,7 @@ class CosineEmbeddingLoss(_Loss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(  # type: ignore[no-any-return]
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
+    forward = calling("cosine_embedding_loss", "input1, input2, target", "margin=, reduction=")
 
 
 @options
@@ -102,10 +93,7 @@ class MarginRankingLoss(_Loss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.margin_ranking_loss(  # type: ignore[no-any-return]
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
+    forward = calling("margin_ranking_loss", "input1, input2, target", "margin=, reduction=")
 
 
 @options
@@ -131,15 +119,7 @@ class MultiMarginLoss(_WeightedLoss):
         if self.weight is not None:
             require_ndim(self.weight, 1, says="weight must be 1-dimensional, got {got}")
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multi_margin_loss(  # type: ignore[no-any-return]
-            input,
-            target,
-            p=self.p,
-            margin=self.margin,
-            weight=self.weight,
-            reduction=self.reduction,
-        )
+    forward = calling("multi_margin_loss", "input, target", "p=, margin=, weight=, reduction=")
 
 
 @options
@@ -166,17 +146,9 @@ class TripletMarginLoss(_Loss):
         says = "TripletMarginLoss: expected margin to be greater than 0, got {got} instead"
         require_positive(self.margin, says)
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_loss(  # type: ignore[no-any-return]
-            anchor,
-            positive,
-            negative,
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+    forward = calling(
+        "triplet_margin_loss", "anchor, positive, negative", "margin=, p=, eps=, swap=, reduction="
+    )
 
 
 @options
@@ -203,13 +175,8 @@ class TripletMarginWithDistanceLoss(_Loss):
         if self.distance_function is None:
             self.distance_function = PairwiseDistance()
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_with_distance_loss(  # type: ignore[no-any-return]
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+    forward = calling(
+        "triplet_margin_with_distance_loss",
+        "anchor, positive, negative",
+        "distance_function=, margin=, swap=, reduction=",
+    )

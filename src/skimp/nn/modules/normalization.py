@@ -11,8 +11,8 @@ from typing import Any
 
 from skimp._engine.tensor.checks import require_divisible, require_positive
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options
-from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, init
+from skimp.nn import init
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
 
@@ -31,8 +31,7 @@ class LocalResponseNorm(Module):
     beta: float = 0.75
     k: float = 1.0
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
+    forward = calling("local_response_norm", "input", "size, alpha, beta, k")
 
 
 class CrossMapLRN2d(LocalResponseNorm):
@@ -90,8 +89,7 @@ class LayerNorm(Module):
         if self.elementwise_affine:
             _begin(self)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+    forward = calling("layer_norm", "input", "normalized_shape, weight, bias, eps")
 
 
 @options
@@ -128,8 +126,7 @@ class GroupNorm(Module):
         if self.affine:
             _begin(self)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+    forward = calling("group_norm", "input", "num_groups, weight, bias, eps")
 
 
 @options
@@ -160,5 +157,4 @@ class RMSNorm(Module):
         if self.elementwise_affine:
             _begin(self)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+    forward = calling("rms_norm", "input", "normalized_shape, weight, eps")

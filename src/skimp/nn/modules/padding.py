@@ -18,6 +18,7 @@ from skimp._engine.tensor.options import options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.by_rank import ByRank
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.utils import ntuple
 
 
@@ -32,8 +33,7 @@ class _PadNd(ByRank):
     def _set_up(self) -> None:
         self.padding = ntuple(2 * self._dims)(self.padding)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, self._mode)  # type: ignore[no-any-return]
+    forward = calling("pad", "input", "padding, _mode")
 
 
 class _CircularPadNd(_PadNd):
@@ -49,7 +49,7 @@ class _CircularPadNd(_PadNd):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        return super().forward(input)
+        return super().forward(input)  # type: ignore[no-any-return]
 
 
 @own_init

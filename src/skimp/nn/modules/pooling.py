@@ -21,6 +21,7 @@ from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.by_rank import ByRank
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import ntuple, single
 
@@ -43,16 +44,9 @@ class _MaxPoolNd(ByRank):
     def _set_up(self) -> None:
         self.stride = self.stride if self.stride is not None else self.kernel_size
 
-    def forward(self, input: Tensor) -> Any:
-        return getattr(F, self._function)(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            ceil_mode=self.ceil_mode,
-            return_indices=self.return_indices,
-        )
+    forward = calling(
+        "", "input", "kernel_size, stride, padding, dilation, ceil_mode=, return_indices="
+    )
 
 
 class MaxPool1d(_MaxPoolNd, dims=1):
@@ -160,16 +154,9 @@ class _AvgPool(ByRank):
     def _set_up(self) -> None:
         self.stride = self.stride if self.stride is not None else self.kernel_size
 
-    def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self._function)(  # type: ignore[no-any-return]
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    forward = calling(
+        "", "input", "kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override"
+    )
 
 
 @own_init
@@ -208,15 +195,9 @@ class _FractionalMaxPool(ByRank):
         within = self.output_ratio is None or all(0 < r < 1 for r in self.output_ratio)
         require(within, f"output_ratio must be between 0 and 1 (got {ratios})")
 
-    def forward(self, input: Tensor) -> Any:
-        return getattr(F, self._function)(
-            input,
-            self.kernel_size,
-            self.output_size,
-            self.output_ratio,
-            self.return_indices,
-            _random_samples=self._random_samples,
-        )
+    forward = calling(
+        "", "input", "kernel_size, output_size, output_ratio, return_indices, _random_samples="
+    )
 
 
 @own_init
@@ -280,8 +261,7 @@ class _AdaptiveAvgPoolNd(ByRank):
     _shows = "output_size="
     output_size: Any
 
-    def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self._function)(input, self.output_size)  # type: ignore[no-any-return]
+    forward = calling("", "input", "output_size")
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd, dims=1):
@@ -310,8 +290,7 @@ class _AdaptiveMaxPoolNd(ByRank):
     output_size: Any
     return_indices: bool = False
 
-    def forward(self, input: Tensor) -> Any:
-        return getattr(F, self._function)(input, self.output_size, self.return_indices)
+    forward = calling("", "input", "output_size, return_indices")
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd, dims=1):

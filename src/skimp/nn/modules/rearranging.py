@@ -9,7 +9,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require_type
 from skimp._engine.tensor.options import options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
 
@@ -76,10 +76,7 @@ class Fold(Module):
     padding: Any = 0
     stride: Any = 1
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.fold(  # type: ignore[no-any-return]
-            input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
-        )
+    forward = calling("fold", "input", "output_size, kernel_size, dilation, padding, stride")
 
 
 @options
@@ -97,8 +94,7 @@ class Unfold(Module):
     padding: Any = 0
     stride: Any = 1
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)  # type: ignore[no-any-return]
+    forward = calling("unfold", "input", "kernel_size, dilation, padding, stride")
 
 
 @options
@@ -114,8 +110,7 @@ class PixelShuffle(Module):
     _shows = "upscale_factor="
     upscale_factor: int
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pixel_shuffle(input, self.upscale_factor)  # type: ignore[no-any-return]
+    forward = calling("pixel_shuffle", "input", "upscale_factor")
 
 
 @options
@@ -131,8 +126,7 @@ class PixelUnshuffle(Module):
     _shows = "downscale_factor="
     downscale_factor: int
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pixel_unshuffle(input, self.downscale_factor)  # type: ignore[no-any-return]
+    forward = calling("pixel_unshuffle", "input", "downscale_factor")
 
 
 @options
@@ -148,5 +142,4 @@ class ChannelShuffle(Module):
     _shows = "groups="
     groups: int
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.channel_shuffle(input, self.groups)
+    forward = calling("channel_shuffle", "input", "groups")

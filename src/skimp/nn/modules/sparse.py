@@ -8,6 +8,7 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init, whole
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
 
@@ -90,16 +91,9 @@ class Embedding(_Table):
         self._set_weight(_weight, _freeze, device, dtype)
         self.sparse = sparse
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(  # type: ignore[no-any-return]
-            input,
-            self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
-        )
+    forward = calling(
+        "embedding", "input", "weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse"
+    )
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]

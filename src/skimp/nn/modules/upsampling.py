@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.tensor.options import options
-from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
+from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
 
@@ -37,15 +36,9 @@ class Upsample(Module):
         else:
             self.scale_factor = float(factor) if factor else None
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(  # type: ignore[no-any-return]
-            input,
-            self.size,
-            self.scale_factor,
-            self.mode,
-            self.align_corners,
-            recompute_scale_factor=self.recompute_scale_factor,
-        )
+    forward = calling(
+        "interpolate", "input", "size, scale_factor, mode, align_corners, recompute_scale_factor="
+    )
 
     def extra_repr(self) -> str:
         if self.scale_factor is not None:
