@@ -5,6 +5,7 @@ TanhBackward0, model.py:11`.
 from __future__ import annotations
 
 import functools
+import gc
 from types import CellType, FrameType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
@@ -22,18 +23,38 @@ from skimp.memory.search import Root, variables
 ARROW = " -> "
 
 
-def words(root: Root, path: list[Any]) -> str:
+class Parameters:
+    """The names that modules give to their parameters, looked for when the first is asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] | None = None
+
+    def name(self, t: Tensor) -> str:
+        """A parameter's name below the outermost module that has it; any other is `a tensor`."""
+        if self._known is None:
+            self._known = {}
+            named = [o for o in gc.get_objects() if hasattr(type(o), "named_parameters")]
+            modules = [o for o in named if "_modules" in getattr(o, "__dict__", ())]
+            inner = {id(child) for module in modules for child in module._modules.values()}
+            for module in modules:
+                if id(module) not in inner:
+                    for name, p in module.named_parameters():
+                        self._known.setdefault(id(p), name)
+        return self._known.get(id(t), "a tensor")
+
+
+def words(root: Root, path: list[Any], called: Parameters) -> str:
     """The chain from a name, whose value is `path[0]`, to the last object of the path."""
     local = root.where.endswith("()")
     parts = [f"{root.where}.{root.name}" if root.where and not local else root.name]
     for i, holder in enumerate(path[:-1]):
-        _step(parts, holder, path[i + 1], path[i - 1] if i else None)
+        _step(parts, holder, path[i + 1], path[i - 1] if i else None, called)
     if local:
         parts[0] += f" in {root.where}"
     return ARROW.join(parts)
 
 
-def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
+def _step(parts: list[str], holder: Any, value: Any, before: Any, called: Parameters) -> None:
     """Say how `holder` refers to `value`: more of the last part, or a new one."""
     if isinstance(holder, Tensor):
         _of_tensor(parts, holder, value)
@@ -51,7 +72,7 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
         if isinstance(value, Node):
             parts.append(f"graph of {value.name()}")
             return
-        _add(parts, _of_dict(holder, value, before))
+        _add(parts, _of_dict(holder, value, before, called))
     elif isinstance(holder, (list, tuple)):
         if not parts[-1].startswith(("saved by", "graph of", "its expression")):
             parts[-1] += _index(holder, value)
@@ -143,14 +164,14 @@ _WORDS = {
 }
 
 
-def _of_dict(holder: dict[Any, Any], value: Any, before: Any) -> str:
+def _of_dict(holder: dict[Any, Any], value: Any, before: Any, called: Parameters) -> str:
     fields = before if isinstance(before, dict) else getattr(before, "__dict__", None) or {}
     is_attribute = fields is holder or any([fields.get(name) is holder for name in _TABLES])
     for key, one in holder.items():
         if one is value:
             if is_attribute:
                 return _WORDS.get(key, f".{key}")
-            return f"[{_short(key)}]"
+            return f"[{called.name(key) if isinstance(key, Tensor) else _short(key)}]"
         if key is value:
             return "'s keys"
     return "[...]"
@@ -164,8 +185,6 @@ def _index(holder: Any, value: Any) -> str:
 
 
 def _short(key: Any) -> str:
-    if isinstance(key, Tensor):
-        return "a tensor"
     text = repr(key)
     return text if len(text) < 40 else f"{text[:37]}..."
 

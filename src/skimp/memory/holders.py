@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from skimp._engine.memory.storage import Storage, users
 from skimp._engine.tensor.tensor import Tensor
-from skimp.memory.chains import words
+from skimp.memory.chains import Parameters, words
 from skimp.memory.search import Paths, Root, search
 
 SHOWN = 20  # chains that are told at most
@@ -40,14 +40,14 @@ def chains(targets: set[int], hidden: Iterable[Any] = ()) -> dict[int, str]:
     """The shortest chain to each object of these ids to which a name leads, not by way of another
     of them; `hidden` are not looked at.
     """
-    paths = Paths()
+    paths, called = Paths(), Parameters()
     told: dict[int, str] = {}
     for holder, value in search(paths, targets, [targets, *hidden]):
         if id(value) in told or id(holder) in targets:
             continue
         way = (holder, []) if type(holder) is Root else paths.to(holder)
         if way is not None:
-            told[id(value)] = words(way[0], [*way[1], value])
+            told[id(value)] = words(way[0], [*way[1], value], called)
             if len(told) == len(targets):
                 break
     return told
@@ -58,19 +58,19 @@ def _chains(storages: dict[int, Storage], hidden: list[Any]) -> list[str]:
     blocks = [s.block for s in storages.values() if s.block is not None]
     targets = {id(t) for t in tensors} | set(storages) | {id(b) for b in blocks}
     own = [hidden, tensors, blocks, storages, *hidden]
-    paths = Paths()
+    paths, called = Paths(), Parameters()
     told: dict[str, int] = {}
     for holder, value in search(paths, targets, own):
         if id(holder) in targets:
             continue  # a tensor's own storage, a storage's own block
         if type(holder) is Root:
-            text = words(holder, [value])
+            text = words(holder, [value], called)
             length = 1
         else:
             way = paths.to(holder)
             if way is None or any([id(one) in targets for one in way[1]]):
                 continue  # by way of another tensor on the storage, of which something is said
-            text, length = words(way[0], [*way[1], value]), len(way[1])
+            text, length = words(way[0], [*way[1], value], called), len(way[1])
         told.setdefault(text, length)
     array = " -> NumPy array"  # that a deferred expression reads, which is said already
     said = [

@@ -130,6 +130,17 @@ def test_module_and_gradient_have_the_programs_words() -> None:
     assert f"net.0.weight.grad in {here}" in memory.holders(net[0].weight.grad)
 
 
+def test_state_of_an_optimizer_is_said_by_the_name_of_its_parameter() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 2)))
+    optimizer = torch.optim.Adam(net.parameters())
+    net(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    for name, p in net.named_parameters():
+        for kept in ("exp_avg", "exp_avg_sq"):
+            (found,) = memory.holders(optimizer.state[p][kept])
+            assert found.startswith(f"optimizer.state[{name}]['{kept}'] in ")
+
+
 def test_variables_of_other_threads_are_names_too() -> None:
     x = torch.ones(3)
     ready, go = threading.Event(), threading.Event()
