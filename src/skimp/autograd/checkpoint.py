@@ -368,16 +368,22 @@ def _rematerialize(
     names = list(kwargs)
     count = len(args)
     places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    # one that comes several times is one again: functions ask `key is value`
+    distinct = {id(values[i]): values[i] for i in places}
+    order = {key: k for k, key in enumerate(distinct)}
+    which = [order[id(values[i])] for i in places]
     dummy = empty((0,), dtypes.float32)
     dummy._rg = True
-    saved = _Inputs.apply(dummy, *[values[i] for i in places])._node
+    saved = _Inputs.apply(dummy, *distinct.values())._node
+    distinct.clear()
     for i in places:
         values[i] = None
 
     def run() -> None:
         given = list(values)
-        for i, t in zip(places, saved.saved_tensors, strict=True):
-            given[i] = t
+        kept = saved.saved_tensors
+        for i, k in zip(places, which, strict=True):
+            given[i] = kept[k]
         with _rng(state), context:
             function(*given[:count], **dict(zip(names, given[count:], strict=True)))
 

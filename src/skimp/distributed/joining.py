@@ -85,7 +85,8 @@ def _join(
         if rank == -1 and os.environ.get("WORLD_SIZE") == str(started):
             rank = int(os.environ.get("RANK", -1))
         return rendezvous.launched(rank, size, store, timeout)
-    if name == "mpi" and store is None and init_method is None and "RANK" not in os.environ:
+    by_mpi = name == "mpi" or told == (0, 1)  # a launcher of one
+    if by_mpi and store is None and init_method is None and "RANK" not in os.environ:
         return rendezvous.launched(-1, -1, None, timeout)
     if store is None:
         url = init_method or "env://"

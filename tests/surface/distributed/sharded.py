@@ -8,6 +8,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+)
 from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -22,6 +25,7 @@ from torch.distributed.fsdp import (
     StateDictType,
     fully_shard,
 )
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
@@ -196,6 +200,20 @@ if what == "all":
     outer = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32)
     mixed = sharded(half, outer)
     found["mixed"] = losses(mixed, adam(mixed))
+
+    wrapped = Net()
+    apply_activation_checkpointing(wrapped, check_fn=lambda m: isinstance(m, Block))
+    wrapped = FullyShardedDataParallel(wrapped, auto_wrap_policy=ModuleWrapPolicy({Block}))
+    found["checkpointed"] = losses(wrapped, adam(wrapped))
+
+    scaler, stepped = ShardedGradScaler("cpu"), adam(model)
+    scaler.scale(model(torch.ones(2, D)).sum()).backward()
+    if r == 1:
+        next(model.parameters()).grad[0] = float("inf")
+    scaler.step(stepped)
+    scaler.update()
+    found["scaled"] = [len(stepped.state), scaler.get_scale()]
+    model.zero_grad()
 
     net = DistributedDataParallel(Net())
     zero = ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW, lr=1e-2)

@@ -59,6 +59,14 @@ def test_mixed_precision_is_near() -> None:
     assert trained()["mixed"] != pytest.approx(trained()["alone"], rel=1e-6)
 
 
+def test_blocks_that_are_computed_again_give_the_same_losses() -> None:
+    assert trained()["checkpointed"] == pytest.approx(trained()["wrapper"], rel=1e-6)
+
+
+def test_an_infinity_on_one_rank_makes_all_skip_the_step() -> None:
+    assert trained()["scaled"] == [0, 32768.0]
+
+
 def test_states_are_whole_or_parts() -> None:
     found = trained()
     assert found["state"] == found["alone state"]

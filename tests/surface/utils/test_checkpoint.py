@@ -49,6 +49,23 @@ def test_nested() -> None:
     assert found[0] == found[1]
 
 
+def same(q, k, v):
+    return q * k if q is k and k is v else q - k + v
+
+
+def test_arguments_that_are_one_tensor_are_one_again_in_nested_calls() -> None:
+    def outer(x, use):
+        y = x * 2
+        return use(same, y, y, y, use_reentrant=False).exp()
+
+    found = []
+    for torch, use in ((skimp, checkpoint), (oracle, plainly)):
+        x = torch.tensor([0.1, 0.2], requires_grad=True)
+        use(outer, x, use, use_reentrant=False).sum().backward()
+        found.append([round(v, 5) for v in x.grad.tolist()])
+    assert found[0] == found[1]
+
+
 def test_grad_and_second_backward() -> None:
     x = skimp.tensor([0.1, 0.2], requires_grad=True)
     y = checkpoint(body, x, x, use_reentrant=False).sum()
