@@ -442,7 +442,7 @@ def gumbel_softmax(
 
     Shape: any; the result's is the input's.
     Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
+    Raises: RuntimeError for other dtypes.
     Memory: a new tensor, drawn at the call.
     """
     if eps != 1e-10:
