@@ -233,6 +233,19 @@ def test_what_read_a_tensor_before_another_was_computed_straight_into_it() -> No
         assert (waiting == numbers(0).view(512, 512) + 1).all()
 
 
+def test_a_deferred_tensor_that_was_made_for_another_is_replaced() -> None:
+    """What needs the bytes of before has them made; the expression is another from then on."""
+    x = numbers(0).view(512, 512)
+    one, other = x - 0.5, torch.relu(x)
+    s: Any = one._storage
+    assert other._storage.deferred is not None
+    s._about_to_change = s.materialize
+    s.replace(other._storage.deferred)
+    assert s.block is None
+    assert s.flat().tobytes() == torch.relu(x)._storage.flat().tobytes()
+    assert s.nbytes == MIB
+
+
 def test_what_outsiders_write_to_is_no_source() -> None:
     array = np.ones((512, 512), np.float32)
     assert not drop(torch.from_numpy(array) @ numbers(1).view(512, 512))

@@ -88,6 +88,9 @@ class Evictable(Followed):
     def replace(self, expr: Expr) -> None:
         """A deferred expression of other bytes."""
         self._about_to_change()
+        if self.block is not None:  # what needs the old bytes had them made meanwhile
+            host.refund(self)
+            self.block = None
         super().replace(expr)
 
     def will_write(self) -> None:
