@@ -476,6 +476,10 @@ def _looked_at(
 
 def _given(size: Any, stride: Any, offset: int) -> Layout:
     shape = ints((size,))
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}")
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     strides = (
         contiguous_strides(shape)
         if stride is None or (shape and len(tuple(stride)) == 0)

@@ -296,6 +296,8 @@ def _family(stem: str, kernel: Any, forward: bool, doc: str) -> None:
     run, runs = _named(kernel, stem), _named(kernel, f"{stem}n")
 
     def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+        if n is not None:
+            _check_points((n,))
         return run(input, None if n is None else (n,), (dim,), norm, forward)
 
     def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:

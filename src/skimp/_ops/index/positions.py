@@ -126,12 +126,14 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    if 0 in sizes and indices.numel():
+        raise RuntimeError("ZeroDivisionError")
     if not sizes:
         return ()
     if indices._hollow:
-        return tuple(meta.empty((*indices.shape, len(sizes)), indices._dtype).unbind(-1))
-    found = np.empty((*indices.shape, len(sizes)), indices._dtype.np)
+        return tuple(meta.empty((*indices.shape, len(sizes)), dtypes.int64).unbind(-1))
+    found = np.empty((*indices.shape, len(sizes)), np.int64)
     rest = indices.array()
     for d in reversed(range(len(sizes))):
         rest, found[..., d] = np.divmod(rest, sizes[d])
-    return fresh(found, indices._dtype).unbind(-1)
+    return fresh(found, dtypes.int64).unbind(-1)

@@ -76,6 +76,8 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
     p = _check_p(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
+    if feature and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if p == 1.0:
         return input * input.new_zeros(())
     if input._dtype.is_complex:
@@ -119,6 +121,8 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
     p = _check_p(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
+    if feature and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if p == 1.0:
         return input * input.new_zeros(())
     limit = ALPHA * SCALE

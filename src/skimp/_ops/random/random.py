@@ -127,7 +127,7 @@ def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
 
 
 def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
-    if std < 0:
+    if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std):g}")
     floating(t, "normal_kernel_cpu")
     return lambda out: draws_normal.normal(out, mean, std, engine)
