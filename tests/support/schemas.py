@@ -460,8 +460,8 @@ def _unlike(ours: Any, theirs: Any) -> str | None:
 class Known:
     """The differences that stay, from a list with reasons, and which of them were met.
 
-    A row has regular expressions for the call's text, and for what was told of it, and the type of
-    the argument that was replaced; what it doesn't name it doesn't ask for.
+    A row has functions' names, regular expressions for the call's text and for what was told of it,
+    and the type of the argument that was replaced; what it doesn't name it doesn't ask for.
     """
 
     def __init__(self, path: Path, table: str) -> None:
@@ -480,7 +480,8 @@ class Known:
 
 def _matches(row: dict[str, str], call: Call, told: str) -> bool:
     return (
-        re.search(row.get("call", ""), repr(call)) is not None
+        call.form.path in row.get("of", call.form.path).split()
+        and re.search(row.get("call", ""), repr(call)) is not None
         and re.search(row.get("told", ""), told) is not None
         and row.get("wrong", call.wrong) == call.wrong.removesuffix("?")
     )

@@ -1,8 +1,8 @@
 """Ten thousand wrong calls made from PyTorch's schemas: refused by both sides or by neither, with
 the same class of error.
 
-SKIMP_FUZZ_CALLS asks for more, SKIMP_FUZZ_SEED for others. What stays different is either of a
-kind that stands in differences.toml with its reason, or one of a number that may only fall.
+SKIMP_FUZZ_CALLS asks for more, SKIMP_FUZZ_SEED for others. What stays different stands in
+differences.toml with its reason: kinds first, then function by function.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tools import schemas as tool
 LIST = Path(__file__).with_name("differences.toml")
 CALLS = int(os.environ.get("SKIMP_FUZZ_CALLS", "10000"))
 SEED = int(os.environ.get("SKIMP_FUZZ_SEED", "0"))
-LEFT = 0.0100  # of all calls: each is an op that asks for less, or later, than PyTorch
 
 
 def test_wrong_calls_are_refused_alike() -> None:
@@ -33,8 +32,8 @@ def test_wrong_calls_are_refused_alike() -> None:
         if told is not None and not known.covers(call, " ".join(told.split())):
             wrong.append(f"{call}: {told}")
     assert count >= CALLS * 0.99
-    assert len(wrong) <= LEFT * count, "\n".join([f"{len(wrong)} of {count} calls", *wrong])
-    assert not known.stale()
+    assert not wrong, "\n".join([f"{len(wrong)} of {count} calls", *wrong])
+    assert SEED or not known.stale()
 
 
 def _end(call: Call) -> str:

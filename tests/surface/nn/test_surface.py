@@ -188,3 +188,10 @@ def test_examples_in_docstrings_run(name: str) -> None:
     runner.run(parser.get_doctest(text, {"torch": skimp}, name, None, None))
     assert runner.tries
     assert not runner.failures
+
+
+def test_modules_have_no_names_that_a_subclass_may_take() -> None:
+    """What PyTorch's Module doesn't have, as `_persistent`, is a program's own to assign."""
+    own = set(dir(skimp.nn.Module)) - set(dir(oracle.nn.Module))
+    assert [name for name in sorted(own) if not name.startswith("_skimp_")] == []
+    assert set(vars(skimp.nn.Module())) <= set(vars(oracle.nn.Module()))

@@ -24,7 +24,7 @@ from skimp.nn.modules.module import Module
 class _Plain(Module):
     """An activation whose only choice is whether it overwrites its input."""
 
-    _shows = "inplace?"
+    _skimp_shows = "inplace?"
     inplace: bool = False
 
 
@@ -89,7 +89,7 @@ class Hardswish(_Plain):
     Source: Howard et al. 2019, Searching for MobileNetV3.
     """
 
-    _shows = ""
+    _skimp_shows = ""
 
     forward = calling("hardswish", "input", "inplace")
 
@@ -102,7 +102,7 @@ class Hardsigmoid(_Plain):
     Source: Courbariaux et al. 2015, BinaryConnect (there with another slope).
     """
 
-    _shows = ""
+    _skimp_shows = ""
 
     forward = calling("hardsigmoid", "input", "inplace")
 
@@ -114,7 +114,7 @@ class Threshold(Module):
     Shape: any.
     """
 
-    _shows = "threshold=, value=, inplace?"
+    _skimp_shows = "threshold=, value=, inplace?"
     threshold: float
     value: float
     inplace: bool = False
@@ -131,7 +131,7 @@ class RReLU(Module):
     Source: Xu et al. 2015, Empirical evaluation of rectified activations.
     """
 
-    _shows = "lower=, upper=, inplace?"
+    _skimp_shows = "lower=, upper=, inplace?"
     lower: float = 1.0 / 8
     upper: float = 1.0 / 3
     inplace: bool = False
@@ -147,7 +147,7 @@ class Hardtanh(Module):
     Raises: AssertionError unless max_val is above min_val.
     """
 
-    _shows = "min_val=, max_val=, inplace?"
+    _skimp_shows = "min_val=, max_val=, inplace?"
     min_val: float = -1.0
     max_val: float = 1.0
     inplace: bool = False
@@ -172,7 +172,7 @@ class ReLU6(Hardtanh):
     Source: Krizhevsky 2010, Convolutional deep belief networks on CIFAR-10.
     """
 
-    _shows = "inplace?"
+    _skimp_shows = "inplace?"
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -182,7 +182,7 @@ class ReLU6(Hardtanh):
 class _Alpha(Module):
     """An activation with one number, alpha."""
 
-    _shows = "alpha=, inplace?"
+    _skimp_shows = "alpha=, inplace?"
     alpha: float = 1.0
     inplace: bool = False
 
@@ -218,7 +218,7 @@ class LeakyReLU(Module):
     Source: Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models.
     """
 
-    _shows = "negative_slope=, inplace?"
+    _skimp_shows = "negative_slope=, inplace?"
     negative_slope: float = 1e-2
     inplace: bool = False
 
@@ -279,7 +279,7 @@ class GLU(Module):
     Source: Dauphin et al. 2016, Language modeling with gated convolutional networks.
     """
 
-    _shows = "dim="
+    _skimp_shows = "dim="
     dim: int = -1
 
     forward = calling("glu", "input", "dim")
@@ -294,7 +294,7 @@ class GELU(Module):
     Source: Hendrycks and Gimpel 2016, Gaussian error linear units.
     """
 
-    _shows = "approximate!r="
+    _skimp_shows = "approximate!r="
     approximate: str = "none"
 
     forward = calling("gelu", "input", "approximate=")
@@ -304,7 +304,7 @@ class GELU(Module):
 class _Lambd(Module):
     """An activation with one number, lambd."""
 
-    _shows = "lambd"
+    _skimp_shows = "lambd"
     lambd: float = 0.5
 
 
@@ -336,7 +336,7 @@ class Softplus(Module):
     Shape: any.
     """
 
-    _shows = "beta=, threshold="
+    _skimp_shows = "beta=, threshold="
     beta: float = 1.0
     threshold: float = 20.0
 
@@ -352,14 +352,14 @@ class PReLU(Module):
     Source: He et al. 2015, Delving deep into rectifiers.
     """
 
-    _shows = "num_parameters="
+    _skimp_shows = "num_parameters="
     num_parameters: int = 1
     init: float = 0.25
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
     def _set_up(self, device: Any, dtype: Any) -> None:
-        self._new_parameters(device, dtype, weight=self.num_parameters)
+        self._skimp_new_parameters(device, dtype, weight=self.num_parameters)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -376,7 +376,7 @@ class _AlongDim(Module):
     `dim=None` takes what older programs meant (0 for 0, 1 and 3 dimensions, else 1), and warns.
     """
 
-    _shows = "dim="
+    _skimp_shows = "dim="
     dim: int | None = None
 
 

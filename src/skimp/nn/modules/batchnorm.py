@@ -22,7 +22,7 @@ class _NormBase(Module):
     """Scale, shift and running statistics of channels."""
 
     _version = 2
-    _shows = "num_features, eps=, momentum=, affine=, bias=, track_running_stats="
+    _skimp_shows = "num_features, eps=, momentum=, affine=, bias=, track_running_stats="
     num_features: int
     eps: float = 1e-5
     momentum: float | None = 0.1
@@ -35,7 +35,7 @@ class _NormBase(Module):
 
     def _set_up(self, device: Any, dtype: Any, bias: bool) -> None:
         weight = self.num_features if self.affine else None
-        self._new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
+        self._skimp_new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
         self._register_statistics(device, dtype)
         self.reset_parameters()
 

@@ -63,7 +63,9 @@ class _ConvNd(ByRank):
             else (out_channels, in_channels // groups)
         )
         weight = (*channels, *kernel_size)
-        self._new_parameters(device, dtype, weight=weight, bias=out_channels if bias else None)
+        self._skimp_new_parameters(
+            device, dtype, weight=weight, bias=out_channels if bias else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

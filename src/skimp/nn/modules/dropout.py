@@ -19,7 +19,7 @@ from skimp.nn.modules.module import Module
 class _DropoutNd(Module):
     """What is dropped with probability p in training."""
 
-    _shows = "p=, inplace="
+    _skimp_shows = "p=, inplace="
     p: float = 0.5
     inplace: bool = False
 

@@ -42,7 +42,7 @@ class Linear(Module):
     1 / sqrt(in_features), as the bias is.
     """
 
-    _shows = "in_features=, out_features=, bias="
+    _skimp_shows = "in_features=, out_features=, bias="
     in_features: int
     out_features: int
     bias: InitVar[bool] = True
@@ -52,7 +52,7 @@ class Linear(Module):
     def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
         weight = (self.out_features, self.in_features)
         bias_shape = self.out_features if bias else None
-        self._new_parameters(device, dtype, weight=weight, bias=bias_shape)
+        self._skimp_new_parameters(device, dtype, weight=weight, bias=bias_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -87,7 +87,7 @@ class Bilinear(Module):
     Memory: a new tensor.
     """
 
-    _shows = "in1_features=, in2_features=, out_features=, bias="
+    _skimp_shows = "in1_features=, in2_features=, out_features=, bias="
     in1_features: int
     in2_features: int
     out_features: int
@@ -99,7 +99,7 @@ class Bilinear(Module):
         require_positive(self.in1_features, "in1_features must be > 0, but got {got}")
         weight = (self.out_features, self.in1_features, self.in2_features)
         bias_shape = self.out_features if bias else None
-        self._new_parameters(device, dtype, weight=weight, bias=bias_shape)
+        self._skimp_new_parameters(device, dtype, weight=weight, bias=bias_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

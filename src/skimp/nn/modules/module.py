@@ -56,9 +56,9 @@ def _hook_tables() -> dict[str, Any]:
 class Module(Hooked, State):
     """Something with parameters, buffers, children and a `forward`.
 
-    A class says in `_shows` what its repr has between the parentheses, names separated by commas:
-    `name` shows the bare value, `name=` both (`name!r=` the value's repr), `name?` both, unless the
-    value is the option's default. A parameter is shown by whether there is one.
+    A class says in `_skimp_shows` what its repr has between the parentheses, names separated by
+    commas: `name` shows the bare value, `name=` both (`name!r=` the value's repr), `name?` both,
+    unless the value is the option's default. A parameter is shown by whether there is one.
 
     Shape: forward's, which a subclass defines.
     Raises: AttributeError for parameters and modules assigned before `__init__` ran;
@@ -67,7 +67,7 @@ class Module(Hooked, State):
     objects.
     """
 
-    _shows: ClassVar[str] = ""
+    _skimp_shows: ClassVar[str] = ""
     dump_patches: bool = False
     training: bool
     call_super_init: bool = False
@@ -96,7 +96,7 @@ class Module(Hooked, State):
 
     forward: Callable[..., Any] = _forward_unimplemented
 
-    def _new_parameters(self, device: Any, dtype: Any, **shapes: Any) -> None:
+    def _skimp_new_parameters(self, device: Any, dtype: Any, **shapes: Any) -> None:
         """Register parameters of these shapes, uninitialised; None stands where there is none."""
         for name, shape in shapes.items():
             made = None if shape is None else whole.empty(shape, device=device, dtype=dtype)
@@ -166,24 +166,24 @@ class Module(Hooked, State):
 
         return self._apply(convert)
 
-    def _to_float(self, dtype: dtypes.dtype) -> Any:
+    def _skimp_to_float(self, dtype: dtypes.dtype) -> Any:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def float(self) -> Any:
         """Make everything floating point float32."""
-        return self._to_float(dtypes.float32)
+        return self._skimp_to_float(dtypes.float32)
 
     def double(self) -> Any:
         """Make everything floating point float64."""
-        return self._to_float(dtypes.float64)
+        return self._skimp_to_float(dtypes.float64)
 
     def half(self) -> Any:
         """Make everything floating point float16."""
-        return self._to_float(dtypes.float16)
+        return self._skimp_to_float(dtypes.float16)
 
     def bfloat16(self) -> Any:
         """Make everything floating point bfloat16."""
-        return self._to_float(dtypes.bfloat16)
+        return self._skimp_to_float(dtypes.bfloat16)
 
     def type(self, dst_type: Any) -> Any:
         """Make everything of this dtype."""
@@ -252,7 +252,7 @@ class Module(Hooked, State):
 
     def extra_repr(self) -> str:
         """What stands between the parentheses, beside the children."""
-        shown = [_shown(self, what) for what in self._shows.split(", ") if what]
+        shown = [_shown(self, what) for what in self._skimp_shows.split(", ") if what]
         return ", ".join([text for text in shown if text is not None])
 
     def __repr__(self) -> str:
@@ -276,7 +276,7 @@ class Module(Hooked, State):
 
 
 def _shown(module: Module, what: str) -> str | None:
-    """One item of `_shows`."""
+    """One item of `_skimp_shows`."""
     name = what.rstrip("=?").removesuffix("!r")
     value = getattr(module, name)
     if isinstance(value, Tensor) or name in module._parameters:

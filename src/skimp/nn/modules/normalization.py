@@ -25,7 +25,7 @@ class LocalResponseNorm(Module):
     Source: Krizhevsky et al. 2012, ImageNet classification with deep convolutional networks.
     """
 
-    _shows = "size, alpha=, beta=, k="
+    _skimp_shows = "size, alpha=, beta=, k="
     size: int
     alpha: float = 1e-4
     beta: float = 0.75
@@ -70,7 +70,7 @@ class LayerNorm(Module):
     Source: Ba et al. 2016, Layer normalization.
     """
 
-    _shows = "normalized_shape, eps=, elementwise_affine=, bias="
+    _skimp_shows = "normalized_shape, eps=, elementwise_affine=, bias="
     normalized_shape: Any
     eps: float = 1e-5
     elementwise_affine: bool = True
@@ -81,7 +81,7 @@ class LayerNorm(Module):
     def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
         self.normalized_shape = shape = _shape_of(self.normalized_shape)
         weight = shape if self.elementwise_affine else None
-        self._new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
+        self._skimp_new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -102,7 +102,7 @@ class GroupNorm(Module):
     Source: Wu and He 2018, Group normalization.
     """
 
-    _shows = "num_groups, num_channels, eps=, affine=, bias="
+    _skimp_shows = "num_groups, num_channels, eps=, affine=, bias="
     num_groups: int
     num_channels: int
     eps: float = 1e-5
@@ -118,7 +118,7 @@ class GroupNorm(Module):
         says = f"num_channels ({channels}) must be divisible by num_groups ({groups})"
         require_divisible(channels, groups, says)
         weight = channels if self.affine else None
-        self._new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
+        self._skimp_new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -140,7 +140,7 @@ class RMSNorm(Module):
     Source: Zhang and Sennrich 2019, Root mean square layer normalization.
     """
 
-    _shows = "normalized_shape, eps=, elementwise_affine="
+    _skimp_shows = "normalized_shape, eps=, elementwise_affine="
     normalized_shape: Any
     eps: float | None = None
     elementwise_affine: bool = True
@@ -149,7 +149,7 @@ class RMSNorm(Module):
 
     def _set_up(self, device: Any, dtype: Any) -> None:
         self.normalized_shape = shape = _shape_of(self.normalized_shape)
-        self._new_parameters(device, dtype, weight=shape if self.elementwise_affine else None)
+        self._skimp_new_parameters(device, dtype, weight=shape if self.elementwise_affine else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -26,7 +26,7 @@ from skimp.nn.modules.utils import ntuple
 class _PadNd(ByRank):
     """Padding around the last `_dims` dimensions."""
 
-    _shows = "padding"
+    _skimp_shows = "padding"
     _mode: ClassVar[str]
     padding: Any
 
@@ -69,7 +69,7 @@ class CircularPad3d(_CircularPadNd, dims=3):
 
 @options
 class _ConstantPadNd(_PadNd):
-    _shows = "padding=, value="
+    _skimp_shows = "padding=, value="
     value: float
 
     def forward(self, input: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class ZeroPad1d(ConstantPad1d):
     Shape: any of at least one dimension; the last grows.
     """
 
-    _shows = "padding"
+    _skimp_shows = "padding"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
@@ -123,7 +123,7 @@ class ZeroPad2d(ConstantPad2d):
     Shape: any of at least two dimensions; the last two grow.
     """
 
-    _shows = "padding"
+    _skimp_shows = "padding"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
@@ -135,7 +135,7 @@ class ZeroPad3d(ConstantPad3d):
     Shape: any of at least three dimensions; the last three grow.
     """
 
-    _shows = "padding"
+    _skimp_shows = "padding"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)

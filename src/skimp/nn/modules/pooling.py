@@ -33,7 +33,7 @@ class _MaxPoolNd(ByRank):
 
     Shape: {input}.
     """
-    _shows = "kernel_size=, stride=, padding=, dilation=, ceil_mode="
+    _skimp_shows = "kernel_size=, stride=, padding=, dilation=, ceil_mode="
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -81,7 +81,7 @@ class _MaxUnpoolNd(ByRank):
     Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
     outside it.
     """
-    _shows = "kernel_size=, stride=, padding="
+    _skimp_shows = "kernel_size=, stride=, padding="
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -118,7 +118,7 @@ class AvgPool1d(Module):
     Shape: (N, C, L) or (C, L).
     """
 
-    _shows = "kernel_size=, stride=, padding="
+    _skimp_shows = "kernel_size=, stride=, padding="
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -143,7 +143,7 @@ class _AvgPool(ByRank):
     Shape: {input}.
     Raises: RuntimeError in forward if `divisor_override` is 0.
     """
-    _shows = "kernel_size=, stride=, padding="
+    _skimp_shows = "kernel_size=, stride=, padding="
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -228,7 +228,7 @@ class _LPPoolNd(ByRank):
 
     Shape: {input}.
     """
-    _shows = "norm_type=, kernel_size=, stride=, ceil_mode="
+    _skimp_shows = "norm_type=, kernel_size=, stride=, ceil_mode="
     norm_type: float
     kernel_size: Any
     stride: Any = None
@@ -258,7 +258,7 @@ class _AdaptiveAvgPoolNd(ByRank):
 
     Shape: {input} to the same with `output_size`.
     """
-    _shows = "output_size="
+    _skimp_shows = "output_size="
     output_size: Any
 
     forward = calling("", "input", "output_size")
@@ -286,7 +286,7 @@ class _AdaptiveMaxPoolNd(ByRank):
 
     Shape: {input} to the same with `output_size`.
     """
-    _shows = "output_size="
+    _skimp_shows = "output_size="
     output_size: Any
     return_indices: bool = False
 

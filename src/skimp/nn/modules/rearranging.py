@@ -22,7 +22,7 @@ class Flatten(Module):
     Memory: a view where the strides allow it, else a copy.
     """
 
-    _shows = "start_dim=, end_dim="
+    _skimp_shows = "start_dim=, end_dim="
     start_dim: int = 1
     end_dim: int = -1
 
@@ -40,7 +40,7 @@ class Unflatten(Module):
     Memory: a view.
     """
 
-    _shows = "dim=, unflattened_size="
+    _skimp_shows = "dim=, unflattened_size="
     dim: Any
     unflattened_size: Any
 
@@ -69,7 +69,7 @@ class Fold(Module):
     Memory: a new tensor.
     """
 
-    _shows = "output_size=, kernel_size=, dilation=, padding=, stride="
+    _skimp_shows = "output_size=, kernel_size=, dilation=, padding=, stride="
     output_size: Any
     kernel_size: Any
     dilation: Any = 1
@@ -88,7 +88,7 @@ class Unfold(Module):
     Memory: a new tensor, about k times the input.
     """
 
-    _shows = "kernel_size=, dilation=, padding=, stride="
+    _skimp_shows = "kernel_size=, dilation=, padding=, stride="
     kernel_size: Any
     dilation: Any = 1
     padding: Any = 0
@@ -107,7 +107,7 @@ class PixelShuffle(Module):
     Source: Shi et al. 2016, sub-pixel convolution.
     """
 
-    _shows = "upscale_factor="
+    _skimp_shows = "upscale_factor="
     upscale_factor: int
 
     forward = calling("pixel_shuffle", "input", "upscale_factor")
@@ -123,7 +123,7 @@ class PixelUnshuffle(Module):
     Source: Shi et al. 2016, sub-pixel convolution.
     """
 
-    _shows = "downscale_factor="
+    _skimp_shows = "downscale_factor="
     downscale_factor: int
 
     forward = calling("pixel_unshuffle", "input", "downscale_factor")
@@ -139,7 +139,7 @@ class ChannelShuffle(Module):
     Source: Zhang et al. 2018, ShuffleNet.
     """
 
-    _shows = "groups="
+    _skimp_shows = "groups="
     groups: int
 
     forward = calling("channel_shuffle", "input", "groups")

@@ -35,7 +35,7 @@ class RNNBase(Module):
     Shape: as RNN, LSTM and GRU say.
     """
 
-    _shows = (
+    _skimp_shows = (
         "input_size, hidden_size, proj_size?, num_layers?, bias?, batch_first?, dropout?, "
         "bidirectional?"
     )
@@ -84,7 +84,7 @@ class RNNBase(Module):
                 if self.proj_size > 0:
                     projection = (self.proj_size, self.hidden_size)
                     shapes[f"weight_hr_l{layer}{suffix}"] = projection
-                self._new_parameters(device, dtype, **shapes)
+                self._skimp_new_parameters(device, dtype, **shapes)
                 self._flat_weights_names += shapes
                 self._all_weights.append(list(shapes))
         self._init_flat_weights()

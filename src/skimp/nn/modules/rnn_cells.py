@@ -40,7 +40,7 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         gates = num_chunks * hidden_size
-        self._new_parameters(
+        self._skimp_new_parameters(
             device,
             dtype,
             weight_ih=(gates, input_size),

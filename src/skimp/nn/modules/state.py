@@ -153,7 +153,7 @@ class State(Tree):
                 error_msgs,
             )
         assign = local_metadata.get("assign_to_params_buffers", False)
-        own = self._persistent()
+        own = self._skimp_persistent()
         for name, tensor in own.items():
             key = prefix + name
             if key in state_dict:
@@ -176,7 +176,7 @@ class State(Tree):
                 if head not in (self._modules if below else own):
                     unexpected_keys.append(key)
 
-    def _persistent(self) -> dict[str, Tensor]:
+    def _skimp_persistent(self) -> dict[str, Tensor]:
         found: dict[str, Any] = dict(self._parameters)
         found.update(
             (k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set

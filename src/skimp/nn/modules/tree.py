@@ -110,7 +110,7 @@ class Tree:
         if isinstance(value, Parameter):
             if "_parameters" not in own:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
-            self._forget(name, own, self._buffers, self._modules)
+            self._skimp_forget(name, own, self._buffers, self._modules)
             self.register_parameter(name, value)
         elif name in own.get("_parameters", ()):
             if value is not None:
@@ -122,7 +122,7 @@ class Tree:
         elif isinstance(value, Tree):
             if "_modules" not in own:
                 raise AttributeError("cannot assign module before Module.__init__() call")
-            self._forget(name, own, self._parameters, self._buffers)
+            self._skimp_forget(name, own, self._parameters, self._buffers)
             self._modules[name] = _hooked_child(self, name, value)
         elif name in own.get("_modules", ()):
             if value is not None:
@@ -132,24 +132,24 @@ class Tree:
                 )
             self._modules[name] = _hooked_child(self, name, value)
         elif name in own.get("_buffers", ()) or isinstance(value, Buffer):
-            self._assign_buffer(name, value)
+            self._skimp_assign_buffer(name, value)
         else:
             object.__setattr__(self, name, value)
 
-    def _assign_buffer(self, name: str, value: Any) -> None:
+    def _skimp_assign_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(
                 f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, "
                 "torch.Tensor or None expected)"
             )
         if isinstance(value, Buffer):
-            self._forget(name, self.__dict__, self._parameters, self._modules)
+            self._skimp_forget(name, self.__dict__, self._parameters, self._modules)
             persistent = value.persistent
         else:
             persistent = name not in self._non_persistent_buffers_set
         self.register_buffer(name, value, persistent)
 
-    def _forget(self, name: str, *places: dict[str, Any]) -> None:
+    def _skimp_forget(self, name: str, *places: dict[str, Any]) -> None:
         for place in places:
             place.pop(name, None)
         self._non_persistent_buffers_set.discard(name)
@@ -202,19 +202,19 @@ class Tree:
 
     def get_parameter(self, target: str) -> Any:
         """The parameter at a dotted path."""
-        _, name, found = self._at(target)
+        _, name, found = self._skimp_at(target)
         if not isinstance(found, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
 
     def get_buffer(self, target: str) -> Any:
         """The buffer at a dotted path."""
-        owner, name, found = self._at(target)
+        owner, name, found = self._skimp_at(target)
         if name not in owner._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         return found
 
-    def _at(self, target: str) -> tuple[Any, str, Any]:
+    def _skimp_at(self, target: str) -> tuple[Any, str, Any]:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         return owner, name, _attribute(owner, name)
