@@ -21,6 +21,7 @@ from skimp import (
     backends,
     cuda,
     distributed,
+    distributions,
     fft,
     func,
     jit,
@@ -36,6 +37,7 @@ from skimp import (
     signal,
     sparse,
     special,
+    testing,
     types,
     utils,
     version,
@@ -213,7 +215,7 @@ from skimp.serialization import load, save
 from skimp.version import __version__
 
 if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
-    from skimp import distributions, library, profiler, testing
+    from skimp import library, profiler
 
 short, int, long, half, float, double, cfloat, cdouble = (
     int16, int32, int64, float16, float32, float64, complex64, complex128,
