@@ -79,6 +79,10 @@ def test_a_limit_holds(tmp_path: Path) -> None:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.skipif(
+    os.environ.get("SKIMP_DEFER", "auto") == "always",
+    reason="there a result takes over the memory of what it replaces at any size, and they look",
+)
 def test_examples_print_what_they_print_under_pytorch(tmp_path: Path) -> None:
     names = ("saving_memory", "storages", "in_place")
     paths = [str(EXAMPLES / f"{name}.py") for name in names]

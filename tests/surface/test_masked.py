@@ -55,6 +55,7 @@ def test_along_a_dim(name: str, mask: str) -> None:
         called(name, 0),
         x.long() if name != "softmax" else x,
         MASKS[mask],
+        tolerance=1e-9,
         message=6,
         refused=OF_TYPES,
     )

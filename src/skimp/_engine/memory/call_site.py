@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 # how the file names of this package's code begin: its folder, and what it compiles itself
 OWN_CODE: Final = (str(Path(__file__).parents[2]) + os.sep, "<skimp ")
 _SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp")])
+_METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -65,7 +66,7 @@ def is_ours(filename: str) -> bool:
 @lru_cache(4096)
 def is_surface(filename: str) -> bool:
     """Whether code of this package is no op: modules and optimizers call ops for the program."""
-    return filename.startswith(_SURFACE) or filename.endswith(".__init__>")
+    return filename.startswith(_SURFACE) or filename.endswith(_METHODS)
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

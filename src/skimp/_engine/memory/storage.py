@@ -264,9 +264,10 @@ class Storage:
         """Into the donor's block, whose old values are lost on the way: all of it or nothing."""
         block = donor.block
         assert block is not None
+        room = donor.flat()  # a small block that NumPy made may have any shape
 
         def write() -> None:
-            run.evaluate(expr, self._target(block, expr))
+            run.evaluate(expr, self._target(room, expr))
             self.block, self.nbytes = block, donor.nbytes  # one step with the lines below
             donor.block, donor.nbytes = None, -1
             self.deferred = None
