@@ -169,8 +169,8 @@ def _by_types_alone(form: Form, given: Mapping[str, Any], defaults: Mapping[str,
         return False
     if taken is None:
         return not either or not schemas.overloads(form)
-    if either and taken.given is not every:  # whose places depend on what is given
-        return False
+    if either and any([every.get(n, every) is not v for n, v in taken.given.items()]):
+        return False  # whose places depend on what is given
     wanted = [arg for arg in taken.args if arg.name in either and arg.required]
     return all([schemas.fits(arg, defaults[arg.name]) for arg in wanted])
 
