@@ -1,9 +1,11 @@
-"""What a budget costs: `python -m bench.budget [--turns 3] [--only gpt]`.
+"""What a budget costs: `python -m bench.budget`, at most 12 minutes (`--minutes`).
 
 Eight programs, each at 1.0, 0.7, 0.5 and 0.3 of its own peak above its floor of parameters,
 gradients and optimizer state, without a file and with one. Steps with and without the budget take
 turns; what is compared is the least time of a step, by the wall and by the processor (which other
-work on the machine disturbs less, and which waits for no disk). Losses have to be the same.
+work on the machine disturbs less, and which waits for no disk). Losses have to be the same, and no
+byte above the budget held. What was found is kept, and stands in the performance page (`--print`:
+it is printed only).
 """
 
 from __future__ import annotations
@@ -11,21 +13,31 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import re
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import skimp
+from bench import page
 from bench.budget_programs import PROGRAMS, Trained
+from bench.budget_table import KEPT, table
+from bench.engines import ROOT
+from bench.machine import commit
+from bench.results import load as load_results, newest
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
 
-SHARES = (1.0, 0.7, 0.5, 0.3)
-GOALS = {1.0: 1.02, 0.7: 1.12, 0.5: 1.25, 0.3: 1.6}
-MIB = 1 << 20
+SHARES: Final = (1.0, 0.7, 0.5, 0.3)
+TURNS: Final = 5  # at most, however much time there is
+STEPS: Final = 3  # in each turn, of which the first does not count
+RESIDENT: Final = 0.5  # the share at which resident memory is measured
+MIB: Final = 1 << 20
 
 
 class Row(NamedTuple):
@@ -35,14 +47,15 @@ class Row(NamedTuple):
     spill: bool
     share: float
     budget: int
-    slowdown: float | None
-    slowdown_cpu: float | None
-    held: int
-    evictions: int
-    remade: int
-    read: int
-    searching: float
-    same: bool
+    slowdown: float | None = None
+    slowdown_cpu: float | None = None
+    held: int = 0
+    evictions: int = 0  # of a step, as the next three
+    remade: int = 0
+    read: int = 0
+    searching: float = 0.0
+    same: bool = True
+    resident: float | None = None  # MiB above an idle process and the budget
 
 
 class Plain(NamedTuple):
@@ -84,90 +97,136 @@ def plain(name: str, count: int) -> Plain:
     return Plain(losses, seconds, skimp.memory.max_memory_allocated() - before, floor_of(trained))
 
 
-def within(name: str, nbytes: int, spill: bool, count: int) -> Any:
-    gc.collect()
-    skimp.manual_seed(0)
-    skimp.memory.empty_cache()
-    with skimp.memory.budget(nbytes, spill=spill):
-        skimp.memory.reset_peak_memory_stats()
-        return steps(PROGRAMS[name](skimp), count)
+class Trial:
+    """A program within one budget, turn by turn."""
 
+    def __init__(self, name: str, share: float, spill: bool) -> None:
+        self.name, self.share, self.spill = name, share, spill
+        self.best = (float("inf"), float("inf"))
+        self.fits = self.same = True
+        self.turns = self.nbytes = self.held = 0
+        self.evictions = self.remade = self.read = 0
+        self.searching = 0.0
 
-def measured(name: str, share: float, spill: bool, turns: int, count: int) -> Row:
-    """Turns with and without the budget."""
-    fast = slow = (float("inf"), float("inf"))
-    same = True
-    nbytes = held = 0
-    counts.reset()
-    for _ in range(turns):
-        free = plain(name, count)
-        fast = _least(fast, free.seconds)
+    def turn(self, free: Plain) -> None:
+        """The steps once more, unless an op needs more."""
+        if not self.fits:
+            return
         gc.collect()
-        nbytes = host.allocated + free.floor + int(share * (free.peak - free.floor))
+        skimp.memory.empty_cache()
+        skimp.manual_seed(0)
+        counts.reset()
+        self.nbytes = host.allocated + free.floor + int(self.share * (free.peak - free.floor))
         try:
-            losses, seconds = within(name, nbytes, spill, count)
+            with skimp.memory.budget(self.nbytes, spill=self.spill):
+                skimp.memory.reset_peak_memory_stats()
+                losses, seconds = steps(PROGRAMS[self.name](skimp), STEPS)
         except OutOfMemoryError:
-            return Row(name, spill, share, nbytes, None, None, 0, 0, 0, 0, 0.0, True)
-        slow, same = _least(slow, seconds), same and losses == free.losses
-        held = max(held, host.peak)
-        if held > nbytes:
-            raise AssertionError(f"{name}: {held} bytes were held within a budget of {nbytes}")
-    done = turns * count
-    return Row(
-        name, spill, share, nbytes, slow[0] / fast[0], slow[1] / fast[1], held,
-        counts.evictions // done, counts.remade_bytes // done, counts.was_read // done,
-        counts.search_seconds / (done * slow[0]), same,
-    )  # fmt: skip
+            self.fits = False
+            return
+        self.turns += 1
+        self.best = _least(self.best, seconds)
+        self.same &= losses == free.losses
+        self.held = max(self.held, host.peak)
+        if self.held > self.nbytes:
+            raise AssertionError(f"{self.name}: {self.held} bytes held, {self.nbytes} allowed")
+        self.evictions += counts.evictions
+        self.remade += counts.remade_bytes
+        self.read += counts.was_read
+        self.searching += counts.search_seconds
+
+    def row(self, fast: tuple[float, float]) -> Row:
+        """What was found, against the times without a budget."""
+        head = (self.name, self.spill, self.share, self.nbytes)
+        if not self.fits:
+            return Row(*head)
+        done = self.turns * STEPS
+        return Row(
+            *head, self.best[0] / fast[0], self.best[1] / fast[1], self.held,
+            self.evictions // done, self.remade // done, self.read // done,
+            self.searching / (done * self.best[0]), self.same,
+            resident(self) if self.share == RESIDENT else None,
+        )  # fmt: skip
+
+
+def measured(name: str, seconds: float) -> list[Row]:
+    """All budgets of a program in turns, as many as there is time for, and one at least."""
+    trials = [Trial(name, share, spill) for share in SHARES for spill in (False, True)]
+    began = time.perf_counter()
+    fast = (float("inf"), float("inf"))
+    for turn in range(1, TURNS + 1):
+        for i in range(0, len(trials), 2):
+            free = plain(name, STEPS)
+            fast = _least(fast, free.seconds)
+            for trial in trials[i : i + 2]:
+                trial.turn(free)
+        if (time.perf_counter() - began) * (turn + 1) / turn > seconds:
+            break
+    return [trial.row(fast) for trial in trials]
+
+
+def resident(trial: Trial) -> float:
+    """MiB by which a process of its own grows beyond an idle one and the budget."""
+    words = ["--resident", trial.name, str(trial.nbytes), *["--no-spill"] * (not trial.spill)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.budget", *words], check=True, stdout=-1, cwd=ROOT
+    )
+    return float(done.stdout)
+
+
+def grown(name: str, nbytes: int, spill: bool) -> float:
+    """In that process: its highest resident memory above that before the program and the budget."""
+    w = skimp.randn(256, 256, requires_grad=True)
+    (w @ w).sum().backward()  # threads and what the libraries keep
+    before = _resident_peak(forget=True)
+    with skimp.memory.budget(nbytes, spill=spill):
+        steps(PROGRAMS[name](skimp), STEPS)
+    return (_resident_peak() - before - nbytes) / MIB
+
+
+def _resident_peak(forget: bool = False) -> int:
+    """Bytes, the highest since it was forgotten; only Linux knows."""
+    if forget:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) << 10
 
 
 def _least(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     return min(a[0], b[0]), min(a[1], b[1])
 
 
-def table(rows: list[Row]) -> str:
-    """A row for each program and way, a column for each budget."""
-    heads = [f"{share}" for share in SHARES]
-    lines = [
-        "Slowdown by the wall (by the processor); shares of the peak above the floor.",
-        "",
-        f"| program | spilling | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads),
-    ]  # fmt: skip
-    for name in dict.fromkeys(row.program for row in rows):
-        for spill in (False, True):
-            found = {row.share: row for row in rows if (row.program, row.spill) == (name, spill)}
-            cells = [_cell(found.get(share)) for share in SHARES]
-            lines.append(f"| {name} | {'on' if spill else 'off'} | {' | '.join(cells)} |")
-    goals = " | ".join(f"{GOALS[share]:.2f}" for share in SHARES)
-    return "\n".join([*lines, f"| goal | | {goals} |"])
-
-
-def _cell(row: Row | None) -> str:
-    if row is None:
-        return ""
-    if row.slowdown is None:
-        return "below the floor"
-    return f"{row.slowdown:.2f} ({row.slowdown_cpu:.2f})" + ("" if row.same else " (other losses!)")
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=3, help="in each turn")
+    """Measure, print and keep; 1 if losses were others."""
+    parser = argparse.ArgumentParser(prog="python -m bench.budget", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=12.0, help="that all takes at most")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="names, as a regex")
-    parser.add_argument("--json", type=Path, help="where to keep the rows")
+    parser.add_argument("--print", action="store_true", help="print the table only")
+    parser.add_argument("--resident", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--no-spill", action="store_true", help=argparse.SUPPRESS)
     options: Any = parser.parse_args()
-    rows = []
-    for name in PROGRAMS:
-        if not options.only.search(name):
-            continue
-        for spill in (False, True):
-            for share in SHARES:
-                rows.append(measured(name, share, spill, options.turns, options.steps))
-                print(rows[-1], file=sys.stderr, flush=True)
-    print(table(rows))
-    if options.json is not None:
-        options.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
+    if options.resident:
+        name, nbytes = options.resident
+        print(grown(name, int(nbytes), not options.no_spill))
+        return 0
+    load = os.getloadavg()[0]
+    names = [name for name in PROGRAMS if options.only.search(name)]
+    rows: list[Row] = []
+    for name in names:
+        rows += measured(name, 54 * options.minutes / len(names))  # processes of their own follow
+        print(table([row._asdict() for row in rows if row.program == name]), flush=True)
+    if not options.print:
+        keep(rows, load)
     return 0 if all(row.same for row in rows) else 1
+
+
+def keep(rows: Sequence[Row], load: float) -> None:
+    """Write the rows to where the page finds them, and the page."""
+    found = {"commit": commit()[0], "load": round(load, 2), "rows": [r._asdict() for r in rows]}
+    KEPT.parent.mkdir(exist_ok=True)
+    KEPT.write_text(json.dumps(found, indent=1) + "\n")
+    newer = newest()
+    page.write(load_results(newer), ROOT, newer)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from bench.budget_table import GOALS
 from bench.results import Results
 from bench.turns import Found
 from bench.verdict import LARGE_MIB, Row
@@ -47,6 +48,11 @@ def draw_all(results: Results, rows: Sequence[Row], overview: Sequence[str], fol
     write(folder, "nodes", lambda c: by_nodes(curves["nodes"], c), any(curves["nodes"].values()))
     threads = curves["threads"]
     write(folder, "threads", lambda c: by_threads(threads, c), any(threads.values()))
+
+
+def draw_budget(rows: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Write the chart of what a budget costs, or remove it."""
+    write(folder, "budget", lambda c: by_budget(rows, c), bool(rows))
 
 
 def write(folder: Path, name: str, draw: Draw, wanted: bool) -> None:
@@ -215,4 +221,33 @@ def by_threads(points: dict[str, list[Found]], colours: Colours) -> Figure:
         from_zero(ax)
     axes[0].set(ylabel="milliseconds for one call")
     legend(figure, axes[0])
+    return figure
+
+
+# -- budgets --------------------------------------------------------------------------------------
+
+
+def by_budget(rows: Sequence[dict[str, Any]], colours: Colours) -> Figure:
+    """Slowdown by budget, a panel for each program, without a file and with one."""
+    names = list(dict.fromkeys(row["program"] for row in rows))
+    most = max(row["slowdown"] or 0.0 for row in rows)
+    figure = Figure(figsize=(WIDTH, 0.6 + 1.7 * -(-len(names) // 4)), layout="constrained")
+    axes = figure.subplots(-(-len(names) // 4), 4, squeeze=False, sharey=True)
+    for ax, name in zip(axes.flat, names, strict=False):
+        for spill, engine, label in (
+            (False, "skimp", "made again"),
+            (True, "torch", "and spilled"),
+        ):
+            ran = [r for r in rows if (r["program"], r["spill"]) == (name, spill) and r["slowdown"]]
+            ax.plot([r["share"] for r in ran], [r["slowdown"] for r in ran],
+                    STYLES[engine], color=colours[engine], label=label)  # fmt: skip
+        ax.plot(list(GOALS), list(GOALS.values()), "_", color=colours["text"], markersize=12,
+                label="goal, at most")  # fmt: skip
+        ax.set(title=name.replace("_", " "), xticks=list(GOALS))
+        ax.set_ylim(0, 1.1 * most)
+    for ax in axes.flat[len(names) :]:
+        ax.set_visible(False)
+    axes[0][0].set(ylabel="time of a step")
+    axes[-1][0].set(xlabel="budget, of the peak above the floor")
+    legend(figure, axes[0][0])
     return figure

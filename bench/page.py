@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import charts, tables
+from bench import budget_table, charts, tables
 from bench.engines import ROOT
 from bench.goals import README
 from bench.limits import SHARE
@@ -36,6 +36,7 @@ def write(results: Results, root: Path, file: Path) -> None:
     docs.mkdir(exist_ok=True)
     found = rows(results)
     charts.draw_all(results, found, README, docs / "pictures")
+    charts.draw_budget(budget_table.kept().get("rows", []), docs / "pictures")
     (docs / "performance.md").write_text(page(results, found, docs / "pictures", file.name))
     readme = root / "README.md"
     readme.write_text(replaced(readme.read_text(), short(results, found, root)))
@@ -135,6 +136,7 @@ def page(results: Results, found: Sequence[Row], folder: Path, file: str) -> str
         *against_the_machine(results),
         *growth(results, chart),
         *between_processes(FOLDER / "ranks" / "distributed.json"),
+        *budget_table.part(budget_table.kept(), chart("budget", "what a budget costs")),
         *failures(found),
         method(results),
     ]

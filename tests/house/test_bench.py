@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import skimp
-from bench import charts, clock, growth, page, run, verdict
+from bench import budget, budget_table, charts, clock, growth, page, run, verdict
 from bench.byhand import BY_HAND, Array, Arrays
 from bench.clock import median_small
 from bench.engines import ENGINES, child
@@ -325,6 +325,7 @@ def test_pages_show_the_figures(tmp_path: Path) -> None:
     assert "old" not in changed
     pictures = {p.name for p in (tmp_path / "docs" / "pictures").iterdir()}
     names = ("overview", "ratios", "memory", "size", "nodes", "threads")
+    names += ("budget",) * bool(budget_table.kept())
     assert pictures == {f"{name}-{theme}.svg" for name in names for theme in ("light", "dark")}
     for name in names:
         assert f'srcset="pictures/{name}-dark.svg"' in text or name == "overview"
@@ -353,6 +354,27 @@ def test_charts_without_figures_are_not_shown(tmp_path: Path) -> None:
     page.write(replace(example(), growth={}, rounds=[], limits=[]), tmp_path, Path("x.json"))
     assert not old.exists()
     assert "How cost grows" not in (tmp_path / "docs" / "performance.md").read_text()
+
+
+def test_the_page_has_what_a_budget_costs(tmp_path: Path) -> None:
+    rows = [
+        budget.Row(
+            "gpt", spill, share, 100, slowdown, slowdown, same=share < 1, resident=20.0
+        )._asdict()
+        for spill in (False, True)
+        for share, slowdown in ((1.0, 1.01), (0.3, None if spill else 2.0))
+    ]
+    found = {"commit": "abc1234", "load": 0.5, "rows": rows}
+    text = "\n".join(budget_table.part(found, "CHART"))
+    assert "| gpt | off | 1.01 (1.01) **other losses** | 2.00 (2.00) | **+20** |" in text
+    assert "| gpt | on | 1.01 (1.01) **other losses** | below the floor | **+20** |" in text
+    assert "2 of 4 are within the goal, 1 are below" in text
+    assert "CHART" in text
+    assert budget_table.part({}, "CHART") == []
+    charts.draw_budget(rows, tmp_path)
+    assert (tmp_path / "budget-dark.svg").exists()
+    charts.draw_budget([], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_table_needs_its_markers() -> None:
