@@ -16,6 +16,21 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.ledger import host
 
 ARRAY = np.arange(6.0).reshape(2, 3)
+
+
+def some() -> list[Any]:
+    return [
+        *(
+            skimp.tensor([[1.5, -2.0, 7.25]]),
+            skimp.tensor([[3, -2, 5]]),
+            skimp.tensor([[True] * 3]),
+        ),
+        *(skimp.tensor([[5, 2, 9]], dtype=skimp.uint8), skimp.tensor([[2.5, 3.0, -4.0]]).double()),
+        *(skimp.tensor(3), skimp.tensor(2.5), skimp.tensor([[1.5, 2.0, 3.0]]).half()),
+        skimp.tensor([[1.0], [2.0], [4.0]]).t(),
+    ]
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "zeros": lambda: [skimp.zeros(2, 3), skimp.zeros((4,)), skimp.zeros([1, 2]), skimp.zeros(5)],
     "ones": lambda: [skimp.ones(2, 3), skimp.ones((4,)), skimp.ones(skimp.Size([2, 2]))],
@@ -58,6 +73,73 @@ MAKERS: dict[str, Callable[[], Any]] = {
         for f in (skimp.softmax, skimp.log_softmax, skimp.logsumexp)
     ],
     "shared": lambda: [skimp.from_numpy(a) for a in (ARRAY, ARRAY.T, ARRAY[1:], ARRAY[:0])],
+    "full": lambda: [
+        make
+        for value in (2, 2.5, True, -0.0, float("inf"), float("nan"), 1e30)
+        for dtype in (None, skimp.float32, skimp.float64, skimp.int64)
+        if dtype is not skimp.int64 or value == 2
+        for make in (
+            skimp.full((2, 3), value, dtype=dtype),
+            skimp.full_like(skimp.ones(3, 2, dtype=dtype).t(), value),
+            skimp.full_like(skimp.ones(2, 3, dtype=dtype), value),
+        )
+    ],
+    "new": lambda: [
+        make
+        for base in (skimp.ones(3), skimp.ones(3).half(), skimp.arange(4), skimp.ones(3) > 0)
+        for make in (base.new_zeros(2, 3), base.new_ones((4,)), base.new_zeros(()))
+    ],
+    "casts": lambda: [
+        x.to(dtype)
+        for x in (
+            skimp.tensor([1e300, -2.75, 3.0, float("nan")], dtype=skimp.float64),
+            skimp.tensor([1e10, -2.75, 70000.0, float("inf")]),
+            skimp.tensor([300, -1, 7]),
+            skimp.tensor([True, False]),
+            skimp.tensor([[1.5, -2.5], [3.5, 0.1]]).bfloat16().t(),
+            skimp.tensor([1.5 + 2j]),
+        )
+        for dtype in (
+            *(skimp.float16, skimp.bfloat16, skimp.float32, skimp.float64, skimp.complex64),
+            *(skimp.int64, skimp.int32, skimp.int8, skimp.uint8, skimp.bool),
+        )
+        if not x.is_complex() or dtype is skimp.complex64
+    ],
+    "mixed": lambda: [
+        f(a, b)
+        for f in (
+            *(skimp.add, skimp.sub, skimp.mul, skimp.div, skimp.remainder, skimp.fmod),
+            *(skimp.maximum, skimp.lt, skimp.eq, skimp.atan2, skimp.floor_divide),
+        )
+        for a, b in product(some(), some())
+        if skimp.bool not in (a.dtype, b.dtype) or f in (skimp.add, skimp.mul, skimp.div, skimp.lt)
+    ],
+    "beside numbers": lambda: [
+        f(a, number)
+        for f in (skimp.add, skimp.mul, skimp.div, skimp.remainder, skimp.pow, skimp.gt)
+        for a in some()
+        for number in (2, 2.5, True)
+        if not (a.dtype is skimp.bool and number is True) or f in (skimp.add, skimp.gt)
+    ],
+    "three": lambda: [
+        made
+        for a, b in product(some(), some())
+        if skimp.bool not in (a.dtype, b.dtype) and a.shape == b.shape
+        for made in (
+            skimp.addcmul(a, a, b, value=2),
+            a.clone().float().addcdiv_(a.float(), b.float() + 1, value=-0.5),
+            a.clone().float().lerp_(b.float(), 0.3),
+            a.clone().float().clamp_(0.5, 2),
+            skimp.where(a > 1, a, b),
+        )
+    ],
+    "in place": lambda: [
+        f(a.clone().double(), b)
+        for f in (skimp.Tensor.remainder_, skimp.Tensor.atan2_, skimp.Tensor.fmod_)
+        for a, b in product(some(), some())
+        if a.shape == b.shape
+    ],
+    "reversed": lambda: [skimp.arange(6.0).reshape(2, 3).flip(*d) for d in ((0,), (1,), (0, 1))],
     "no sizes": lambda: [skimp.zeros(()), skimp.ones(0), skimp.zeros(2, 0)],
 }
 
@@ -65,7 +147,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
 def shown(t: Any) -> Any:
     """A stride of a dimension of size 1 leads nowhere, and is not compared."""
     strides = [step for step, n in zip(t.stride(), t.shape, strict=True) if n != 1]
-    return t.dtype, tuple(t.shape), strides, t.contiguous().numpy().tobytes()
+    return t.dtype, tuple(t.shape), strides, t.contiguous().flatten().view(skimp.uint8).tolist()
 
 
 def both_ways(f: Callable[[], Any]) -> tuple[list[Any], list[Any]]:

@@ -54,6 +54,12 @@ READS: dict[str, Case] = {
     "gather 0": lambda m, t: t(M).gather(0, t(ALONG)),
     "gather some": lambda m, t: t(M).gather(-1, t(SOME)),
     "gather vector": lambda m, t: t(V).gather(0, t(ROWS)),
+    "index_select": lambda m, t: t(X).index_select(1, t(ROWS)),
+    "index_select last": lambda m, t: t(M).index_select(-1, t(ROWS)),
+    "index_add": lambda m, t: t(X).index_add(0, t(ROWS[:3]), t(X[1:])),
+    "index_add once": lambda m, t: t(X).index_add(1, t(ROWS[2:]), t(X[:, 1:4])),
+    "index_copy": lambda m, t: t(X).index_copy(1, t(ROWS[2:]), t(X[:, 1:4])),
+    "index_fill": lambda m, t: t(M).index_fill(0, t(SIGNED), 2),
     "where": lambda m, t: m.where(t(HOLDS), t(M), 0.5),
     "where both": lambda m, t: m.where(t(HOLDS), t(M), t(M[:1])),
     "where number first": lambda m, t: m.where(t(HOLDS), -1, t(M)),
@@ -76,6 +82,19 @@ WRITES: dict[str, Case] = {
     "scatter_": lambda m, t: t(M).scatter_(1, t(SOME), 0),
     "scatter_add_": lambda m, t: t(M).scatter_add_(1, t(ALONG), t(M)),
     "index_put_": lambda m, t: t(M).index_put_((t(ROWS),), t(M[:5]), True),
+    "index_add_": lambda m, t: t(M).index_add_(-1, t(ROWS[:4]), t(M)),
+    "index_add_ integers": lambda m, t: t(ALONG).index_add_(0, t(ROWS[:3]), t(ALONG[:3])),
+    "index_copy_": lambda m, t: t(M).index_copy_(0, t(ROWS[2:]), t(M[3:])),
+    "index_fill_": lambda m, t: t(M).index_fill_(1, t(ROWS), -0.5),
+    "assign a mask": lambda m, t: _set(t(M), t(HOLDS), 4.5),
+    "assign a mask of rows": lambda m, t: _set(t(M), t(HOLDS[:, 0]), 4.5),
+    "assign rows": lambda m, t: _set(t(M), t(SIGNED), 2),
+    "assign a table": lambda m, t: _set(t(M), t(TABLE), -1.5),
+    "assign a row": lambda m, t: _set(t(M), 2, t(V[:4])),
+    "assign a column": lambda m, t: _set(t(M), (slice(None), 1), t(M[:, 2])),
+    "assign a row to many": lambda m, t: _set(t(M), slice(1, 3), t(M[0])),
+    "assign another type": lambda m, t: _set(t(M), 1, t(ALONG[0])),
+    "assign turned": lambda m, t: _set(t(M).t(), 1, t(V[:6])),
 }
 ERRORS: dict[str, Case] = {
     "beyond": lambda m, t: t(M)[t(np.array([6]))],
@@ -84,6 +103,14 @@ ERRORS: dict[str, Case] = {
     "gather beyond": lambda m, t: t(M).gather(1, t(SOME + 3)),
     "gather before": lambda m, t: t(M).gather(1, t(SOME - 1)),
     "gather too large": lambda m, t: t(V).gather(0, t(TABLE)),
+    "index_select beyond": lambda m, t: t(M).index_select(1, t(ROWS + 2)),
+    "index_select before": lambda m, t: t(M).index_select(1, t(SIGNED)),
+    "index_add beyond": lambda m, t: t(M).index_add(1, t(ROWS[:4] + 2), t(M)),
+    "index_copy shapes": lambda m, t: t(M).index_copy(0, t(ROWS), t(M)),
+    "index_fill beyond": lambda m, t: t(M).index_fill(0, t(SIGNED - 4), 1.0),
+    "assign beyond": lambda m, t: _set(t(M), t(ROWS + 4), 1.0),
+    "assign shapes": lambda m, t: _set(t(M), 1, t(V)),
+    "assign too large": lambda m, t: _set(t(M), t(HOLDS), 1e39),
     "scatter_add beyond": lambda m, t: t(M).scatter_add(1, t(SOME + 3), t(M)),
     "where shapes": lambda m, t: m.where(t(HOLDS), t(M), t(V)),
     "masked_fill too large": lambda m, t: t(M).masked_fill(t(HOLDS), 1e39),
@@ -91,6 +118,11 @@ ERRORS: dict[str, Case] = {
     "index_put beyond": lambda m, t: t(M).index_put((t(np.array([9])),), t(M[:1])),
     "index_put before": lambda m, t: t(M).index_put((t(np.array([-9])),), t(M[:1]), True),
 }
+
+
+def _set(x: Any, index: Any, value: Any) -> Any:
+    x[index] = value
+    return x
 
 
 def _ours(a: np.ndarray[Any, Any]) -> Any:

@@ -20,7 +20,7 @@ from skimp.config import config
 if TYPE_CHECKING:
     from skimp._engine.dispatch.pointwise import Pointwise
 
-FLOATS = frozenset({dtypes.float32, dtypes.float64})
+FLOATS: frozenset[dtypes.dtype] = frozenset({dtypes.float32, dtypes.float64})
 _NUMBERS = frozenset({int, float})
 
 

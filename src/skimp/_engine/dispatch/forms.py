@@ -294,6 +294,8 @@ def wrapper(
     lines = [p.header()]
     if fast is not None:
         fast(lines, space, o, p)
+    if fast not in (_fast_run, write_view) and not p.is_open():
+        _usual_run(lines, space, p, runner)
     lines.append(f"    return {p.general()}")
     f = function_of(title, explaining(lines, p.given()), space)
     p.give_defaults(f)
@@ -358,6 +360,24 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
         "            state.grad = True",
         *[f"        {line}" for line in recorded],
         "        return result",
+    ]
+
+
+def _usual_run(
+    lines: list[str],
+    space: dict[str, Any],
+    p: Parameters,
+    runner: Callable[[dict[str, Any], Any], Any],
+) -> None:
+    """The general way of a call that no transform concerns, without asking each of them."""
+    space.update(run=runner, look=look, fine=space["form"].fine)
+    lines += [
+        f"    if {' and '.join(plain_call(p))}:",
+        f"        given = {p.given()}",
+        "        kinds = tuple(map(type, given.values()))",
+        "        if kinds not in fine:",
+        "            look(form, given, kinds)",
+        "        return run(given, None)",
     ]
 
 

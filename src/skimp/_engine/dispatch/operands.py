@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,12 +105,18 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
         info = np.iinfo(dtype.np)
         fits = (info.min if dtype.is_signed else -info.max) <= value <= info.max
     elif dtype.category >= dtypes.FLOAT and isinstance(value, (int, float)):
-        real = dtype.to_real()
-        fits = real.itemsize > 4 or not math.isfinite(value) or abs(value) <= finfo(real).max
+        fits = not math.isfinite(value) or abs(value) <= _largest(dtype)
     else:
         fits = True
     if not fits:
         raise no_room(dtype)
+
+
+@cache
+def _largest(dtype: dtypes.dtype) -> float:
+    """What a floating or complex type holds; double what any number of Python's is."""
+    real = dtype.to_real()
+    return math.inf if real.itemsize > 4 else float(finfo(real).max)
 
 
 def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:

@@ -15,6 +15,7 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
+from skimp._engine.dispatch.at_hand import Typed, small, small_inplace
 from skimp._engine.dispatch.expressions import converted, expression
 from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, operand, scalar_tensor
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
@@ -48,7 +49,7 @@ class Pointwise:
 
     __slots__ = (
         "args", "bare", "check", "fast", "kernels", "masks", "name", "numbers", "opmath",
-        "overlap", "params", "plain", "recording", "rule", "title", "types", "unwatched",
+        "overlap", "params", "plain", "recording", "rule", "title", "typed", "types", "unwatched",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,7 @@ class Pointwise:
         self.check = check
         self.plain = plain_dtypes(self)
         self.fast = self._fast  # asked first; made when it is
+        self.typed: dict[Any, Typed | None] = {}  # what follows from types (`at_hand.small`)
 
     def _fast(self, *args: Any) -> Tensor | None:
         self.fast = fast_of(self)
@@ -130,7 +132,9 @@ def kernels_by_dtype(
 
 
 PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
-WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
+WHOLE: frozenset[dtypes.dtype] = frozenset(
+    {dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64}
+)
 
 
 def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
@@ -163,6 +167,10 @@ def call(
             return made
         if (made := alike(row, args, params)) is not None:
             return made
+        if (made := small(row, args, params)) is not None:
+            return made
+    elif inplace and small_inplace(row, args, params, out):
+        return out
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
     if not tensors and row.bare:

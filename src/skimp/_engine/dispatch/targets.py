@@ -26,7 +26,9 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
     """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it
     through.
     """
-    if strides is None and layouts.numel(shape) * dtype.itemsize < POOLED:
+    if (strides is None or strides == layouts.contiguous_strides(shape)) and layouts.numel(
+        shape
+    ) * dtype.itemsize < POOLED:
         array = np.empty(shape, dtype.np)
         return fresh(array, dtype), array
     made = empty(shape, dtype, strides)

@@ -44,14 +44,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def create(f: F) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
-    export(
-        f.__name__,
-        f,
-        method=False,
-        composite=f.__name__ != "full_like",
-        batch=batching.dims.ELEMENTWISE if f.__name__ == "full_like" else None,
-    )
+    export(f.__name__, f, method=False)
     return f
+
+
+def created(fast: Callable[..., Any], **known: Any) -> Callable[[F], F]:
+    """`create`, with what makes small tensors."""
+
+    def declare(f: F) -> F:
+        export(f.__name__, f, method=False, fast=fast, **known)
+        return f
+
+    return declare
 
 
 # -- from data ------------------------------------------------------------------------------------
@@ -312,10 +316,16 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         batch=batching.dims.ELEMENTWISE,
         sparse=sparse.nothing_like if value <= 0 else None,
     )
+
+    def fast_new(input: Any, *size: Any) -> Tensor | None:
+        shape = small_shape(size) if input._np is not None else None
+        return None if shape is None else fresh(empty(shape, input._dtype.np), input._dtype)
+
     export(
         f"new_{name}",
         named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype."),
         namespaces=(),
+        fast=fast_new,
     )
 
 
@@ -345,7 +355,32 @@ def empty_strided(
     return finish(wrap(s, found, dtype), **options)
 
 
-@create
+def _small_full(size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor | None:
+    shape = small_shape((size,)) if type(size) is not int else None
+    want = dtype if type(dtype) is dtypes.dtype else _OF_NUMBER.get(type(fill_value))
+    if shape is None or want is None or (dtype is not None and dtype is not want):
+        return None
+    return _small_of(shape, fill_value, want)
+
+
+def _small_of(shape: tuple[int, ...], value: Any, dtype: dtypes.dtype) -> Tensor | None:
+    """A small tensor of one number that any of its type can hold."""
+    if dtype is dtypes.float32 and default_dtype() is dtypes.float32:
+        if type(value) not in (float, int) or not -_SAFE < value < _SAFE:
+            return None
+    elif dtype is not dtypes.int64 or type(value) is not int or not -_SAFE < value < _SAFE:
+        return None
+    made = np.empty(shape, dtype.np)
+    made.fill(value)
+    return fresh(made, dtype)
+
+
+_OF_NUMBER: dict[type, dtypes.dtype] = {float: dtypes.float32, int: dtypes.int64}
+_SAFE = 1 << 62  # numbers below which every type used here holds
+default_dtype = promotion.get_default_dtype
+
+
+@created(_small_full)
 @making()
 def full(
     size: Any,
@@ -372,7 +407,14 @@ def full(
     return finish(t, **options)
 
 
-@create
+def _small_full_like(input: Tensor, fill_value: Any) -> Tensor | None:
+    x = input._np
+    if x is None or not x.flags.c_contiguous or not x.size:
+        return None
+    return _small_of(x.shape, fill_value, input._dtype)
+
+
+@created(_small_full_like, composite=False, batch=batching.dims.ELEMENTWISE)
 @making(LikeOptions)
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Unpack[LikeOptions]

@@ -205,7 +205,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     indices = (index,) if type(index) is Tensor else index
     if type(indices) is not tuple or not x.flags.c_contiguous:
         return None
-    arrays = _index_arrays(indices, x)
+    arrays = index_arrays(indices, x)
     if arrays is None:
         return None
     try:
@@ -232,7 +232,7 @@ def _small_list(index: list[int]) -> Tensor | None:
         return None
 
 
-def _index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
+def index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
     """The arrays of an index that `picked` is for."""
     if not 0 < len(indices) <= x.ndim:
         return None
@@ -306,7 +306,7 @@ def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) ->
     source = small_array(values) if type(values) is Tensor else None
     if type(indices) not in (tuple, list) or source is None or source.dtype != x.dtype:
         return False
-    arrays = _index_arrays(indices, x)
+    arrays = index_arrays(indices, x)
     if arrays is None or not source.size or np.may_share_memory(x, source):
         return False
     shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))

@@ -454,6 +454,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                 self.writable()
                 place[...] = value
                 return
+            if type(index) is Tensor and _put_number(self, a, index, value):
+                return
+    elif type(value) is Tensor and _put_small(self, index, value):
+        return
     if index is False:
         return
     if (
@@ -466,6 +470,44 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         dispatch(SETITEM, (self, split(index), value), {})
         return
     _put(self, (None,) if index is True else split(index), value, number)
+
+
+def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
+    """Write a number where one small tensor of positions, or a mask, says; False: the general
+    way does.
+    """
+    arrays = advanced.index_arrays((index,), a)
+    if arrays is None or active or index._storage is self._storage:
+        return False
+    place = arrays[0]
+    if place.dtype == bool:
+        history.before_inplace(self)
+        np.copyto(self.writable(), value, where=place)
+        return True
+    if not place.size or place.min() < -len(a) or place.max() >= len(a):
+        return False
+    history.before_inplace(self)
+    self.writable()[place] = value
+    return True
+
+
+def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
+    """Write a small tensor over a view of another by plain ints and slices, unrecorded."""
+    a, b = self._np, value._np
+    if a is None or b is None or active or self._dtype is not value._dtype:
+        return False
+    if (self._rg or value._rg) and _state.grad:
+        return False
+    if self._storage is value._storage or type(self) not in ORDINARY or not a.flags.c_contiguous:
+        return False
+    place = _small_item(a, index)
+    if place is None or place.shape != b.shape:
+        return False
+    history.before_inplace(self)
+    written(b.nbytes, value)
+    self.writable()
+    place[...] = b
+    return True
 
 
 def _set(self: Tensor, index: Any, value: Any) -> None:

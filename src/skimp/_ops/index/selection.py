@@ -13,12 +13,14 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, take_slices
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
+from skimp._ops.index.masks import small_number
 from skimp._ops.index.scatter import REDUCE_BACK, UFUNCS, divided, identity, read_along, write_along
 from skimp._ops.index.writers import writer
 
@@ -51,8 +53,73 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
 # -- index_select ---------------------------------------------------------------------------------
 
 
+def _small_rows(x: Array, dim: Any, index: Any, turns: int = 0) -> tuple[int, Array] | None:
+    """A dim of the small `x` counted from the front, and small positions along it; None where
+    something about them is unusual, or wrong. `turns`: how often positions may count from the end.
+    """
+    if type(index) is not Tensor or index._dtype is not dtypes.int64 or type(dim) is not int:
+        return None
+    where = small_array(index)
+    if where is None or where.ndim != 1 or not where.size or not -x.ndim <= dim < x.ndim:
+        return None
+    dim %= x.ndim
+    listed = where.tolist() if where.size < _LISTED else (where.min(), where.max())
+    n = x.shape[dim]
+    return (dim, where) if min(listed) >= -turns * n and max(listed) < n else None
+
+
+def _small_select(input: Tensor, dim: int, index: Tensor) -> Tensor | None:
+    x = small_array(input)
+    found = None if x is None or not x.flags.c_contiguous else _small_rows(x, dim, index)
+    return None if found is None else fresh(x.take(found[1], found[0]), input._dtype)
+
+
+def _small_slices(x: Array, dim: int, where: Array, source: Any) -> Array | None:
+    """The array of a small `source` that has these slices of `x`, in its type."""
+    values = small_array(source) if type(source) is Tensor else None
+    if values is None or values.dtype != x.dtype or np.may_share_memory(values, x):
+        return None
+    fits = values.shape == (*x.shape[:dim], where.size, *x.shape[dim + 1 :])
+    return values if fits and values.size else None
+
+
+def _small_copy(x: Array, dim: int, index: Tensor, source: Any) -> bool:
+    found = _small_rows(x, dim, index)
+    values = None if found is None else _small_slices(x, *found, source)
+    if found is None or values is None:
+        return False
+    x[_at(*found)] = values
+    return True
+
+
+def _small_add(x: Array, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> bool:
+    found = _small_rows(x, dim, index)
+    values = None if found is None or alpha != 1 else _small_slices(x, *found, source)
+    if found is None or values is None or x.dtype.kind not in "fi":
+        return False
+    where = found[1]
+    if len(set(where.tolist())) == where.size:  # each place once
+        x[_at(*found)] += values
+    else:
+        np.add.at(x, _at(*found), values)
+    return True
+
+
+def _small_fill(x: Array, dim: int, index: Tensor, value: Any) -> bool:
+    number = small_number(value, dtypes.FROM_NUMPY.get(x.dtype))
+    found = None if number is None else _small_rows(x, dim, index, 1)
+    if found is None:
+        return False
+    x[_at(*found)] = number
+    return True
+
+
+_LISTED = 64  # positions below which Python's min and max are faster than NumPy's
+
+
 @general(
     out="same",
+    fast=_small_select,
     rule=Rule(
         "IndexSelectBackward0",
         input=lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(
@@ -76,6 +143,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     shape = tuple(input.shape)
     if where.size and not shape[dim]:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
+    if dim == 1 and (bad := first_outside(where, 0, shape[1])) is not None:
+        raise RuntimeError(f"INDICES element is out of DATA bounds, id={bad} axis_dim={shape[1]}")
     _check_in_self(where, shape[dim])
     found = (*shape[:dim], where.size, *shape[dim + 1 :])
     if input._hollow:
@@ -130,6 +199,7 @@ def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any)
 
 
 @writer(
+    fast=_small_add,
     rule=Rule(
         "IndexAddBackward0",
         input=lambda g: g,
@@ -225,6 +295,7 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @writer(
     autocast="widest",
+    fast=_small_copy,
     rule=Rule(
         "IndexCopyBackward0",
         input=lambda g, dim, index: _unselected(g, dim, index),
@@ -287,7 +358,8 @@ def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
     return dim, where
 
 
-@writer(batch=batching.places.write_slices, out=False, rule=Rule("IndexFillBackward1",
+@writer(batch=batching.places.write_slices, out=False, fast=_small_fill,
+        rule=Rule("IndexFillBackward1",
     input=lambda g, dim, index: _unselected(g, dim, index),
     value=lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),
     numbers={"value": Rule("IndexFillBackward0",

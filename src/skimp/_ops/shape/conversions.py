@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
+
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
@@ -12,10 +14,12 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import WHOLE
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.eval.convert import convert
 from skimp._engine.memory import copies as told
 from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import devices, dtypes, formats, meta
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.shape.copies import clone, copied, describe
 
@@ -49,9 +53,6 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if not copy_always and (keeps or formats.is_format(input, memory_format)):
         return input
     return clone(input, memory_format=memory_format)
-
-
-export("to", to, namespaces=(), quick=True)
 
 
 def _brought(input: Tensor, *_: Any) -> NoReturn:
@@ -103,17 +104,39 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
     x, have = input._np, input._dtype
-    if x is None or not x.flags.c_contiguous or dtype not in FLOATS:
-        return None
-    if have not in FLOATS and have not in WHOLE and have is not dtypes.bool:
+    if x is None or not x.flags.c_contiguous:
         return None
     why = lambda: f"to({dtype}) of {describe(input)} of {have}"  # noqa: E731  (read if it is asked)
     told.told(x.size * dtype.itemsize, "to", why, input)
-    made = fresh(x.astype(dtype.np), dtype)
+    if (have, dtype) in _AS_NUMPY:
+        array = x.astype(dtype.np)
+    else:
+        array = np.empty(x.shape, dtype.np)
+        quietly(convert, x, array)
+    made = fresh(array, dtype)
     if input._rg and modes.state.grad:
         given = {"input": input, "dtype": dtype, "memory_format": None}
         record(TO_COPY, given, made)
     return made
+
+
+# casts that NumPy's `astype` makes as PyTorch does, without warnings
+_AS_NUMPY = {(have, want) for have in (*WHOLE, dtypes.bool) for want in (*FLOATS, *WHOLE)} | {
+    (dtypes.float32, dtypes.float64)
+}
+
+
+def _small_to(input: Tensor, *args: Any) -> Tensor | None:
+    """`to(dtype)`, and `to(device)` where everything is."""
+    if len(args) != 1:
+        return None
+    kind = args[0]
+    if type(kind) is dtypes.dtype:
+        return input if kind is input._dtype else _small_cast(input, kind)
+    return input if kind == "cpu" or kind is devices.CPU else None
+
+
+export("to", to, namespaces=(), fast=_small_to)
 
 
 def _cast_method(name: str, dtype: dtypes.dtype) -> None:
