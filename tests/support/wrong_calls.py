@@ -91,10 +91,13 @@ def wrong(form: Form, chance: random.Random) -> Call:
 
 
 def generate(forms: list[Form], count: int, seed: int) -> Iterator[Call]:
-    """This many wrong calls, as many of each form."""
-    chance = random.Random(seed)
-    for _ in range(-(-count // len(forms))):
-        for form in forms:
+    """This many wrong calls, as many of each form.
+
+    Each form has its own chances: what PyTorch has beside it on another machine changes none.
+    """
+    for form in forms:
+        chance = random.Random(f"{seed} {form.path} {[(a.name, a.type) for a in form.args]}")
+        for _ in range(-(-count // len(forms))):
             call = wrong(form, chance)
             if not _never_ends(call):
                 yield call

@@ -36,9 +36,9 @@ class autocast:  # noqa: N801  (PyTorch's name)
         self.device = s.check(device_type)
         self.fast_dtype = s.get_autocast_dtype(device_type) if dtype is None else dtype
         self._cache_enabled = state.cache if cache_enabled is None else cache_enabled
-        self._enabled = enabled and self._supported()
+        self._enabled = enabled and self._skimp_supported()
 
-    def _supported(self) -> bool:
+    def _skimp_supported(self) -> bool:
         if self.device == "cuda":
             warnings.warn(
                 "CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=3

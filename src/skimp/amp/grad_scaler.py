@@ -82,18 +82,18 @@ class GradScaler:
         """Divide the gradients of the optimizer's parameters by the scale, and note inf and nan."""
         if not self._enabled:
             return
-        self._check_begun("unscale_")
-        known = self._of(optimizer)
+        self._skimp_check_begun("unscale_")
+        known = self._skimp_of(optimizer)
         if known.stage is OptState.UNSCALED:
             raise RuntimeError(
                 "unscale_() has already been called on this optimizer since the last update()."
             )
         if known.stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        known.found_inf = self._unscale(optimizer)
+        known.found_inf = self._skimp_unscale(optimizer)
         known.stage = OptState.UNSCALED
 
-    def _unscale(self, optimizer: Any) -> bool:
+    def _skimp_unscale(self, optimizer: Any) -> bool:
         inverse = 1.0 / self._scale
         found = False
         with no_grad():
@@ -115,8 +115,8 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        self._check_begun("step")
-        known = self._of(optimizer)
+        self._skimp_check_begun("step")
+        known = self._skimp_of(optimizer)
         if known.stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if known.stage is OptState.READY:
@@ -129,17 +129,17 @@ class GradScaler:
         """The next iteration's scale."""
         if not self._enabled:
             return
-        self._check_begun("update")
+        self._skimp_check_begun("update")
         if new_scale is not None:
             self._scale = _float32(float(new_scale))
         else:
             found = [k.found_inf for k in self._known.values() if k.found_inf is not None]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adjust(any(found))
+            self._skimp_adjust(any(found))
         self._known.clear()
 
-    def _adjust(self, found_inf: bool) -> None:
+    def _skimp_adjust(self, found_inf: bool) -> None:
         if found_inf:
             self._scale = _float32(self._scale * self._backoff_factor)
             self._growth_tracker = 0
@@ -151,10 +151,10 @@ class GradScaler:
                 self._scale = grown
             self._growth_tracker = 0
 
-    def _of(self, optimizer: Any) -> _Known:
+    def _skimp_of(self, optimizer: Any) -> _Known:
         return self._known.setdefault(id(optimizer), _Known())
 
-    def _check_begun(self, name: str) -> None:
+    def _skimp_check_begun(self, name: str) -> None:
         if not self._begun:
             raise AssertionError(
                 f"Attempted {name} but _scale is None.  This may indicate your script did not use "

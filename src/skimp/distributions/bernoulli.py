@@ -45,10 +45,12 @@ def from_probs(d: Any) -> Tensor:
 class Binary(Chances):
     """A distribution with the chance of a success, given as `probs` or as log-odds `logits`."""
 
-    def _choose(self, probs: Any, logits: Any, validate_args: bool | None, **rest: Any) -> None:
+    def _skimp_choose(
+        self, probs: Any, logits: Any, validate_args: bool | None, **rest: Any
+    ) -> None:
         one_of(probs, logits)
         given = {"probs": probs} if logits is None else {"logits": logits}
-        self._begin(validate_args, **rest, **given)
+        self._skimp_begin(validate_args, **rest, **given)
 
 
 class Bernoulli(Binary, ExponentialFamily):
@@ -66,7 +68,7 @@ class Bernoulli(Binary, ExponentialFamily):
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._choose(probs, logits, validate_args)
+        self._skimp_choose(probs, logits, validate_args)
 
     mean = forwarded("probs")
 
@@ -85,7 +87,7 @@ class Bernoulli(Binary, ExponentialFamily):
             return whole.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
@@ -93,7 +95,7 @@ class Bernoulli(Binary, ExponentialFamily):
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(whole.arange(2, dtype=self._param.dtype), expand)
+        return self._skimp_enumerated(whole.arange(2, dtype=self._param.dtype), expand)
 
     _mean_carrier_measure = 0.0
 

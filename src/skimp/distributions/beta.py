@@ -25,7 +25,7 @@ class Beta(ExponentialFamily):
     concentration0 = forwarded(lambda d: d._dirichlet.concentration[..., 1], constraints.positive)
     support = constraints.unit_interval
     has_rsample = True
-    _expands = ("_dirichlet",)
+    _skimp_expands = ("_dirichlet",)
 
     def __init__(
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
@@ -52,7 +52,7 @@ class Beta(ExponentialFamily):
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return self._dirichlet.log_prob(whole.stack([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:

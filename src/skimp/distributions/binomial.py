@@ -32,16 +32,16 @@ class Binomial(Binary):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._choose(probs, logits, validate_args, total_count=total_count)
+        self._skimp_choose(probs, logits, validate_args, total_count=total_count)
         self.total_count = self.total_count.type_as(self._param)
 
-    def _begin(self, validate_args: bool | None, **values: Any) -> None:
+    def _skimp_begin(self, validate_args: bool | None, **values: Any) -> None:
         param = values.get("probs", values.get("logits"))
         if not isinstance(param, Tensor):  # a number given the count's dtype would be cut
             values = {
                 k: whole.tensor(float(v)) if k != "total_count" else v for k, v in values.items()
             }
-        super()._begin(validate_args, **values)
+        super()._skimp_begin(validate_args, **values)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -65,24 +65,24 @@ class Binomial(Binary):
             return whole.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         n, logits = self.total_count, self.logits
         log_choices = whole.lgamma(n + 1) - whole.lgamma(value + 1) - whole.lgamma(n - value + 1)
         # log(1 + exp(logits)) without overflow
         log_rest = logits.clamp(min=0) + whole.log1p(whole.exp(-whole.abs(logits)))
         return value * logits - n * log_rest + log_choices
 
-    def _one_count(self, asked: str) -> int:
+    def _skimp_one_count(self, asked: str) -> int:
         total = int(self.total_count.max())
         if not self.total_count.min() == total:
             raise NotImplementedError(f"Inhomogeneous total count not supported by `{asked}`.")
         return total
 
     def entropy(self) -> Tensor:
-        self._one_count("entropy")
+        self._skimp_one_count("entropy")
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(whole.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        total = self._one_count("enumerate_support")
-        return self._enumerated(whole.arange(1 + total, dtype=self._param.dtype), expand)
+        total = self._skimp_one_count("enumerate_support")
+        return self._skimp_enumerated(whole.arange(1 + total, dtype=self._param.dtype), expand)

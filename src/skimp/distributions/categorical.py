@@ -26,7 +26,7 @@ class Categorical(Chances):
     probs = parameter(constraints.simplex, lambda d: logits_to_probs(d.logits))
     logits = parameter(constraints.real_vector, lambda d: probs_to_logits(d.probs))
     has_enumerate_support = True
-    _keeps = ("_num_events",)
+    _skimp_keeps = ("_num_events",)
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -49,7 +49,7 @@ class Categorical(Chances):
 
     @property
     def mean(self) -> Tensor:
-        return self._full(float("nan"), self.probs)
+        return self._skimp_full(float("nan"), self.probs)
 
     @property
     def mode(self) -> Tensor:
@@ -57,7 +57,7 @@ class Categorical(Chances):
 
     @property
     def variance(self) -> Tensor:
-        return self._full(float("nan"), self.probs)
+        return self._skimp_full(float("nan"), self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         sample_shape = size_of(sample_shape)
@@ -67,7 +67,7 @@ class Categorical(Chances):
         return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         value = value.long().unsqueeze(-1)
         value, log_pmf = whole.broadcast_tensors(value, self.logits)
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
@@ -77,7 +77,7 @@ class Categorical(Chances):
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(whole.arange(self._num_events, dtype=int64), expand)
+        return self._skimp_enumerated(whole.arange(self._num_events, dtype=int64), expand)
 
 
 class OfCategorical(Distribution):
@@ -89,7 +89,7 @@ class OfCategorical(Distribution):
     _param = forwarded("_categorical._param")
     _new = forwarded("_categorical._new")
 
-    def _hold(self, categorical: Categorical, validate_args: bool | None) -> None:
+    def _skimp_hold(self, categorical: Categorical, validate_args: bool | None) -> None:
         self._categorical = categorical
         shape = categorical.param_shape
         Distribution.__init__(self, shape[:-1], shape[-1:], validate_args=validate_args)

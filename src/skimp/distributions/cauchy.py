@@ -24,29 +24,29 @@ class Cauchy(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, loc=loc, scale=scale)
+        self._skimp_begin(validate_args, loc=loc, scale=scale)
 
     @property
     def mean(self) -> Tensor:
-        return self._full(math.nan, self.loc)
+        return self._skimp_full(math.nan, self.loc)
 
     mode = forwarded("loc")
 
     @property
     def variance(self) -> Tensor:
-        return self._full(math.inf, self.loc)
+        return self._skimp_full(math.inf, self.loc)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         eps = self.loc.new_empty(self._extended_shape(sample_shape)).cauchy_()
         return self.loc + eps * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         spread = (((value - self.loc) / self.scale) ** 2).log1p()
         return -math.log(math.pi) - self.scale.log() - spread
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return whole.atan((value - self.loc) / self.scale) / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:

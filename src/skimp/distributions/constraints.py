@@ -318,7 +318,7 @@ class _Several(Constraint):
     def is_discrete(self) -> Any:
         return any(c.is_discrete for c in self.cseq)
 
-    def _dim_of(self, value: Tensor) -> None:
+    def _skimp_dim_of(self, value: Tensor) -> None:
         if not -value.dim() <= self.dim < value.dim():
             raise AssertionError(f"dim {self.dim} is outside of {value.dim()} dimensions")
 
@@ -337,7 +337,7 @@ class _Cat(_Several):
         return max(c.event_dim for c in self.cseq)
 
     def check(self, value: Tensor) -> Tensor:
-        self._dim_of(value)
+        self._skimp_dim_of(value)
         parts = value.split(self.lengths, self.dim)
         return whole.cat([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
 
@@ -352,7 +352,7 @@ class _Stack(_Several):
         return dim + 1 if self.dim + dim < 0 else dim
 
     def check(self, value: Tensor) -> Tensor:
-        self._dim_of(value)
+        self._skimp_dim_of(value)
         parts = value.unbind(self.dim)
         return whole.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
 

@@ -28,7 +28,7 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
     logits = parameter(constraints.real, from_probs)
     support = constraints.unit_interval
     has_rsample = True
-    _keeps = ("_lims",)
+    _skimp_keeps = ("_lims",)
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         validate_args: bool | None = None,
     ) -> None:
         self._lims = lims
-        self._choose(probs, logits, validate_args)
+        self._skimp_choose(probs, logits, validate_args)
         if probs is not None:
             self.probs = clamp_probs(self.probs)
 
@@ -89,13 +89,13 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         return self.icdf(whole.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         plain = -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
         return plain + self._cont_bern_log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         cut = self._cut_probs()
         grown = whole.pow(cut, value) * whole.pow(1.0 - cut, 1.0 - value) + cut - 1.0
         inside = whole.where(self._outside_unstable_region(), grown / (2.0 * cut - 1.0), value)

@@ -35,7 +35,7 @@ class Dirichlet(ExponentialFamily):
         return _sample_dirichlet(self.concentration.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         c = self.concentration
         return (
             whole.xlogy(c - 1.0, value).sum(-1) + whole.lgamma(c.sum(-1)) - whole.lgamma(c).sum(-1)

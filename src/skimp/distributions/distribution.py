@@ -7,7 +7,7 @@ A distribution declares its parameters with their constraints, and has the formu
         support = constraints.nonnegative
 
         def __init__(self, rate, validate_args=None):
-            self._begin(validate_args, rate=rate)
+            self._skimp_begin(validate_args, rate=rate)
 
 From the declaration follow `arg_constraints`, broadcasting, the batch's shape, the check of the
 arguments, `expand`, `repr` and parameters that are computed from others (`probs` and `logits`).
@@ -76,12 +76,12 @@ class Distribution:
     has_enumerate_support = False
     _validate_args = __debug__
     # Declared by subclasses: what grows with the batch, besides the parameters;
-    _expands: ClassVar[tuple[str, ...]] = ()
+    _skimp_expands: ClassVar[tuple[str, ...]] = ()
     # what an expanded distribution shares with its source.
-    _keeps: ClassVar[tuple[str, ...]] = ()
+    _skimp_keeps: ClassVar[tuple[str, ...]] = ()
     # The nearest class that declared something: a subclass whose constructor is another one may
     # hold more than `expand` knows.
-    _declared_by: ClassVar[type | None] = None
+    _skimp_declared_by: ClassVar[type | None] = None
 
     def __init_subclass__(cls, **words: Any) -> None:
         super().__init_subclass__(**words)
@@ -90,7 +90,7 @@ class Distribution:
             for name, value in vars(cls).items()
             if isinstance(value, _Parameter | _Forwarded) and value.constraint is not None
         }
-        if not own and "_expands" not in vars(cls):
+        if not own and "_skimp_expands" not in vars(cls):
             return
         parents: Any = super(cls, cls)
         if own and "arg_constraints" not in vars(cls):
@@ -99,9 +99,9 @@ class Distribution:
             cls.arg_constraints = own | {  # type: ignore[method-assign, assignment]
                 name: value for name, value in inherited.items() if name not in own
             }
-        names = *own, *vars(cls).get("_expands", ()), *parents._expands
-        cls._expands = tuple(dict.fromkeys(names))
-        cls._declared_by = cls
+        names = *own, *vars(cls).get("_skimp_expands", ()), *parents._skimp_expands
+        cls._skimp_expands = tuple(dict.fromkeys(names))
+        cls._skimp_declared_by = cls
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -124,10 +124,10 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
-            self._validate_parameters()
+            self._skimp_validate_parameters()
         super().__init__()
 
-    def _validate_parameters(self) -> None:
+    def _skimp_validate_parameters(self) -> None:
         try:
             found = self.arg_constraints
         except NotImplementedError:
@@ -153,7 +153,7 @@ class Distribution:
                     f"{constraint!r}, but found invalid values:\n{value}"
                 )
 
-    def _begin(self, validate_args: bool | None, **values: Any) -> None:
+    def _skimp_begin(self, validate_args: bool | None, **values: Any) -> None:
         """Keep the parameters of a distribution of numbers, broadcast, and check them."""
         tensors = broadcast_all(*values.values())
         for name, tensor in zip(values, tensors, strict=True):
@@ -167,20 +167,20 @@ class Distribution:
         the shapes don't broadcast; NotImplementedError for a subclass that has a constructor
         of its own and no `expand`.
         """
-        if self._declared_by is None:
+        if self._skimp_declared_by is None:
             raise NotImplementedError
-        new = self._get_checked_instance(self._declared_by, _instance)
+        new = self._get_checked_instance(self._skimp_declared_by, _instance)
         batch_shape = size_of(batch_shape)
-        for name in self._expands:
+        for name in self._skimp_expands:
             if name in self.__dict__:
-                setattr(new, name, self._expanded(name, batch_shape))
-        for name in self._keeps:
+                setattr(new, name, self._skimp_expanded(name, batch_shape))
+        for name in self._skimp_keeps:
             setattr(new, name, self.__dict__[name])
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
-    def _expanded(self, name: str, batch_shape: Size) -> Any:
+    def _skimp_expanded(self, name: str, batch_shape: Size) -> Any:
         """A parameter, another tensor or a distribution inside, with the batch's new shape."""
         value = self.__dict__[name]
         if isinstance(value, Distribution):
@@ -284,17 +284,17 @@ class Distribution:
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size([*size_of(sample_shape), *self._batch_shape, *self._event_shape])
 
-    def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
+    def _skimp_enumerated(self, values: Tensor, expand: bool) -> Tensor:
         """`values`, one event after another, as `enumerate_support` gives them."""
         batch, event = self._batch_shape, self._event_shape
         values = values.view((-1, *[1] * len(batch), *event))
         return values.expand((-1, *batch, *event)) if expand else values
 
-    def _full(self, number: float, like: Tensor) -> Tensor:
+    def _skimp_full(self, number: float, like: Tensor) -> Tensor:
         """One number for each element of one draw."""
         return whole.full(self._extended_shape(), number, dtype=like.dtype)
 
-    def _check(self, value: Tensor) -> None:
+    def _skimp_check(self, value: Tensor) -> None:
         if self._validate_args:
             self._validate_sample(value)
 

@@ -22,7 +22,7 @@ class Exponential(ExponentialFamily):
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, rate=rate)
+        self._skimp_begin(validate_args, rate=rate)
 
     @property
     def mean(self) -> Tensor:
@@ -45,11 +45,11 @@ class Exponential(ExponentialFamily):
         return self.rate.new_empty(shape).exponential_() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return 1 - whole.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:

@@ -25,10 +25,10 @@ class FisherSnedecor(Distribution):
     df2 = parameter(constraints.positive)
     support = constraints.positive
     has_rsample = True
-    _expands = ("_gamma1", "_gamma2")
+    _skimp_expands = ("_gamma1", "_gamma2")
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, df1=df1, df2=df2)
+        self._skimp_begin(validate_args, df1=df1, df2=df2)
         self._gamma1 = Gamma(self.df1 * 0.5, self.df1)
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
 
@@ -63,7 +63,7 @@ class FisherSnedecor(Distribution):
         return y
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         ratio, half1, half2 = self.df1 / self.df2, self.df1 * 0.5, self.df2 * 0.5
         t1 = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
         t2 = half1 * ratio.log() + (half1 - 1) * whole.log(value)

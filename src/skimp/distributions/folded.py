@@ -23,15 +23,15 @@ class Folded(TransformedDistribution):
         return whole.zeros_like(self.scale)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
-        return self._folded_log_prob(value)
+        self._skimp_check(value)
+        return self._skimp_folded_log_prob(value)
 
-    def _folded_log_prob(self, value: Tensor) -> Tensor:
+    def _skimp_folded_log_prob(self, value: Tensor) -> Tensor:
         log_prob = self.base_dist.log_prob(value) + math.log(2)
         return whole.where(value >= 0, log_prob, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:

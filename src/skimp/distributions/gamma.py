@@ -30,7 +30,7 @@ class Gamma(ExponentialFamily):
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, concentration=concentration, rate=rate)
+        self._skimp_begin(validate_args, concentration=concentration, rate=rate)
 
     @property
     def mean(self) -> Tensor:
@@ -53,7 +53,7 @@ class Gamma(ExponentialFamily):
 
     def log_prob(self, value: Any) -> Tensor:
         value = whole.as_tensor(value, dtype=self.rate.dtype)
-        self._check(value)
+        self._skimp_check(value)
         return (
             special.xlogy(self.concentration, self.rate)
             + special.xlogy(self.concentration - 1, value)
@@ -62,7 +62,7 @@ class Gamma(ExponentialFamily):
         )
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return special.gammainc(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:

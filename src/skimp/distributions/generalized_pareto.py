@@ -27,7 +27,7 @@ class GeneralizedPareto(Distribution):
     def __init__(
         self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None
     ) -> None:
-        self._begin(validate_args, loc=loc, scale=scale, concentration=concentration)
+        self._skimp_begin(validate_args, loc=loc, scale=scale, concentration=concentration)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
@@ -35,7 +35,7 @@ class GeneralizedPareto(Distribution):
         upper = whole.where(bounded, self.loc - self.scale / self.concentration, math.inf)
         return constraints.interval(self.loc, upper)
 
-    def _standardised(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _skimp_standardised(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The value in units of `scale`, whether the shape is 0, and the shape without zeros."""
         flat = whole.isclose(self.concentration, whole.zeros_like(self.concentration))
         shape = whole.where(flat, whole.ones_like(self.concentration), self.concentration)
@@ -45,14 +45,14 @@ class GeneralizedPareto(Distribution):
         return self.icdf(whole.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
-        z, flat, shape = self._standardised(value)
+        self._skimp_check(value)
+        z, flat, shape = self._skimp_standardised(value)
         curved = (1 + 1 / shape) * whole.log1p(shape * z)
         return -self.scale.log() - whole.where(flat, z, curved)
 
     def log_survival_function(self, value: Tensor) -> Tensor:
-        self._check(value)
-        z, flat, shape = self._standardised(value)
+        self._skimp_check(value)
+        z, flat, shape = self._skimp_standardised(value)
         return whole.where(flat, -z, -whole.log1p(shape * z) / shape)
 
     def log_cdf(self, value: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class GeneralizedPareto(Distribution):
         return whole.exp(self.log_cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        _, flat, shape = self._standardised(self.loc)
+        _, flat, shape = self._skimp_standardised(self.loc)
         log_left = whole.log1p(-value)
         return self.loc + self.scale * whole.where(
             flat, -log_left, whole.expm1(-shape * log_left) / shape

@@ -27,7 +27,7 @@ class Geometric(Binary):
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._choose(probs, logits, validate_args)
+        self._skimp_choose(probs, logits, validate_args)
         if self._validate_args and probs is not None:
             value = self.probs
             if not (value > 0).all():
@@ -56,7 +56,7 @@ class Geometric(Binary):
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         value, probs = whole.broadcast_tensors(value, self.probs)
         probs = probs.clone()
         probs[(probs == 1) & (value == 0)] = 0

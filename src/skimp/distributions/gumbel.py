@@ -48,7 +48,7 @@ class Gumbel(TransformedDistribution):
         super().__init__(base, steps, validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 

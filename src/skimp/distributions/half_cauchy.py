@@ -19,7 +19,7 @@ class HalfCauchy(Folded):
     `scale` > 0: a number or a tensor of the batch's shape.
     """
 
-    _expands = ()
+    _skimp_expands = ()
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(
@@ -28,11 +28,11 @@ class HalfCauchy(Folded):
 
     @property
     def mean(self) -> Tensor:
-        return self._full(math.inf, self.scale)
+        return self._skimp_full(math.inf, self.scale)
 
     variance = forwarded("base_dist.variance")
 
     def log_prob(self, value: Any) -> Tensor:
         """The log density; `value` is taken in the dtype of `scale`."""
-        self._check(value)
-        return self._folded_log_prob(whole.as_tensor(value, dtype=self.scale.dtype))
+        self._skimp_check(value)
+        return self._skimp_folded_log_prob(whole.as_tensor(value, dtype=self.scale.dtype))

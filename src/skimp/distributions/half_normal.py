@@ -17,7 +17,7 @@ class HalfNormal(Folded):
     `scale` > 0, the deviation of the normal number: a number or a tensor of the batch's shape.
     """
 
-    _expands = ()
+    _skimp_expands = ()
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(

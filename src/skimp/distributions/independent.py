@@ -20,8 +20,8 @@ class Independent(Distribution, Generic[D]):
     """
 
     arg_constraints: dict[str, Any] = {}
-    _expands = ("base_dist",)
-    _keeps = ("reinterpreted_batch_ndims",)
+    _skimp_expands = ("base_dist",)
+    _skimp_keeps = ("reinterpreted_batch_ndims",)
 
     def __init__(
         self,

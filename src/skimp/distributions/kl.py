@@ -327,7 +327,7 @@ def _half_log_det(d: Any) -> Tensor:
     if isinstance(d, LowRankMultivariateNormal):
         both = log_determinant(d._unbroadcasted_cov_diag, d._capacitance_tril)
         return 0.5 * both
-    return d._half_log_det()
+    return d._skimp_half_log_det()
 
 
 def _factors(p: Any) -> list[Tensor]:

@@ -23,7 +23,7 @@ class Laplace(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, loc=loc, scale=scale)
+        self._skimp_begin(validate_args, loc=loc, scale=scale)
 
     mean = forwarded("loc")
     mode = forwarded("loc")
@@ -42,11 +42,11 @@ class Laplace(Distribution):
         return self.loc - self.scale * u.sign() * whole.log1p(-u.abs())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return -whole.log(2 * self.scale) - whole.abs(value - self.loc) / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         away = value - self.loc
         return 0.5 - 0.5 * away.sign() * whole.expm1(-away.abs() / self.scale)
 

@@ -29,8 +29,8 @@ class LKJCholesky(Distribution):
 
     concentration = parameter(constraints.positive)
     support = constraints.corr_cholesky
-    _expands = ("_beta",)
-    _keeps = ("dim",)
+    _skimp_expands = ("_beta",)
+    _skimp_keeps = ("dim",)
 
     def __init__(
         self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None
@@ -62,7 +62,7 @@ class LKJCholesky(Distribution):
             return w + whole.diag_embed(diagonal)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
         order = whole.arange(2, self.dim + 1, dtype=self.concentration.dtype)
         order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - order

@@ -46,7 +46,7 @@ class LowRankMultivariateNormal(Distribution):
     cov_diag = parameter(constraints.independent(constraints.positive, 1))
     support = constraints.real_vector
     has_rsample = True
-    _keeps = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
+    _skimp_keeps = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
 
     def __init__(
         self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None
@@ -84,7 +84,7 @@ class LowRankMultivariateNormal(Distribution):
         squares = self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
         return squares.expand(self._batch_shape + self._event_shape)
 
-    def _square(self, matrix: Tensor) -> Tensor:
+    def _skimp_square(self, matrix: Tensor) -> Tensor:
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
 
     @lazy_property
@@ -93,12 +93,12 @@ class LowRankMultivariateNormal(Distribution):
         factor = self._unbroadcasted_cov_factor / root
         inner = whole.matmul(factor, factor.mT).contiguous()
         inner = inner + whole.eye(inner.size(-1), dtype=inner.dtype)
-        return self._square(root * linalg.cholesky(inner))
+        return self._skimp_square(root * linalg.cholesky(inner))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         factor = self._unbroadcasted_cov_factor
-        return self._square(
+        return self._skimp_square(
             whole.matmul(factor, factor.mT) + whole.diag_embed(self._unbroadcasted_cov_diag)
         )
 
@@ -107,7 +107,7 @@ class LowRankMultivariateNormal(Distribution):
         factor, diagonal = self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag
         scaled = factor.mT / diagonal.unsqueeze(-2)
         solved = linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
-        return self._square(
+        return self._skimp_square(
             whole.diag_embed(diagonal.reciprocal()) - whole.matmul(solved.mT, solved)
         )
 
@@ -122,7 +122,7 @@ class LowRankMultivariateNormal(Distribution):
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         squares = squared_distance(
             self._unbroadcasted_cov_factor,
             self._unbroadcasted_cov_diag,

@@ -22,8 +22,8 @@ class MixtureSameFamily(Distribution):
     """
 
     arg_constraints: dict[str, Any] = {}
-    _expands = ("_component_distribution", "_mixture_distribution")
-    _keeps = ("_num_component", "_event_ndims")
+    _skimp_expands = ("_component_distribution", "_mixture_distribution")
+    _skimp_keeps = ("_num_component", "_event_ndims")
     has_rsample = False
 
     def __init__(
@@ -70,28 +70,28 @@ class MixtureSameFamily(Distribution):
     mixture_distribution = forwarded("_mixture_distribution")
     component_distribution = forwarded("_component_distribution")
 
-    def _over_parts(self, values: Tensor) -> Tensor:
+    def _skimp_over_parts(self, values: Tensor) -> Tensor:
         """The mean over the components, weighted by their chances."""
         probs = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         return (probs * values).sum(-1 - self._event_ndims)
 
     @property
     def mean(self) -> Tensor:
-        return self._over_parts(self.component_distribution.mean)
+        return self._skimp_over_parts(self.component_distribution.mean)
 
     @property
     def variance(self) -> Tensor:
         away = self.component_distribution.mean - self._pad(self.mean)
-        return self._over_parts(self.component_distribution.variance) + self._over_parts(
-            away.pow(2.0)
-        )
+        return self._skimp_over_parts(
+            self.component_distribution.variance
+        ) + self._skimp_over_parts(away.pow(2.0))
 
     def cdf(self, x: Tensor) -> Tensor:
         parts = self.component_distribution.cdf(self._pad(x))
         return (parts * self.mixture_distribution.probs).sum(-1)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        self._check(x)
+        self._skimp_check(x)
         parts = self.component_distribution.log_prob(self._pad(x))
         weights = whole.log_softmax(self.mixture_distribution.logits, dim=-1)
         return whole.logsumexp(parts + weights, dim=-1)

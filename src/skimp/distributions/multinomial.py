@@ -22,8 +22,8 @@ class Multinomial(OfCategorical):
     another sum than n as well, up to which the support reaches.
     """
 
-    _expands = ("_categorical", "_binomial")
-    _keeps = ("total_count",)
+    _skimp_expands = ("_categorical", "_binomial")
+    _skimp_keeps = ("total_count",)
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Multinomial(OfCategorical):
         self.total_count = total_count
         categorical = Categorical(probs=probs, logits=logits)
         self._binomial = Binomial(total_count=total_count, probs=categorical.probs)
-        self._hold(categorical, validate_args)
+        self._skimp_hold(categorical, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
@@ -60,7 +60,7 @@ class Multinomial(OfCategorical):
         return counts.type_as(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         logits = logits.clone()
         logits[(value == 0) & (logits == -float("inf"))] = 0

@@ -94,7 +94,7 @@ class MultivariateNormal(Distribution):
     scale_tril = parameter(constraints.lower_cholesky, the_factor)
     support = constraints.real_vector
     has_rsample = True
-    _keeps = ("_unbroadcasted_scale_tril",)
+    _skimp_keeps = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self,
@@ -129,16 +129,16 @@ class MultivariateNormal(Distribution):
         eps = standard_normal(self._extended_shape(sample_shape), self.loc.dtype)
         return self.loc + batch_mv(self._unbroadcasted_scale_tril, eps)
 
-    def _half_log_det(self) -> Tensor:
+    def _skimp_half_log_det(self) -> Tensor:
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         squares = batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         constant = self._event_shape[0] * math.log(2 * math.pi)
-        return -0.5 * (constant + squares) - self._half_log_det()
+        return -0.5 * (constant + squares) - self._skimp_half_log_det()
 
     def entropy(self) -> Tensor:
-        half = self._half_log_det()
+        half = self._skimp_half_log_det()
         entropy = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + half
         return entropy if len(self._batch_shape) == 0 else entropy.expand(self._batch_shape)

@@ -35,7 +35,7 @@ class NegativeBinomial(Binary):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._choose(probs, logits, validate_args, total_count=total_count)
+        self._skimp_choose(probs, logits, validate_args, total_count=total_count)
         self.total_count = self.total_count.type_as(self._param)
 
     @property
@@ -59,7 +59,7 @@ class NegativeBinomial(Binary):
             return whole.poisson(self._gamma.sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         n = self.total_count
         plain = n * F.logsigmoid(-self.logits) + special.xlogy(value, self.probs)
         norm = -whole.lgamma(n + value) + whole.lgamma(1.0 + value) + whole.lgamma(n)

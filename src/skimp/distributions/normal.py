@@ -27,7 +27,7 @@ class Normal(ExponentialFamily):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, loc=loc, scale=scale)
+        self._skimp_begin(validate_args, loc=loc, scale=scale)
 
     mean = forwarded("loc")
     mode = forwarded("loc")
@@ -47,7 +47,7 @@ class Normal(ExponentialFamily):
         return self.loc + standard_normal(shape, self.loc.dtype) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         var = self.scale**2
         return (
             -((value - self.loc) ** 2) / (2 * var)
@@ -56,7 +56,7 @@ class Normal(ExponentialFamily):
         )
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return 0.5 * (1 + whole.erf((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:

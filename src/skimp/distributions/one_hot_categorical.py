@@ -21,12 +21,12 @@ class OneHotCategorical(OfCategorical):
 
     support = constraints.one_hot
     has_enumerate_support = True
-    _expands = ("_categorical",)
+    _skimp_expands = ("_categorical",)
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._hold(Categorical(probs, logits), validate_args)
+        self._skimp_hold(Categorical(probs, logits), validate_args)
 
     mean = forwarded("probs")
 
@@ -44,7 +44,7 @@ class OneHotCategorical(OfCategorical):
         return F.one_hot(indices, self._categorical._num_events).to(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return self._categorical.log_prob(value.max(-1)[1])
 
     def entropy(self) -> Tensor:
@@ -52,7 +52,7 @@ class OneHotCategorical(OfCategorical):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = whole.eye(self.event_shape[0], dtype=self._param.dtype)
-        return self._enumerated(values, expand)
+        return self._skimp_enumerated(values, expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

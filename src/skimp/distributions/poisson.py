@@ -22,7 +22,7 @@ class Poisson(ExponentialFamily):
     support = constraints.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, rate=rate)
+        self._skimp_begin(validate_args, rate=rate)
 
     mean = forwarded("rate")
 
@@ -37,7 +37,7 @@ class Poisson(ExponentialFamily):
             return whole.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         rate, value = whole.broadcast_tensors(self.rate, value)
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 

@@ -27,7 +27,7 @@ class LogitRelaxedBernoulli(Binary):
     probs = parameter(constraints.unit_interval, from_logits)
     logits = parameter(constraints.real, from_probs)
     support = constraints.real
-    _keeps = ("temperature",)
+    _skimp_keeps = ("temperature",)
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LogitRelaxedBernoulli(Binary):
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
-        self._choose(probs, logits, validate_args)
+        self._skimp_choose(probs, logits, validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -48,7 +48,7 @@ class LogitRelaxedBernoulli(Binary):
         ) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         away = logits - value.mul(self.temperature)
         return self.temperature.log() + away - 2 * away.exp().log1p()

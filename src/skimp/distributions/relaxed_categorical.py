@@ -26,8 +26,8 @@ class ExpRelaxedCategorical(OfCategorical):
 
     support = constraints.real_vector
     has_rsample = True
-    _expands = ("_categorical",)
-    _keeps = ("temperature",)
+    _skimp_expands = ("_categorical",)
+    _skimp_keeps = ("temperature",)
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ExpRelaxedCategorical(OfCategorical):
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
-        self._hold(Categorical(probs, logits), validate_args)
+        self._skimp_hold(Categorical(probs, logits), validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -48,7 +48,7 @@ class ExpRelaxedCategorical(OfCategorical):
 
     def log_prob(self, value: Tensor) -> Tensor:
         k = self._categorical._num_events
-        self._check(value)
+        self._skimp_check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         temperature = whole.as_tensor(self.temperature, dtype=logits.dtype)
         constant = whole.lgamma(whole.full_like(temperature, float(k))) + temperature.log() * (

@@ -26,14 +26,14 @@ class StudentT(Distribution):
     scale = parameter(constraints.positive)
     support = constraints.real
     has_rsample = True
-    _expands = ("_chi2",)
+    _skimp_expands = ("_chi2",)
 
     def __init__(
         self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None
     ) -> None:
         numbers = not isinstance(df, Tensor)
         values = {"df": df, "loc": loc, "scale": scale}
-        self._begin(validate_args, **values)
+        self._skimp_begin(validate_args, **values)
         self._chi2 = Chi2(df if numbers and self.df.dim() == 0 else self.df)
 
     @property
@@ -60,7 +60,7 @@ class StudentT(Distribution):
         return self.loc + self.scale * y
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         y = (value - self.loc) / self.scale
         z = (
             self.scale.log()

@@ -24,7 +24,7 @@ class Transform:
 
     bijective = False
     # The names of what the constructor took before `cache_size`, where it took anything
-    _arguments: ClassVar[tuple[str, ...]] = ()
+    _skimp_arguments: ClassVar[tuple[str, ...]] = ()
     domain: Any
     codomain: Any
 
@@ -71,8 +71,10 @@ class Transform:
         if type(self).__init__ is Transform.__init__:
             return type(self)(cache_size=cache_size)
         for cls in type(self).__mro__:
-            if "_arguments" in vars(cls) and cls is not Transform:
-                return cls(*[getattr(self, n) for n in self._arguments], cache_size=cache_size)
+            if "_skimp_arguments" in vars(cls) and cls is not Transform:
+                return cls(
+                    *[getattr(self, n) for n in self._skimp_arguments], cache_size=cache_size
+                )
         raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +182,7 @@ class ComposeTransform(Transform):
     `parts` is kept as a new list, and each part with the cache's size where it is not 0.
     """
 
-    _arguments = ("parts",)
+    _skimp_arguments = ("parts",)
 
     def __init__(self, parts: list[Any], cache_size: int = 0) -> None:
         if cache_size:
@@ -273,7 +275,7 @@ class IndependentTransform(Transform):
     ValueError for an x of fewer dimensions than `reinterpreted_batch_ndims` and the base's.
     """
 
-    _arguments = ("base_transform", "reinterpreted_batch_ndims")
+    _skimp_arguments = ("base_transform", "reinterpreted_batch_ndims")
 
     def __init__(
         self, base_transform: Any, reinterpreted_batch_ndims: int, cache_size: int = 0
@@ -327,7 +329,7 @@ class ReshapeTransform(Transform):
     The batch's dimensions stand to the left of them. A view where `reshape` gives one.
     """
 
-    _arguments = ("in_shape", "out_shape")
+    _skimp_arguments = ("in_shape", "out_shape")
 
     bijective = True
 
@@ -345,17 +347,17 @@ class ReshapeTransform(Transform):
     def codomain(self) -> Any:
         return constraints.independent(constraints.real, len(self.out_shape))
 
-    def _batch(self, x: Tensor, shape: Any) -> Any:
+    def _skimp_batch(self, x: Tensor, shape: Any) -> Any:
         return x.shape[: x.dim() - len(shape)]
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.reshape(self._batch(x, self.in_shape) + self.out_shape)
+        return x.reshape(self._skimp_batch(x, self.in_shape) + self.out_shape)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.reshape(self._batch(y, self.out_shape) + self.in_shape)
+        return y.reshape(self._skimp_batch(y, self.out_shape) + self.in_shape)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return x.new_zeros(self._batch(x, self.in_shape))
+        return x.new_zeros(self._skimp_batch(x, self.in_shape))
 
     def forward_shape(self, shape: Any) -> Any:
         return _reshaped(shape, self.in_shape, self.out_shape)

@@ -24,8 +24,8 @@ class TransformedDistribution(Distribution):
     """
 
     arg_constraints: Any = {}
-    _expands: ClassVar[tuple[str, ...]] = ("base_dist",)
-    _keeps = ("transforms",)
+    _skimp_expands: ClassVar[tuple[str, ...]] = ("base_dist",)
+    _skimp_keeps = ("transforms",)
 
     def __init__(
         self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None
@@ -66,28 +66,28 @@ class TransformedDistribution(Distribution):
         more = len(self.event_shape) - support.event_dim
         return constraints.independent(support, more) if more > 0 else support
 
-    def _expanded(self, name: str, batch_shape: Size) -> Any:
+    def _skimp_expanded(self, name: str, batch_shape: Size) -> Any:
         if name != "base_dist":
-            return super()._expanded(name, batch_shape)
+            return super()._skimp_expanded(name, batch_shape)
         shape = ComposeTransform(self.transforms).inverse_shape(batch_shape + self._event_shape)
         return self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
 
     has_rsample = forwarded("base_dist.has_rsample")
 
-    def _through(self, x: Tensor) -> Tensor:
+    def _skimp_through(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
             x = transform(x)
         return x
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return self._through(self.base_dist.sample(sample_shape))
+            return self._skimp_through(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._through(self.base_dist.rsample(sample_shape))
+        return self._skimp_through(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         event_dim, y, log_prob = len(self.event_shape), value, 0.0
         for transform in reversed(self.transforms):
             x = transform.inv(y)
@@ -115,4 +115,4 @@ class TransformedDistribution(Distribution):
         return self._monotonize_cdf(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._through(self.base_dist.icdf(self._monotonize_cdf(value)))
+        return self._skimp_through(self.base_dist.icdf(self._monotonize_cdf(value)))

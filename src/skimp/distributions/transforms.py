@@ -56,7 +56,7 @@ class ExpTransform(_Plain):
 class PowerTransform(Transform):
     """y = x ** exponent, for positive x; `exponent`, a number or a tensor, broadcasts with x."""
 
-    _arguments = ("exponent",)
+    _skimp_arguments = ("exponent",)
     domain = constraints.positive
     codomain = constraints.positive
     bijective = True
@@ -160,7 +160,7 @@ class AffineTransform(Transform):
     With `event_dim`, the last dimensions of x are one event.
     """
 
-    _arguments = ("loc", "scale", "event_dim")
+    _skimp_arguments = ("loc", "scale", "event_dim")
     bijective = True
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
@@ -171,13 +171,13 @@ class AffineTransform(Transform):
     def event_dim(self) -> int:
         return self._event_dim
 
-    def _space(self) -> Any:
+    def _skimp_space(self) -> Any:
         if self.event_dim == 0:
             return constraints.real
         return constraints.independent(constraints.real, self.event_dim)
 
-    domain = constraints.dependent_property(is_discrete=False)(_space)
-    codomain = constraints.dependent_property(is_discrete=False)(_space)
+    domain = constraints.dependent_property(is_discrete=False)(_skimp_space)
+    codomain = constraints.dependent_property(is_discrete=False)(_skimp_space)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AffineTransform) and all(
@@ -221,7 +221,7 @@ class AffineTransform(Transform):
 class CumulativeDistributionTransform(Transform):
     """y = the chance of at most x under `distribution`, which needs `cdf`, `icdf`, `log_prob`."""
 
-    _arguments = ("distribution",)
+    _skimp_arguments = ("distribution",)
     bijective = True
     codomain = constraints.unit_interval
     sign = 1

@@ -14,29 +14,29 @@ from skimp.nn import whole
 class _Joined(Transform):
     """Several transforms, each of its part of dimension `dim`."""
 
-    def _hold(self, tseq: list[Any], dim: int, cache_size: int) -> None:
+    def _skimp_hold(self, tseq: list[Any], dim: int, cache_size: int) -> None:
         if not all(isinstance(t, Transform) for t in tseq):
             raise AssertionError("every member of tseq must be a Transform")
         Transform.__init__(self, cache_size=cache_size)
         self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
         self.dim = dim
 
-    def _parts(self, x: Tensor) -> Any:
+    def _skimp_parts(self, x: Tensor) -> Any:
         """Each transform with its part of x."""
         raise NotImplementedError
 
-    def _join(self, parts: list[Tensor]) -> Tensor:
+    def _skimp_join(self, parts: list[Tensor]) -> Tensor:
         raise NotImplementedError
 
-    def _sized(self, x: Tensor, size: int) -> None:
+    def _skimp_sized(self, x: Tensor, size: int) -> None:
         if x.size(self.dim) != size:
             raise AssertionError(f"size {x.size(self.dim)} of dim {self.dim} is not {size}")
 
     def _call(self, x: Tensor) -> Tensor:
-        return self._join([t(part) for t, part in self._parts(x)])
+        return self._skimp_join([t(part) for t, part in self._skimp_parts(x)])
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self._join([t.inv(part) for t, part in self._parts(y)])
+        return self._skimp_join([t.inv(part) for t, part in self._skimp_parts(y)])
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
@@ -50,12 +50,12 @@ class CatTransform(_Joined):
     sum.
     """
 
-    _arguments = ("transforms", "dim", "lengths")
+    _skimp_arguments = ("transforms", "dim", "lengths")
 
     def __init__(
         self, tseq: list[Any], dim: int = 0, lengths: list[int] | None = None, cache_size: int = 0
     ) -> None:
-        self._hold(tseq, dim, cache_size)
+        self._skimp_hold(tseq, dim, cache_size)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.transforms):
             raise AssertionError(f"{len(self.transforms)} transforms, {len(self.lengths)} lengths")
@@ -69,16 +69,16 @@ class CatTransform(_Joined):
         """The size of dimension `dim`."""
         return sum(self.lengths)
 
-    def _parts(self, x: Tensor) -> Any:
-        self._sized(x, self.length)
+    def _skimp_parts(self, x: Tensor) -> Any:
+        self._skimp_sized(x, self.length)
         return zip(self.transforms, x.split(self.lengths, self.dim), strict=True)
 
-    def _join(self, parts: list[Tensor]) -> Tensor:
+    def _skimp_join(self, parts: list[Tensor]) -> Tensor:
         return whole.cat(parts, dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         slopes = []
-        for (t, a), (_, b) in zip(self._parts(x), self._parts(y), strict=True):
+        for (t, a), (_, b) in zip(self._skimp_parts(x), self._skimp_parts(y), strict=True):
             slope = t.log_abs_det_jacobian(a, b)
             if t.event_dim < self.event_dim:
                 slope = sum_rightmost(slope, self.event_dim - t.event_dim)
@@ -102,21 +102,21 @@ class StackTransform(_Joined):
     AssertionError for an x whose size there is not their number.
     """
 
-    _arguments = ("transforms", "dim")
+    _skimp_arguments = ("transforms", "dim")
 
     def __init__(self, tseq: list[Any], dim: int = 0, cache_size: int = 0) -> None:
-        self._hold(tseq, dim, cache_size)
+        self._skimp_hold(tseq, dim, cache_size)
 
-    def _parts(self, x: Tensor) -> Any:
-        self._sized(x, len(self.transforms))
+    def _skimp_parts(self, x: Tensor) -> Any:
+        self._skimp_sized(x, len(self.transforms))
         return zip(self.transforms, x.unbind(self.dim), strict=True)
 
-    def _join(self, parts: list[Tensor]) -> Tensor:
+    def _skimp_join(self, parts: list[Tensor]) -> Tensor:
         return whole.stack(parts, dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        both = zip(self._parts(x), self._parts(y), strict=True)
-        return self._join([t.log_abs_det_jacobian(a, b) for (t, a), (_, b) in both])
+        both = zip(self._skimp_parts(x), self._skimp_parts(y), strict=True)
+        return self._skimp_join([t.log_abs_det_jacobian(a, b) for (t, a), (_, b) in both])
 
     @constraints.dependent_property
     def domain(self) -> Any:

@@ -22,7 +22,7 @@ class Uniform(Distribution):
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, low=low, high=high)
+        self._skimp_begin(validate_args, low=low, high=high)
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -53,13 +53,13 @@ class Uniform(Distribution):
         return self.low + rand * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         above = self.low.le(value).type_as(self.low)
         below = self.high.gt(value).type_as(self.low)
         return whole.log(above.mul(below)) - whole.log(self.high - self.low)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class VonMises(Distribution):
     support = constraints.real
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
-        self._begin(validate_args, loc=loc, concentration=concentration)
+        self._skimp_begin(validate_args, loc=loc, concentration=concentration)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         if type(self).__init__ is VonMises.__init__:
@@ -77,6 +77,6 @@ class VonMises(Distribution):
             return wrapped.to(self.loc.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         log_i0 = special.i0e(self.concentration).log() + self.concentration
         return self.concentration * whole.cos(value - self.loc) - math.log(2 * math.pi) - log_i0

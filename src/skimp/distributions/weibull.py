@@ -24,15 +24,15 @@ class Weibull(TransformedDistribution):
     scale = parameter(constraints.positive)
     concentration = parameter(constraints.positive)
     support = constraints.positive
-    _expands = ("concentration_reciprocal",)
+    _skimp_expands = ("concentration_reciprocal",)
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(whole.ones_like(self.scale), validate_args=validate_args)
-        super().__init__(base, self._steps(), validate_args=validate_args)
+        super().__init__(base, self._skimp_steps(), validate_args=validate_args)
 
-    def _steps(self) -> list[Any]:
+    def _skimp_steps(self) -> list[Any]:
         return [
             PowerTransform(exponent=self.concentration_reciprocal),
             AffineTransform(loc=0, scale=self.scale),
@@ -40,7 +40,7 @@ class Weibull(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)
-        new.transforms = new._steps()
+        new.transforms = new._skimp_steps()
         return new
 
     @property

@@ -47,7 +47,7 @@ class Wishart(ExponentialFamily):
     support = constraints.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
-    _expands = ("_unbroadcasted_scale_tril", "_dist_chi2")
+    _skimp_expands = ("_unbroadcasted_scale_tril", "_dist_chi2")
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Wishart(ExponentialFamily):
         return sample
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._check(value)
+        self._skimp_check(value)
         nu, p = self.df, self._event_shape[-1]
         half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         trace = (

@@ -51,10 +51,10 @@ class Adafactor(PerParameter):
     foreach: bool | None = None
     maximize: bool = False
 
-    _may_wait: ClassVar = False
+    _skimp_may_wait: ClassVar = False
 
-    def _check(self, given: dict[str, Any]) -> None:
-        super()._check(given)
+    def _skimp_check(self, given: dict[str, Any]) -> None:
+        super()._skimp_check(given)
         floor, least = given["eps"]
         require_not_negative(given["lr"], "Learning rate should be >= 0 but is: {got}")
         require(
@@ -67,7 +67,7 @@ class Adafactor(PerParameter):
         require(given["d"] >= 1.0, f"Clipping threshold d should be >= 1 but is: {given['d']}")
         require_not_negative(given["weight_decay"], "weight_decay should be >= 0 but is: {got}")
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
         state = self.state[p]

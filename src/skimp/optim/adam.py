@@ -102,31 +102,33 @@ class Adam(ByFormula):
     fused: bool | None = None
     decoupled_weight_decay: bool = False
 
-    _checks: ClassVar = {
+    _skimp_checks: ClassVar = {
         "lr": "learning rate",
         "eps": "epsilon value",
         "betas": fractions,
         "weight_decay": "weight_decay value",
     }
-    _state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+    _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
 
-    def _check(self, given: dict[str, Any]) -> None:
+    def _skimp_check(self, given: dict[str, Any]) -> None:
         lr, (one, other) = given["lr"], given["betas"]
         fixed = isinstance(lr, Tensor) and given["foreach"] and not given["capturable"]
         says = "lr as a Tensor is not supported for capturable=False and foreach=True"
         require(not fixed, says)
-        super()._check(given)
+        super()._skimp_check(given)
         alike = all(isinstance(one, kind) == isinstance(other, kind) for kind in (Tensor, int))
         require(alike, "betas must be either both floats or both Tensors")
         given["betas"] = (one, other)
 
-    def _state_of(self, group: dict[str, Any]) -> Any:
-        return self._state | {"max_exp_avg_sq": zeros} if group["amsgrad"] else self._state
+    def _skimp_state_of(self, group: dict[str, Any]) -> Any:
+        return (
+            self._skimp_state | {"max_exp_avg_sq": zeros} if group["amsgrad"] else self._skimp_state
+        )
 
-    def _formula_of(self, group: dict[str, Any]) -> Any:
+    def _skimp_formula_of(self, group: dict[str, Any]) -> Any:
         return amsgrad if group["amsgrad"] else adam
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         return (
             number(group["lr"]),
             tuple(map(number, group["betas"])),
@@ -136,7 +138,7 @@ class Adam(ByFormula):
             group["maximize"],
         )
 
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+    def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         raise RuntimeError(
             "Adam does not support sparse gradients, please consider SparseAdam instead"
         )

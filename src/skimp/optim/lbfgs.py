@@ -34,14 +34,14 @@ class LBFGS(Declared):
     history_size: int = 100
     line_search_fn: str | None = None
 
-    _checks: ClassVar = {"lr": "learning rate"}
+    _skimp_checks: ClassVar = {"lr": "learning rate"}
 
-    def _check(self, given: dict[str, Any]) -> None:
-        super()._check(given)
+    def _skimp_check(self, given: dict[str, Any]) -> None:
+        super()._skimp_check(given)
         if given["max_eval"] is None:
             given["max_eval"] = given["max_iter"] * 5 // 4
 
-    def _begin(self) -> None:
+    def _skimp_begin(self) -> None:
         says = "LBFGS doesn't support per-parameter options (parameter groups)"
         require(len(self.param_groups) == 1, says)
         self._params = self.param_groups[0]["params"]
@@ -65,7 +65,7 @@ class LBFGS(Declared):
             target.add_(direction[start : start + count].view_as(target), alpha=step_size)
             start += count
 
-    def _along(
+    def _skimp_along(
         self, closure: Callable[[], Any], direction: Tensor, before: list[Tensor]
     ) -> Callable[[float], tuple[float, Tensor]]:
         """Loss and gradient at a step length; the parameters are where they were afterwards."""
@@ -110,25 +110,27 @@ class LBFGS(Declared):
                 break
             last = i == group["max_iter"]
             point = Point(0.0, loss, grad, slope)
-            loss, grad, count = self._move(closure, group, state, point, last, evaluations)
+            loss, grad, count = self._skimp_move(closure, group, state, point, last, evaluations)
             evaluations += count
             state["func_evals"] += count
             if (
                 last
                 or evaluations >= group["max_eval"]
-                or self._settled(group, state, grad, loss - before_loss)
+                or self._skimp_settled(group, state, grad, loss - before_loss)
             ):
                 break
         return first
 
     @staticmethod
-    def _settled(group: dict[str, Any], state: dict[str, Any], grad: Tensor, change: float) -> bool:
+    def _skimp_settled(
+        group: dict[str, Any], state: dict[str, Any], grad: Tensor, change: float
+    ) -> bool:
         if float(grad.abs().max()) <= group["tolerance_grad"]:
             return True
         moved = float(state["d"].abs().max()) * abs(state["t"])
         return bool(moved <= group["tolerance_change"] or abs(change) < group["tolerance_change"])
 
-    def _move(
+    def _skimp_move(
         self,
         closure: Any,
         group: dict[str, Any],
@@ -146,7 +148,7 @@ class LBFGS(Declared):
             return float(closure()), self._gather_flat_grad(), 1
         if group["line_search_fn"] != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
-        evaluate = self._along(closure, direction, [p.clone() for p in self._params])
+        evaluate = self._skimp_along(closure, direction, [p.clone() for p in self._params])
         found, count = search(
             evaluate, direction, start, state["t"], group["max_eval"] - evaluations
         )

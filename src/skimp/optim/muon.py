@@ -69,23 +69,23 @@ class Muon(PerParameter):
     ns_steps: int = 5
     adjust_lr_fn: str | None = None
 
-    _may_wait: ClassVar = False
+    _skimp_may_wait: ClassVar = False
 
-    def _check(self, given: dict[str, Any]) -> None:
-        super()._check(given)
+    def _skimp_check(self, given: dict[str, Any]) -> None:
+        super()._skimp_check(given)
         for name in ("lr", "momentum", "weight_decay"):
             title = "Learning rate" if name == "lr" else name.replace("_", " ")
             require_not_negative(given[name], f"{title} should be >= 0 but is: {{got}}")
         says = "Adjust learning rate function {got} is not supported"
         require_one_of(given["adjust_lr_fn"], (None, "original", "match_rms_adamw"), says)
 
-    def _begin(self) -> None:
+    def _skimp_begin(self) -> None:
         says = "Muon only supports 2D parameters whereas we found a parameter with size: "
         for group in self.param_groups:
             for p in group["params"]:
                 require_ndim(p, 2, says=f"{says}{p.size()}")
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         if p.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
         state = self.state[p]

@@ -71,19 +71,19 @@ class Rprop(ByFormula):
     maximize: bool = False
     differentiable: bool = False
 
-    _checks: ClassVar = {"lr": "learning rate"}
-    _formula = staticmethod(rprop)
+    _skimp_checks: ClassVar = {"lr": "learning rate"}
+    _skimp_formula = staticmethod(rprop)
 
-    def _check(self, given: dict[str, Any]) -> None:
-        super()._check(given)
+    def _skimp_check(self, given: dict[str, Any]) -> None:
+        super()._skimp_check(given)
         down, up = given["etas"]
         require(0.0 < down < 1.0 < up, f"Invalid eta values: {down}, {up}")
 
-    def _state_of(self, group: dict[str, Any]) -> Any:
+    def _skimp_state_of(self, group: dict[str, Any]) -> Any:
         first = _first_size(number(group["lr"]))
         return {"step": counter, "prev": zeros, "step_size": first}
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         return (*group["etas"], *group["step_sizes"], group["maximize"])
 
 
@@ -117,9 +117,9 @@ class ASGD(PerParameter):
     differentiable: bool = False
     capturable: bool = False
 
-    _checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
+    _skimp_checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         state = self.state[p]
         lr, lambd = number(group["lr"]), group["lambd"]
         if not state:

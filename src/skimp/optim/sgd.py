@@ -84,8 +84,8 @@ class SGD(PerParameter):
     differentiable: bool = False
     fused: bool | None = None
 
-    def _check(self, given: dict[str, Any]) -> None:
-        super()._check(given)
+    def _skimp_check(self, given: dict[str, Any]) -> None:
+        super()._skimp_check(given)
         words = {
             "lr": "learning rate",
             "momentum": "momentum value",
@@ -97,7 +97,7 @@ class SGD(PerParameter):
         says = "Nesterov momentum requires a momentum and zero dampening"
         require(smooth or not given["nesterov"], says)
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         lr, decay, maximize = number(group["lr"]), number(group["weight_decay"]), group["maximize"]
         momentum = group["momentum"]
         if momentum == 0:
@@ -121,7 +121,7 @@ class SGD(PerParameter):
             maximize,
         )
 
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+    def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient (and of the sparse momentum) are read and written."""
         lr, momentum = number(group["lr"]), group["momentum"]
         grad = -grad if group["maximize"] else grad

@@ -34,13 +34,13 @@ class SparseAdam(PerParameter):
     eps: float = 1e-8
     maximize: bool = False
 
-    _checks: ClassVar = {
+    _skimp_checks: ClassVar = {
         "lr": lambda lr: require_positive(lr, "Invalid learning rate: {got}"),
         "eps": lambda eps: require_positive(eps, "Invalid epsilon value: {got}"),
         "betas": fractions,
     }
 
-    def _begin(self) -> None:
+    def _skimp_begin(self) -> None:
         places = [
             [i, j]
             for i, group in enumerate(self.param_groups)
@@ -50,12 +50,12 @@ class SparseAdam(PerParameter):
         says = f"Sparse params at indices {places}: SparseAdam requires dense parameter tensors"
         require(not places, says)
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         raise RuntimeError(
             "SparseAdam does not support dense gradients, please consider Adam instead"
         )
 
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+    def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         state = self.state[p]
         if not state:
             state.update({"step": 0, "exp_avg": zeros(p), "exp_avg_sq": zeros(p)})

@@ -59,18 +59,18 @@ class Adagrad(ByFormula):
     differentiable: bool = False
     fused: bool | None = None
 
-    _checks: ClassVar = {
+    _skimp_checks: ClassVar = {
         "lr": "learning rate",
         "lr_decay": "lr_decay value",
         "weight_decay": "weight_decay value",
         "initial_accumulator_value": "initial_accumulator_value value",
         "eps": "epsilon value",
     }
-    _state: ClassVar = {"step": counter, "sum": zeros}
-    _formula = staticmethod(adagrad)
+    _skimp_state: ClassVar = {"step": counter, "sum": zeros}
+    _skimp_formula = staticmethod(adagrad)
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _skimp_begin(self) -> None:
+        super()._skimp_begin()
         for group in self.param_groups:
             for p in group["params"]:
                 start = group["initial_accumulator_value"]
@@ -82,11 +82,11 @@ class Adagrad(ByFormula):
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         rates = (number(group["lr"]), group["lr_decay"])
         return (*rates, group["eps"], group["weight_decay"], group["maximize"])
 
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+    def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient are read and written."""
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
@@ -139,16 +139,16 @@ class Adadelta(ByFormula):
     maximize: bool = False
     differentiable: bool = False
 
-    _checks: ClassVar = {
+    _skimp_checks: ClassVar = {
         "lr": "learning rate",
         "rho": lambda rho: require_between(rho, 0.0, 1.0, "Invalid rho value: {got}"),
         "eps": "epsilon value",
         "weight_decay": "weight_decay value",
     }
-    _state: ClassVar = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
-    _formula = staticmethod(adadelta)
+    _skimp_state: ClassVar = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
+    _skimp_formula = staticmethod(adadelta)
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         rates = (number(group["lr"]), group["rho"])
         return (*rates, group["eps"], group["weight_decay"], group["maximize"])
 
@@ -198,20 +198,20 @@ class RMSprop(ByFormula):
     maximize: bool = False
     differentiable: bool = False
 
-    _checks: ClassVar = {
+    _skimp_checks: ClassVar = {
         "lr": "learning rate",
         "eps": "epsilon value",
         "momentum": "momentum value",
         "weight_decay": "weight_decay value",
         "alpha": "alpha value",
     }
-    _state: ClassVar = {"step": counter, "square_avg": zeros}
-    _formula = staticmethod(rmsprop)
+    _skimp_state: ClassVar = {"step": counter, "square_avg": zeros}
+    _skimp_formula = staticmethod(rmsprop)
 
-    def _state_of(self, group: dict[str, Any]) -> Any:
+    def _skimp_state_of(self, group: dict[str, Any]) -> Any:
         buffer = {"momentum_buffer": zeros} if group["momentum"] > 0 else {}
-        return self._state | buffer | ({"grad_avg": zeros} if group["centered"] else {})
+        return self._skimp_state | buffer | ({"grad_avg": zeros} if group["centered"] else {})
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         names = ("alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
         return (number(group["lr"]), *[group[name] for name in names])

@@ -11,7 +11,8 @@
 
 `__init__` takes what is annotated, as in `_engine.tensor.options`, and gives parameter groups the
 options that the decorator names, in this order. The step of a `ByFormula` replaces each parameter
-and its state, in the order of `_state`, by `_formula(p, *state, gradient, step, *options)`.
+and its state, in the order of `_skimp_state`, by `_skimp_formula(p, *state, gradient, step,
+*options)`.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ def hyperparameters(groups: str) -> Callable[[T], T]:
             "from __future__ import annotations",
             f"def __init__(self, {parameters(found, space)}) -> None:",
             f"    given = {{{', '.join([f'{name!r}: {name}' for name in groups.split()])}}}",
-            "    self._check(given)",
+            "    self._skimp_check(given)",
             "    super(_class, self).__init__(params, given)",
-            "    self._begin()",
+            "    self._skimp_begin()",
         ]
         init = compiled("__init__", text, space, f"{cls.__name__}.")
         init.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -96,18 +97,18 @@ class Declared(Optimizer):
 
     # what is asked of options, in this order: the words for one that may not be negative, or a
     # function that refuses
-    _checks: ClassVar[dict[str, str | Callable[[Any], None]]] = {}
+    _skimp_checks: ClassVar[dict[str, str | Callable[[Any], None]]] = {}
 
-    def _check(self, given: dict[str, Any]) -> None:
+    def _skimp_check(self, given: dict[str, Any]) -> None:
         """Refuse options, before there are groups."""
         _check_one_element(given["lr"])
-        for name, wanted in self._checks.items():
+        for name, wanted in self._skimp_checks.items():
             if isinstance(wanted, str):
                 require_not_negative(given[name], f"Invalid {wanted}: {{got}}")
             else:
                 wanted(given[name])
 
-    def _begin(self) -> None:
+    def _skimp_begin(self) -> None:
         """What the constructor ends with."""
         _check_flags(self.defaults)
 
@@ -144,9 +145,9 @@ def zeros(p: Tensor) -> Tensor:
 class PerParameter(Declared):
     """An optimizer that changes one parameter after another, from its gradient and its state."""
 
-    # whether `_update` does nothing more with what `update` changes, which may then wait until all
-    # parameters' updates run at once
-    _may_wait: ClassVar[bool] = True
+    # whether `_skimp_update` does nothing more with what `update` changes, which may then wait
+    # until all parameters' updates run at once
+    _skimp_may_wait: ClassVar[bool] = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""
@@ -156,56 +157,56 @@ class PerParameter(Declared):
             if closure is not None:
                 with enable_grad() if not before else set_grad_enabled(True):
                     loss = closure()
-            if self._may_wait:
+            if self._skimp_may_wait:
                 fused.put_off()
             try:
                 for group in self.param_groups:
-                    self._step_group(group)
+                    self._skimp_step_group(group)
             finally:
                 fused.run_all()
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _skimp_step_group(self, group: dict[str, Any]) -> None:
         for p in group["params"]:
             grad = p.grad
             if grad is None:
                 continue
             if grad._sparse:
                 fused.run_waiting()
-                self._update_rows(group, p, grad)
+                self._skimp_update_rows(group, p, grad)
             else:
-                self._update(group, p, grad)
+                self._skimp_update(group, p, grad)
 
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+    def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """The step for a sparse gradient (`nn.Embedding(sparse=True)`)."""
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         raise NotImplementedError
 
 
 class ByFormula(PerParameter):
     """An optimizer whose step is one formula of the parameter, its state and its gradient."""
 
-    _state: ClassVar[dict[str, Callable[[Tensor], Tensor]]]
-    _formula: ClassVar[fused.Formula]
+    _skimp_state: ClassVar[dict[str, Callable[[Tensor], Tensor]]]
+    _skimp_formula: ClassVar[fused.Formula]
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         """The numbers that the formula takes after the step's."""
         raise NotImplementedError
 
-    def _state_of(self, group: dict[str, Any]) -> dict[str, Callable[[Tensor], Tensor]]:
+    def _skimp_state_of(self, group: dict[str, Any]) -> dict[str, Callable[[Tensor], Tensor]]:
         """What a parameter's state begins with: the step's number and what the formula writes."""
-        return self._state
+        return self._skimp_state
 
-    def _formula_of(self, group: dict[str, Any]) -> fused.Formula:
-        return self._formula
+    def _skimp_formula_of(self, group: dict[str, Any]) -> fused.Formula:
+        return self._skimp_formula
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _skimp_step_group(self, group: dict[str, Any]) -> None:
         begin, formula, options = (
-            self._state_of(group),
-            self._formula_of(group),
-            self._numbers(group),
+            self._skimp_state_of(group),
+            self._skimp_formula_of(group),
+            self._skimp_numbers(group),
         )
         written = [name for name in begin if name != "step"]
         for p in group["params"]:
@@ -214,7 +215,7 @@ class ByFormula(PerParameter):
                 continue
             if grad._sparse:
                 fused.run_waiting()
-                self._update_rows(group, p, grad)
+                self._skimp_update_rows(group, p, grad)
                 continue
             state = self.state[p]
             if not state:

@@ -221,7 +221,7 @@ class SWALR(LRScheduler):
         return self.anneal_func(max(0, min(1, step / max(1, self.anneal_epochs))))
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)

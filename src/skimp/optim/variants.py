@@ -76,9 +76,9 @@ class NAdam(PerParameter):
     capturable: bool = False
     differentiable: bool = False
 
-    _checks: ClassVar = {**_CHECKS, "momentum_decay": "momentum_decay value"}
+    _skimp_checks: ClassVar = {**_CHECKS, "momentum_decay": "momentum_decay value"}
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         state = self.state[p]
         if not state:
             state |= {"step": counter(), "mu_product": counter(value=1.0)}
@@ -158,11 +158,11 @@ class RAdam(ByFormula):
     capturable: bool = False
     differentiable: bool = False
 
-    _checks: ClassVar = _CHECKS
-    _state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
-    _formula = staticmethod(radam)
+    _skimp_checks: ClassVar = _CHECKS
+    _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+    _skimp_formula = staticmethod(radam)
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         names = ("betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
         return (number(group["lr"]), *[group[name] for name in names])
 
@@ -208,10 +208,10 @@ class Adamax(ByFormula):
     differentiable: bool = False
     capturable: bool = False
 
-    _checks: ClassVar = _CHECKS
-    _state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
-    _formula = staticmethod(adamax)
+    _skimp_checks: ClassVar = _CHECKS
+    _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
+    _skimp_formula = staticmethod(adamax)
 
-    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
         rates = (number(group["lr"]), *group["betas"])
         return (*rates, group["eps"], group["weight_decay"], group["maximize"])

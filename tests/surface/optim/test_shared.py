@@ -125,5 +125,5 @@ def test_a_waiting_update_is_run_before_a_sparse_one() -> None:
 
 
 def test_nothing_waits_where_a_step_looks_at_what_it_wrote() -> None:
-    waiting = {c.__name__ for c in PerParameter.__subclasses__() if not c._may_wait}
+    waiting = {c.__name__ for c in PerParameter.__subclasses__() if not c._skimp_may_wait}
     assert waiting == {"Adafactor", "Muon"}

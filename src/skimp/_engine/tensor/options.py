@@ -5,13 +5,13 @@
         p: float = 0.5
         inplace: bool = False
 
-        def _set_up(self) -> None:
+        def _skimp_set_up(self) -> None:
             require_between(self.p, 0, 1, "dropout probability has to be between 0 and 1, ...")
 
 An annotated name is an argument of `__init__`, with the default that stands beside it, and an
 attribute; arguments after `_: KW_ONLY` go by name only; one that is annotated `InitVar[...]` is no
-attribute: `_set_up` gets it. `__init__` calls that of the class above, assigns, and calls
-`_set_up`, where checks and what is made of the options (parameters, pairs of one number) belong.
+attribute: `_skimp_set_up` gets it. `__init__` calls that of the class above, assigns, and calls
+`_skimp_set_up`, where checks and what is made of the options (parameters, pairs) belong.
 The rules are those of `dataclasses`, which type checkers know (`dataclass_transform`); unlike
 these, nothing else is put on the class: no default stays as a class attribute, and a subclass that
 is not decorated itself may annotate what it likes.
@@ -48,7 +48,7 @@ def declared(cls: type[Any]) -> list[Option]:
     """The options of a class, those of the classes above it first."""
     found: dict[str, Option] = {}
     for base in reversed(cls.__mro__):
-        for option in base.__dict__.get("_options", ()):
+        for option in base.__dict__.get("_skimp_options", ()):
             found[option.name] = option
     by_name_only = False
     for name, annotation in inspect.get_annotations(cls).items():
@@ -81,7 +81,7 @@ def parameters(found: list[Option], space: dict[str, Any]) -> str:
 def default_of(cls: type[Any], name: str) -> Any:
     """The default of an option, wherever above the class it is declared."""
     for base in cls.__mro__:
-        for option in base.__dict__.get("_options", ()):
+        for option in base.__dict__.get("_skimp_options", ()):
             if option.name == name:
                 return option.default
     return _MISSING
@@ -94,7 +94,7 @@ def options(cls: T) -> T:
     for o in found:
         if o.name in cls.__dict__:
             delattr(cls, o.name)
-    written = [base for base in cls.__mro__ if "_options" in base.__dict__]
+    written = [base for base in cls.__mro__ if "_skimp_options" in base.__dict__]
     space: dict[str, Any] = {"__name__": cls.__module__, "_above": (written or [cls])[-1]}
     text = [
         "from __future__ import annotations",
@@ -102,12 +102,12 @@ def options(cls: T) -> T:
         "    super(_above, self).__init__()",
         *[f"    self.{o.name} = {o.name}" for o in found if o.kept],
     ]
-    if hasattr(cls, "_set_up"):
-        text.append(f"    self._set_up({', '.join([o.name for o in found if not o.kept])})")
+    if hasattr(cls, "_skimp_set_up"):
+        text.append(f"    self._skimp_set_up({', '.join([o.name for o in found if not o.kept])})")
     init = compiled("__init__", text, space, f"{cls.__name__}.")
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = init
-    cls._options = tuple(found)
+    cls._skimp_options = tuple(found)
     return cls
 
 

@@ -28,7 +28,7 @@ class ShardedGradScaler(GradScaler):
         )
         self.process_group = process_group
 
-    def _unscale(self, optimizer: Any) -> bool:
-        found = tensor([int(super()._unscale(optimizer))])
+    def _skimp_unscale(self, optimizer: Any) -> bool:
+        found = tensor([int(super()._skimp_unscale(optimizer))])
         all_reduce(found, ReduceOp.MAX, self.process_group)
         return bool(found.item())

@@ -154,7 +154,7 @@ class Hardtanh(Module):
     min_value: InitVar[float | None] = None
     max_value: InitVar[float | None] = None
 
-    def _set_up(self, min_value: float | None, max_value: float | None) -> None:
+    def _skimp_set_up(self, min_value: float | None, max_value: float | None) -> None:
         self.min_val = self.min_val if min_value is None else min_value
         self.max_val = self.max_val if max_value is None else max_value
         if self.max_val <= self.min_val:
@@ -358,7 +358,7 @@ class PReLU(Module):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _set_up(self, device: Any, dtype: Any) -> None:
+    def _skimp_set_up(self, device: Any, dtype: Any) -> None:
         self._skimp_new_parameters(device, dtype, weight=self.num_parameters)
         self.reset_parameters()
 

@@ -71,7 +71,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             wide.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
-        self._check(input_, target_)
+        self._skimp_check(input_, target_)
         batched = target_.dim() > 0
         input = input_ if batched else input_.unsqueeze(0)
         target = target_ if batched else target_.unsqueeze(0)
@@ -96,7 +96,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         loss = (-output).mean()
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
-    def _check(self, input: Tensor, target: Tensor) -> None:
+    def _skimp_check(self, input: Tensor, target: Tensor) -> None:
         dims = target.dim()
         if dims > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")

@@ -33,13 +33,13 @@ class _NormBase(Module):
     _: KW_ONLY
     bias: InitVar[bool] = True
 
-    def _set_up(self, device: Any, dtype: Any, bias: bool) -> None:
+    def _skimp_set_up(self, device: Any, dtype: Any, bias: bool) -> None:
         weight = self.num_features if self.affine else None
         self._skimp_new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
-        self._register_statistics(device, dtype)
+        self._skimp_register_statistics(device, dtype)
         self.reset_parameters()
 
-    def _register_statistics(self, device: Any, dtype: Any) -> None:
+    def _skimp_register_statistics(self, device: Any, dtype: Any) -> None:
         if not self.track_running_stats:
             for name in ("running_mean", "running_var", "num_batches_tracked"):
                 self.register_buffer(name, None)
@@ -169,7 +169,7 @@ class BatchNorm3d(_BatchNorm):
 class _InstanceNorm(_NormBase):
     """Mean 0 and variance 1 over each channel of each example: Ulyanov et al. 2016."""
 
-    _dims: ClassVar[int]
+    _skimp_dims: ClassVar[int]
     num_features: int
     eps: float = 1e-5
     momentum: float | None = 0.1
@@ -177,10 +177,10 @@ class _InstanceNorm(_NormBase):
     track_running_stats: bool = False
 
     def _get_no_batch_dim(self) -> int:
-        return self._dims + 1
+        return self._skimp_dims + 1
 
     def _check_input_dim(self, input: Tensor) -> None:
-        require_ndim(input, self._dims + 1, self._dims + 2)
+        require_ndim(input, self._skimp_dims + 1, self._skimp_dims + 2)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -198,10 +198,10 @@ class _InstanceNorm(_NormBase):
                 stacklevel=2,
             )
         if input.dim() == self._get_no_batch_dim():
-            return self._normed(input.unsqueeze(0)).squeeze(0)
-        return self._normed(input)
+            return self._skimp_normed(input.unsqueeze(0)).squeeze(0)
+        return self._skimp_normed(input)
 
-    def _normed(self, input: Tensor) -> Tensor:
+    def _skimp_normed(self, input: Tensor) -> Tensor:
         return F.instance_norm(  # type: ignore[no-any-return]
             input,
             self.running_mean,
@@ -223,7 +223,7 @@ class InstanceNorm1d(_InstanceNorm):
     Source: Ulyanov et al. 2016, Instance normalization.
     """
 
-    _dims = 1
+    _skimp_dims = 1
 
 
 class InstanceNorm2d(_InstanceNorm):
@@ -235,7 +235,7 @@ class InstanceNorm2d(_InstanceNorm):
     Source: Ulyanov et al. 2016, Instance normalization.
     """
 
-    _dims = 2
+    _skimp_dims = 2
 
 
 class InstanceNorm3d(_InstanceNorm):
@@ -247,7 +247,7 @@ class InstanceNorm3d(_InstanceNorm):
     Source: Ulyanov et al. 2016, Instance normalization.
     """
 
-    _dims = 3
+    _skimp_dims = 3
 
 
 # -- num_features from the first input ------------------------------------------------------------

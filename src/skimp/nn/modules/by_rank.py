@@ -18,19 +18,20 @@ class ByRank(Module):
 
         class Conv1d(_ForwardConv, dims=1): ...
 
-    The function's name is the base's `_family` with the number, and the docstring, where a class
-    writes none, its `_about`, in which `{input}` is the input's shape and `{dims}` the number.
+    The function's name is the base's `_skimp_family` with the number, and the docstring, where a
+    class writes none, its `_skimp_about`, in which `{input}` is the input's shape and `{dims}` the
+    number.
     """
 
-    _family: ClassVar[str] = ""
-    _about: ClassVar[str] = ""
-    _dims: ClassVar[int]
-    _function: ClassVar[str]
+    _skimp_family: ClassVar[str] = ""
+    _skimp_about: ClassVar[str] = ""
+    _skimp_dims: ClassVar[int]
+    _skimp_function: ClassVar[str]
 
     def __init_subclass__(cls, dims: int | None = None, **words: Any) -> None:
         super().__init_subclass__(**words)
         if dims is None:
             return
-        cls._dims, cls._function = dims, f"{cls._family}{dims}d"
+        cls._skimp_dims, cls._skimp_function = dims, f"{cls._skimp_family}{dims}d"
         if cls.__doc__ is None:  # a class of its own may say more
-            cls.__doc__ = cls._about.format(input=INPUT[dims], dims=dims)
+            cls.__doc__ = cls._skimp_about.format(input=INPUT[dims], dims=dims)

@@ -19,7 +19,7 @@ class _Forward:
         kept = [f"{g if g[-1] == '=' else ''}self.{g.rstrip('=')}" for g in gives if g]
         given = ", ".join([t.partition(":")[0].partition("=")[0] for t in takes] + kept)
         to = function[0] if "." in function[0] else f"F.{function[0]}"
-        called = to if function[0] else "getattr(F, self._function)"  # a layer by rank
+        called = to if function[0] else "getattr(F, self._skimp_function)"  # a layer by rank
         text = [f"def {name}(self, {', '.join(takes)}):", f"    return {called}({given})"]
         space = {"__name__": owner.__module__, "F": functional, "whole": whole}
         made = compiled(name, text, space, f"{owner.__name__}.")

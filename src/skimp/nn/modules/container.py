@@ -62,23 +62,23 @@ class Sequential(Module):
         for name, module in named:
             self.add_module(str(name), module)
 
-    def _key(self, idx: Any) -> str:
+    def _skimp_key(self, idx: Any) -> str:
         return list(self._modules)[index_of(self, idx)]
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
             return type(self)(OrderedDict(list(self._modules.items())[idx]))
-        return self._modules[self._key(idx)]
+        return self._modules[self._skimp_key(idx)]
 
     def __setitem__(self, idx: int, module: Any) -> None:
-        setattr(self, self._key(idx), module)
+        setattr(self, self._skimp_key(idx), module)
 
     def __delitem__(self, idx: Any) -> None:
-        for key in list(self._modules)[idx] if isinstance(idx, slice) else [self._key(idx)]:
+        for key in list(self._modules)[idx] if isinstance(idx, slice) else [self._skimp_key(idx)]:
             delattr(self, key)
-        self._renumber(self._modules.values())
+        self._skimp_renumber(self._modules.values())
 
-    def _renumber(self, modules: Iterable[Any]) -> None:
+    def _skimp_renumber(self, modules: Iterable[Any]) -> None:
         self._modules = {str(i): m for i, m in enumerate(modules)}
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Sequential(Module):
             raise IndexError(f"Index out of range: {index}")
         modules = list(self)
         modules.insert(index + n if index < 0 else index, module)
-        self._renumber(modules)
+        self._skimp_renumber(modules)
         return self
 
     def pop(self, key: Any) -> Any:

@@ -100,7 +100,7 @@ class _ConvNd(ByRank):
         super().__setstate__(state)
         self.__dict__.setdefault("padding_mode", "zeros")
 
-    def _conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def _skimp_conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode == "zeros":
             return conv(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)  # type: ignore[no-any-return]
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -137,10 +137,10 @@ def _around(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...
 
 
 class _ForwardConv(_ConvNd):
-    """A convolution in `_dims` dimensions, made as PyTorch's are."""
+    """A convolution in `_skimp_dims` dimensions, made as PyTorch's are."""
 
-    _family = "conv"
-    _about = """Cross-correlation of channels with learnt kernels, plus bias.
+    _skimp_family = "conv"
+    _skimp_about = """Cross-correlation of channels with learnt kernels, plus bias.
 
     Shape: {input}, C in_channels; each length L becomes
     floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
@@ -165,7 +165,7 @@ class _ForwardConv(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        size = ntuple(self._dims)
+        size = ntuple(self._skimp_dims)
         padding = padding if isinstance(padding, str) else size(padding)
         super().__init__(
             in_channels,
@@ -184,7 +184,7 @@ class _ForwardConv(_ConvNd):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return self._conv(getattr(F, self._function), input, weight, bias)
+        return self._skimp_conv(getattr(F, self._skimp_function), input, weight, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
@@ -221,12 +221,12 @@ class Conv3d(_ForwardConv, dims=3):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """A transposed convolution in `_dims` dimensions: the gradient of a convolution with respect
-    to its input.
+    """A transposed convolution in `_skimp_dims` dimensions: the gradient of a convolution with
+    respect to its input.
     """
 
-    _family = "conv_transpose"
-    _about = """The gradient of a convolution with respect to its input, plus bias.
+    _skimp_family = "conv_transpose"
+    _skimp_about = """The gradient of a convolution with respect to its input, plus bias.
 
     Shape: {input}, C in_channels; each length L becomes
     (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
@@ -256,7 +256,7 @@ class _ConvTransposeNd(_ConvNd):
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
-        size = ntuple(self._dims)
+        size = ntuple(self._skimp_dims)
         super().__init__(
             in_channels,
             out_channels,
@@ -275,7 +275,7 @@ class _ConvTransposeNd(_ConvNd):
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self._output_padding(input, output_size)
-        f: Any = getattr(F, self._function)
+        f: Any = getattr(F, self._skimp_function)
         return f(  # type: ignore[no-any-return]
             input,
             self.weight,
@@ -290,7 +290,7 @@ class _ConvTransposeNd(_ConvNd):
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         if output_size is None:
             return single(self.output_padding)
-        dims = self._dims
+        dims = self._skimp_dims
         batched = input.dim() == dims + 2
         before = 2 if batched else 1
         wanted = list(output_size)

@@ -24,7 +24,7 @@ class PairwiseDistance(Module):
     eps: float = 1e-6
     keepdim: bool = False
 
-    def _set_up(self, p: float) -> None:
+    def _skimp_set_up(self, p: float) -> None:
         self.norm = p
 
     forward = calling("pairwise_distance", "x1, x2", "norm, eps, keepdim")

@@ -23,7 +23,7 @@ class _DropoutNd(Module):
     p: float = 0.5
     inplace: bool = False
 
-    def _set_up(self) -> None:
+    def _skimp_set_up(self) -> None:
         says = "dropout probability has to be between 0 and 1, but got {got}"
         require_between(self.p, 0, 1, says)
 

@@ -21,13 +21,13 @@ from skimp.nn.parameter import UninitializedParameter
 class _LazyConv(LazyModuleMixin):
     """Beside a convolution class."""
 
-    _about = """A convolution class whose in_channels the first input tells; then it is one.
+    _skimp_about = """A convolution class whose in_channels the first input tells; then it is one.
 
     Shape: {input}, C any at the first call.
     Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
     don't divide.
     """
-    _dims: int
+    _skimp_dims: int
     weight: Any
     bias: Any
     in_channels: int
@@ -47,9 +47,9 @@ class _LazyConv(LazyModuleMixin):
     ) -> None:
         steps = (kernel_size, stride, padding, dilation, groups)
         super().__init__(0, 0, *steps, False, padding_mode, device, dtype)
-        self._wait(out_channels, bias, device, dtype)
+        self._skimp_wait(out_channels, bias, device, dtype)
 
-    def _wait(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _skimp_wait(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         """Parameters without shapes in place of those of no channels."""
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
@@ -66,12 +66,12 @@ class _LazyConv(LazyModuleMixin):
         me: Any = self
         if not self.has_uninitialized_params():
             return
-        if input.dim() not in (self._dims + 1, self._dims + 2):
+        if input.dim() not in (self._skimp_dims + 1, self._skimp_dims + 2):
             raise RuntimeError(
-                f"Expected {self._dims + 1}D (unbatched) or {self._dims + 2}D (batched) input to "
-                f"{type(self).__name__}, but got input of size: {input.shape}"
+                f"Expected {self._skimp_dims + 1}D (unbatched) or {self._skimp_dims + 2}D "
+                f"(batched) input to {type(self).__name__}, but got input of size: {input.shape}"
             )
-        self.in_channels = input.shape[-self._dims - 1]
+        self.in_channels = input.shape[-self._skimp_dims - 1]
         if self.in_channels % me.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
         outs = self.out_channels // me.groups
@@ -103,7 +103,7 @@ class _LazyConvTranspose(_LazyConv):
         steps = (kernel_size, stride, padding, output_padding, groups)
         begin: Any = super(_LazyConv, self).__init__
         begin(0, 0, *steps, False, dilation, padding_mode, device, dtype)
-        self._wait(out_channels, bias, device, dtype)
+        self._skimp_wait(out_channels, bias, device, dtype)
 
 
 @own_init

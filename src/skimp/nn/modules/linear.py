@@ -49,7 +49,7 @@ class Linear(Module):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
+    def _skimp_set_up(self, bias: bool, device: Any, dtype: Any) -> None:
         weight = (self.out_features, self.in_features)
         bias_shape = self.out_features if bias else None
         self._skimp_new_parameters(device, dtype, weight=weight, bias=bias_shape)
@@ -95,7 +95,7 @@ class Bilinear(Module):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
+    def _skimp_set_up(self, bias: bool, device: Any, dtype: Any) -> None:
         require_positive(self.in1_features, "in1_features must be > 0, but got {got}")
         weight = (self.out_features, self.in1_features, self.in2_features)
         bias_shape = self.out_features if bias else None

@@ -32,9 +32,9 @@ class _Loss(Module):
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
-        _Loss._set_up(self, size_average, reduce, reduction)
+        _Loss._skimp_set_up(self, size_average, reduce, reduction)
 
-    def _set_up(self, *form: Any) -> None:
+    def _skimp_set_up(self, *form: Any) -> None:
         """`form`: size_average and reduce, where a class has them, then reduction."""
         size_average, reduce, reduction = (None, None, *form)[-3:]
         self.reduction = reduction_of(size_average, reduce, reduction)
@@ -53,9 +53,9 @@ class _WeightedLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        _WeightedLoss._set_up(self, weight, size_average, reduce, reduction)
+        _WeightedLoss._skimp_set_up(self, weight, size_average, reduce, reduction)
 
-    def _set_up(self, *form: Any) -> None:
+    def _skimp_set_up(self, *form: Any) -> None:
         """`form`: the weights, then as above."""
         weight, size_average, reduce, reduction = form
         self.reduction = reduction_of(size_average, reduce, reduction)
@@ -217,9 +217,9 @@ class BCEWithLogitsLoss(_Loss):
     reduction: InitVar[str] = "mean"
     pos_weight: InitVar[Any] = None
 
-    def _set_up(self, *form: Any) -> None:
+    def _skimp_set_up(self, *form: Any) -> None:
         weight, *older, pos_weight = form
-        super()._set_up(*older)
+        super()._skimp_set_up(*older)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 

@@ -113,8 +113,8 @@ class MultiMarginLoss(_WeightedLoss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def _set_up(self, *form: Any) -> None:
-        super()._set_up(*form)
+    def _skimp_set_up(self, *form: Any) -> None:
+        super()._skimp_set_up(*form)
         require_one_of(self.p, (1, 2), "only p == 1 and p == 2 supported")
         if self.weight is not None:
             require_ndim(self.weight, 1, says="weight must be 1-dimensional, got {got}")
@@ -141,8 +141,8 @@ class TripletMarginLoss(_Loss):
     reduce: InitVar[Any] = None
     reduction: InitVar[str] = "mean"
 
-    def _set_up(self, *form: Any) -> None:
-        super()._set_up(*form)
+    def _skimp_set_up(self, *form: Any) -> None:
+        super()._skimp_set_up(*form)
         says = "TripletMarginLoss: expected margin to be greater than 0, got {got} instead"
         require_positive(self.margin, says)
 
@@ -166,8 +166,8 @@ class TripletMarginWithDistanceLoss(_Loss):
     swap: bool = False
     reduction: InitVar[str] = "mean"
 
-    def _set_up(self, *form: Any) -> None:
-        super()._set_up(*form)
+    def _skimp_set_up(self, *form: Any) -> None:
+        super()._skimp_set_up(*form)
         says = (
             "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {got} instead"
         )

@@ -78,7 +78,7 @@ class LayerNorm(Module):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
+    def _skimp_set_up(self, bias: bool, device: Any, dtype: Any) -> None:
         self.normalized_shape = shape = _shape_of(self.normalized_shape)
         weight = shape if self.elementwise_affine else None
         self._skimp_new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
@@ -112,7 +112,7 @@ class GroupNorm(Module):
     _: KW_ONLY
     bias: InitVar[bool] = True
 
-    def _set_up(self, device: Any, dtype: Any, bias: bool) -> None:
+    def _skimp_set_up(self, device: Any, dtype: Any, bias: bool) -> None:
         groups, channels = self.num_groups, self.num_channels
         require_positive(groups, "num_groups must be a positive integer, got {got}")
         says = f"num_channels ({channels}) must be divisible by num_groups ({groups})"
@@ -147,7 +147,7 @@ class RMSNorm(Module):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _set_up(self, device: Any, dtype: Any) -> None:
+    def _skimp_set_up(self, device: Any, dtype: Any) -> None:
         self.normalized_shape = shape = _shape_of(self.normalized_shape)
         self._skimp_new_parameters(device, dtype, weight=shape if self.elementwise_affine else None)
         self.reset_parameters()

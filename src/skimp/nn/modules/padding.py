@@ -24,28 +24,28 @@ from skimp.nn.modules.utils import ntuple
 
 @options
 class _PadNd(ByRank):
-    """Padding around the last `_dims` dimensions."""
+    """Padding around the last `_skimp_dims` dimensions."""
 
     _skimp_shows = "padding"
-    _mode: ClassVar[str]
+    _skimp_mode: ClassVar[str]
     padding: Any
 
-    def _set_up(self) -> None:
-        self.padding = ntuple(2 * self._dims)(self.padding)
+    def _skimp_set_up(self) -> None:
+        self.padding = ntuple(2 * self._skimp_dims)(self.padding)
 
-    forward = calling("pad", "input", "padding, _mode")
+    forward = calling("pad", "input", "padding, _skimp_mode")
 
 
 class _CircularPadNd(_PadNd):
-    _about = """Padded with the other end.
+    _skimp_about = """Padded with the other end.
 
     Shape: {input}.
     Raises: ValueError for other ranks.
     """
-    _mode = "circular"
+    _skimp_mode = "circular"
 
     def _check_input_dim(self, input: Tensor) -> None:
-        require_ndim(input, self._dims + 1, self._dims + 2)
+        require_ndim(input, self._skimp_dims + 1, self._skimp_dims + 2)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -142,8 +142,8 @@ class ZeroPad3d(ConstantPad3d):
 
 
 class _ReflectionPadNd(_PadNd):
-    _mode = "reflect"
-    _about = """Padded with what the edges mirror, the edge itself once.
+    _skimp_mode = "reflect"
+    _skimp_about = """Padded with what the edges mirror, the edge itself once.
 
     Shape: {input}.
     """
@@ -165,8 +165,8 @@ class ReflectionPad3d(_ReflectionPadNd, dims=3):
 
 
 class _ReplicationPadNd(_PadNd):
-    _mode = "replicate"
-    _about = """Padded with the edges.
+    _skimp_mode = "replicate"
+    _skimp_about = """Padded with the edges.
 
     Shape: {input}.
     """

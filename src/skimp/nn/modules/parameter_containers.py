@@ -109,7 +109,7 @@ class ParameterDict(Module):
             self.update(parameters)
 
     @staticmethod
-    def _attribute(key: Any) -> str:
+    def _skimp_attribute(key: Any) -> str:
         if not isinstance(key, str):
             raise TypeError(
                 "Index given to ParameterDict cannot be used as a key as it is not a string (type "
@@ -118,15 +118,15 @@ class ParameterDict(Module):
         return key
 
     def __getitem__(self, key: str) -> Any:
-        return getattr(self, self._attribute(key))
+        return getattr(self, self._skimp_attribute(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._keys[key] = None
-        setattr(self, self._attribute(key), _as_parameter(value))
+        setattr(self, self._skimp_attribute(key), _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
-        delattr(self, self._attribute(key))
+        delattr(self, self._skimp_attribute(key))
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -178,7 +178,7 @@ class ParameterDict(Module):
     def popitem(self) -> tuple[str, Any]:
         """Take the last pair out."""
         key, _ = self._keys.popitem()
-        found = self._attribute(key), getattr(self, key)
+        found = self._skimp_attribute(key), getattr(self, key)
         self._keys[key] = None
         del self[key]
         return found

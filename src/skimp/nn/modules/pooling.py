@@ -28,8 +28,8 @@ from skimp.nn.modules.utils import ntuple, single
 
 @options
 class _MaxPoolNd(ByRank):
-    _family = "max_pool"
-    _about = """The maximum of each window, and where it was with `return_indices`; NaN wins.
+    _skimp_family = "max_pool"
+    _skimp_about = """The maximum of each window, and where it was with `return_indices`; NaN wins.
 
     Shape: {input}.
     """
@@ -41,7 +41,7 @@ class _MaxPoolNd(ByRank):
     return_indices: bool = False
     ceil_mode: bool = False
 
-    def _set_up(self) -> None:
+    def _skimp_set_up(self) -> None:
         self.stride = self.stride if self.stride is not None else self.kernel_size
 
     forward = calling(
@@ -73,8 +73,8 @@ class MaxPool3d(_MaxPoolNd, dims=3):
 
 @options
 class _MaxUnpoolNd(ByRank):
-    _family = "max_unpool"
-    _about = """Maxima back where the indices of MaxPool{dims}d say they were, zeros elsewhere.
+    _skimp_family = "max_unpool"
+    _skimp_about = """Maxima back where MaxPool{dims}d's indices say they were, zeros elsewhere.
 
     Shape: {input}, indices the same; `output_size` chooses among the sizes that pool to the
     input's.
@@ -86,13 +86,13 @@ class _MaxUnpoolNd(ByRank):
     stride: Any = None
     padding: Any = 0
 
-    def _set_up(self) -> None:
-        size = ntuple(self._dims)
+    def _skimp_set_up(self) -> None:
+        size = ntuple(self._skimp_dims)
         self.stride = size(self.stride if self.stride is not None else self.kernel_size)
         self.kernel_size, self.padding = size(self.kernel_size), size(self.padding)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        f = getattr(F, self._function)
+        f = getattr(F, self._skimp_function)
         return f(input, indices, self.kernel_size, self.stride, self.padding, output_size)  # type: ignore[no-any-return]
 
 
@@ -125,7 +125,7 @@ class AvgPool1d(Module):
     ceil_mode: bool = False
     count_include_pad: bool = True
 
-    def _set_up(self) -> None:
+    def _skimp_set_up(self) -> None:
         self.stride = single(self.stride if self.stride is not None else self.kernel_size)
         self.kernel_size, self.padding = single(self.kernel_size), single(self.padding)
 
@@ -136,8 +136,8 @@ class AvgPool1d(Module):
 
 @options
 class _AvgPool(ByRank):
-    _family = "avg_pool"
-    _about = """The mean of each window: the sum over its size, over what of it is no padding
+    _skimp_family = "avg_pool"
+    _skimp_about = """The mean of each window: the sum over its size, over what of it is no padding
     (`count_include_pad=False`), or over `divisor_override`.
 
     Shape: {input}.
@@ -151,7 +151,7 @@ class _AvgPool(ByRank):
     count_include_pad: bool = True
     divisor_override: int | None = None
 
-    def _set_up(self) -> None:
+    def _skimp_set_up(self) -> None:
         self.stride = self.stride if self.stride is not None else self.kernel_size
 
     forward = calling(
@@ -171,15 +171,15 @@ class AvgPool3d(_AvgPool, dims=3):
 
 @options
 class _FractionalMaxPool(ByRank):
-    _family = "fractional_max_pool"
+    _skimp_family = "fractional_max_pool"
     kernel_size: Any
     output_size: Any = None
     output_ratio: Any = None
     return_indices: bool = False
     _random_samples: InitVar[Tensor | None] = None
 
-    def _set_up(self, samples: Tensor | None) -> None:
-        size, sizes, ratios = ntuple(self._dims), self.output_size, self.output_ratio
+    def _skimp_set_up(self, samples: Tensor | None) -> None:
+        size, sizes, ratios = ntuple(self._skimp_dims), self.output_size, self.output_ratio
         require(
             sizes is not None or ratios is not None,
             f"{type(self).__name__} requires specifying either an output size, or a pooling ratio",
@@ -223,8 +223,8 @@ class FractionalMaxPool3d(_FractionalMaxPool, dims=3):
 
 @options
 class _LPPoolNd(ByRank):
-    _family = "lp_pool"
-    _about = """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
+    _skimp_family = "lp_pool"
+    _skimp_about = """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
 
     Shape: {input}.
     """
@@ -235,7 +235,7 @@ class _LPPoolNd(ByRank):
     ceil_mode: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
-        f = getattr(F, self._function)
+        f = getattr(F, self._skimp_function)
         return f(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)  # type: ignore[no-any-return]
 
 
@@ -253,8 +253,8 @@ class LPPool3d(_LPPoolNd, dims=3):
 
 @options
 class _AdaptiveAvgPoolNd(ByRank):
-    _family = "adaptive_avg_pool"
-    _about = """Means of as many windows as asked for; None leaves a dimension as it is.
+    _skimp_family = "adaptive_avg_pool"
+    _skimp_about = """Means of as many windows as asked for; None leaves a dimension as it is.
 
     Shape: {input} to the same with `output_size`.
     """
@@ -281,8 +281,8 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd, dims=3):
 
 @options
 class _AdaptiveMaxPoolNd(ByRank):
-    _family = "adaptive_max_pool"
-    _about = """Maxima of as many windows as asked for, and where they were with `return_indices`.
+    _skimp_family = "adaptive_max_pool"
+    _skimp_about = """Maxima of as many windows as asked for; `return_indices`: and where they were.
 
     Shape: {input} to the same with `output_size`.
     """

@@ -44,7 +44,7 @@ class Unflatten(Module):
     dim: Any
     unflattened_size: Any
 
-    def _set_up(self) -> None:
+    def _skimp_set_up(self) -> None:
         require_type(self.dim, int, "invalid argument type for dim parameter")
         sizes = self.unflattened_size
         if not isinstance(sizes, (tuple, list)):

@@ -51,7 +51,7 @@ class RNNBase(Module):
     device: InitVar[Any] = None
     dtype: InitVar[Any] = None
 
-    def _set_up(self, device: Any, dtype: Any) -> None:
+    def _skimp_set_up(self, device: Any, dtype: Any) -> None:
         dropout, num_layers = self.dropout, self.num_layers
         self.dropout = float(_fraction(dropout))
         _check(self)
@@ -112,7 +112,7 @@ class RNNBase(Module):
         self._flat_weights = named
         self._listed = [w if w is None else weakref.ref(w) for w in named]
 
-    def _listed_anew(self) -> list[Any]:
+    def _skimp_listed_anew(self) -> list[Any]:
         """`_flat_weights`, listed anew if an attribute has become another tensor since."""
         for name, noted in zip(self._flat_weights_names, self._listed, strict=True):
             weight = getattr(self, name, None)
@@ -134,9 +134,9 @@ class RNNBase(Module):
         super().__setstate__(state)
         self._init_flat_weights()
 
-    def _weights(self) -> list[recurrence.Weights]:
+    def _skimp_weights(self) -> list[recurrence.Weights]:
         """The weights of each layer and direction as recurrence.run takes them."""
-        flat = iter(self._listed_anew())
+        flat = iter(self._skimp_listed_anew())
         found: list[recurrence.Weights] = []
         for names in self._all_weights:
             weights = [next(flat) for _ in names]
@@ -165,15 +165,15 @@ class RNNBase(Module):
         self, input: Tensor, batch_sizes: Tensor | None
     ) -> tuple[int, int, int]:
         """The shape of the hidden state for this input."""
-        return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
+        return self._skimp_state_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def get_expected_cell_size(
         self, input: Tensor, batch_sizes: Tensor | None
     ) -> tuple[int, int, int]:
         """The shape of the cell state for this input."""
-        return self._state_size(input, batch_sizes, self.hidden_size)
+        return self._skimp_state_size(input, batch_sizes, self.hidden_size)
 
-    def _state_size(
+    def _skimp_state_size(
         self, input: Tensor, batch_sizes: Tensor | None, width: int
     ) -> tuple[int, int, int]:
         batch = (
@@ -197,49 +197,51 @@ class RNNBase(Module):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx)
+            return self._skimp_forward_packed(input, hx)
         name = self.mode.partition("_")[0]
         if input.dim() not in (2, 3):
             kind = "D tensor instead" if name == "RNN" else "D instead"
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}{kind}")
         batched = input.dim() == 3
-        hidden = self._given(hx, batched)
+        hidden = self._skimp_given(hx, batched)
         if not batched:
             input = input.unsqueeze(0 if self.batch_first else 1)
         self.check_input(input, None)
-        hidden = self._checked_hidden(hidden, input, None)
+        hidden = self._skimp_checked_hidden(hidden, input, None)
         rows = input.transpose(0, 1) if self.batch_first else input
-        output, state = self._run(rows, hidden, None)
+        output, state = self._skimp_run(rows, hidden, None)
         if self.batch_first:
             output = output.transpose(0, 1)
         if not batched:
             output = output.squeeze(0 if self.batch_first else 1)
             state = tuple([s.squeeze(1) for s in state])
-        return output, self._returned(state)
+        return output, self._skimp_returned(state)
 
-    def _forward_packed(self, input: PackedSequence, hx: Any) -> Any:
+    def _skimp_forward_packed(self, input: PackedSequence, hx: Any) -> Any:
         data, sizes, order, back = input
-        hidden = self._given(hx, True)
+        hidden = self._skimp_given(hx, True)
         self.check_input(data, sizes)
         if hidden is not None and order is not None:
             hidden = tuple([h.index_select(1, order) for h in hidden])
-        hidden = self._checked_hidden(hidden, data, sizes)
-        output, state = self._run(data, hidden, sizes.tolist())
+        hidden = self._skimp_checked_hidden(hidden, data, sizes)
+        output, state = self._skimp_run(data, hidden, sizes.tolist())
         if back is not None:
             state = tuple([s.index_select(1, back) for s in state])
-        return PackedSequence(output, sizes, order, back), self._returned(state)
+        return PackedSequence(output, sizes, order, back), self._skimp_returned(state)
 
-    def _run(self, rows: Tensor, hidden: Any, sizes: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _skimp_run(
+        self, rows: Tensor, hidden: Any, sizes: Any
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         directions = 2 if self.bidirectional else 1
         dropout = self.dropout if self.training else 0.0
-        weights = self._weights()
+        weights = self._skimp_weights()
         if (
             self.mode == "LSTM" and autocast.enabled["cpu"]
         ):  # PyTorch's is one op, which is on the list
             rows, hidden, weights = lowered((rows, hidden, weights))
         return recurrence.run(self.mode, rows, hidden, weights, sizes, directions, dropout)
 
-    def _given(self, hx: Any, batched: bool) -> tuple[Tensor, ...] | None:
+    def _skimp_given(self, hx: Any, batched: bool) -> tuple[Tensor, ...] | None:
         """The state that the caller gave, as a tuple with a batch dimension."""
         if hx is None:
             return None
@@ -251,10 +253,10 @@ class RNNBase(Module):
             )
         return (hx if batched else hx.unsqueeze(1),)
 
-    def _returned(self, state: tuple[Tensor, ...]) -> Any:
+    def _skimp_returned(self, state: tuple[Tensor, ...]) -> Any:
         return state[0]
 
-    def _checked_hidden(
+    def _skimp_checked_hidden(
         self, hidden: Any, input: Tensor, sizes: Tensor | None
     ) -> tuple[Tensor, ...]:
         shape = self.get_expected_hidden_size(input, sizes)
@@ -336,7 +338,7 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def _given(self, hx: Any, batched: bool) -> tuple[Tensor, ...] | None:
+    def _skimp_given(self, hx: Any, batched: bool) -> tuple[Tensor, ...] | None:
         if hx is None:
             return None
         dims = 3 if batched else 2
@@ -348,10 +350,10 @@ class LSTM(RNNBase):
             )
         return tuple(hx) if batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
-    def _returned(self, state: tuple[Tensor, ...]) -> Any:
+    def _skimp_returned(self, state: tuple[Tensor, ...]) -> Any:
         return state
 
-    def _checked_hidden(
+    def _skimp_checked_hidden(
         self, hidden: Any, input: Tensor, sizes: Tensor | None
     ) -> tuple[Tensor, ...]:
         shapes = (

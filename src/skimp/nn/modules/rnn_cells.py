@@ -20,7 +20,7 @@ class RNNCellBase(Module):
     Shape: as RNNCell, LSTMCell and GRUCell say.
     """
 
-    _mode: str
+    _skimp_mode: str
     weight_ih: Any
     weight_hh: Any
     bias_ih: Any
@@ -64,26 +64,26 @@ class RNNCellBase(Module):
             text += f", nonlinearity={self.nonlinearity}"
         return text
 
-    def _refuse(self, which: str, t: Tensor) -> None:
+    def _skimp_refuse(self, which: str, t: Tensor) -> None:
         says = f"{type(self).__name__}: Expected {which} to be {{wanted}}, got {{got}}D instead"
         require_ndim(t, 1, 2, says=says)
 
-    def _step(self, input: Tensor, hx: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    def _skimp_step(self, input: Tensor, hx: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
         """One step; a batch dimension is added for the computation where there is none."""
         if input.dim() not in (1, 2):
-            self._refuse("input", input)
+            self._skimp_refuse("input", input)
         for i, h in enumerate(hx):
             if h is not None and h.dim() not in (1, 2):
-                self._refuse("hidden" if len(hx) == 1 else f"hx[{i}]", h)
+                self._skimp_refuse("hidden" if len(hx) == 1 else f"hx[{i}]", h)
         batched = input.dim() == 2
         rows = input if batched else input.unsqueeze(0)
-        state = tuple([self._state(h, rows, batched) for h in hx])
+        state = tuple([self._skimp_state(h, rows, batched) for h in hx])
         own = self._parameters  # an attribute that is none costs Python an exception first
         weights = (*[own[n] if n in own else getattr(self, n) for n in _WEIGHTS], None)
-        new = recurrence.once(self._mode, rows, state, weights)
+        new = recurrence.once(self._skimp_mode, rows, state, weights)
         return new if batched else tuple([s.squeeze(0) for s in new])
 
-    def _state(self, h: Tensor | None, rows: Tensor, batched: bool) -> Tensor:
+    def _skimp_state(self, h: Tensor | None, rows: Tensor, batched: bool) -> Tensor:
         if h is None:
             return whole.zeros(rows.size(0), self.hidden_size, dtype=rows.dtype)
         return h if batched else h.unsqueeze(0)
@@ -113,13 +113,13 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     @property
-    def _mode(self) -> str:  # type: ignore[override]
+    def _skimp_mode(self) -> str:  # type: ignore[override]
         return f"RNN_{self.nonlinearity.upper()}"
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._step(input, (hx,))[0]
+        return self._skimp_step(input, (hx,))[0]
 
 
 class LSTMCell(RNNCellBase):
@@ -133,7 +133,7 @@ class LSTMCell(RNNCellBase):
     Source: Hochreiter and Schmidhuber 1997.
     """
 
-    _mode = "LSTM"
+    _skimp_mode = "LSTM"
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, ...]:
-        return self._step(input, (None, None) if hx is None else tuple(hx))
+        return self._skimp_step(input, (None, None) if hx is None else tuple(hx))
 
 
 class GRUCell(RNNCellBase):
@@ -160,7 +160,7 @@ class GRUCell(RNNCellBase):
     Source: Cho et al. 2014.
     """
 
-    _mode = "GRU"
+    _skimp_mode = "GRU"
 
     def __init__(
         self,
@@ -173,4 +173,4 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._step(input, (hx,))[0]
+        return self._skimp_step(input, (hx,))[0]

@@ -31,7 +31,9 @@ class _Table(Module):
     num_embeddings: int
     embedding_dim: int
 
-    def _set_weight(self, given: Tensor | None, frozen: bool, device: Any, dtype: Any) -> None:
+    def _skimp_set_weight(
+        self, given: Tensor | None, frozen: bool, device: Any, dtype: Any
+    ) -> None:
         shape = (self.num_embeddings, self.embedding_dim)
         if given is None:
             self.weight = Parameter(
@@ -88,7 +90,7 @@ class Embedding(_Table):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self._set_weight(_weight, _freeze, device, dtype)
+        self._skimp_set_weight(_weight, _freeze, device, dtype)
         self.sparse = sparse
 
     forward = calling(
@@ -169,7 +171,7 @@ class EmbeddingBag(_Table):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.padding_idx = _padding_index(padding_idx, num_embeddings, "padding_idx")
-        self._set_weight(_weight, False, device, dtype)
+        self._skimp_set_weight(_weight, False, device, dtype)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset

@@ -52,11 +52,11 @@ class SyncBatchNorm(_BatchNorm):
         ):
             return super().forward(input)
         self._check_input_dim(input)
-        mean, centered, count = self._centered(input, dist.nn.functional.all_reduce)
+        mean, centered, count = self._skimp_centered(input, dist.nn.functional.all_reduce)
         dims = [d for d in range(input.dim()) if d != 1]
         squares = (centered * centered).sum(dims)
         variance = dist.nn.functional.all_reduce(squares, group=self.process_group) / count
-        self._keep(mean, variance, count)
+        self._skimp_keep(mean, variance, count)
         shape = [1, -1] + [1] * (input.dim() - 2)
         found = centered * (variance + self.eps).rsqrt().view(shape)
         if self.weight is None:
@@ -64,7 +64,7 @@ class SyncBatchNorm(_BatchNorm):
         found = found * self.weight.view(shape)
         return found if self.bias is None else found + self.bias.view(shape)  # type: ignore[no-any-return]
 
-    def _centered(self, input: Tensor, all_reduce: Any) -> tuple[Tensor, Tensor, float]:
+    def _skimp_centered(self, input: Tensor, all_reduce: Any) -> tuple[Tensor, Tensor, float]:
         """All ranks' mean, what this rank's inputs differ from it, and how many there are."""
         dims = [d for d in range(input.dim()) if d != 1]
         mine = input.numel() // input.shape[1]
@@ -74,7 +74,7 @@ class SyncBatchNorm(_BatchNorm):
         mean = sums[:-1] / count
         return mean, input - mean.view([1, -1] + [1] * (input.dim() - 2)), count
 
-    def _keep(self, mean: Tensor, variance: Tensor, count: float) -> None:
+    def _skimp_keep(self, mean: Tensor, variance: Tensor, count: float) -> None:
         """Move the running statistics."""
         if not self.track_running_stats:
             return

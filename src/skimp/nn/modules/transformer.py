@@ -303,11 +303,11 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
-        if mask is None and padding is not None and self._drops_padding(src, padding):
+        if mask is None and padding is not None and self._skimp_drops_padding(src, padding):
             output = output.masked_fill((padding != 0).unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
 
-    def _drops_padding(self, src: Tensor, padding: Tensor) -> bool:
+    def _skimp_drops_padding(self, src: Tensor, padding: Tensor) -> bool:
         """Whether PyTorch would go through nested tensors, which come back with zeros in padded
         places.
         """

@@ -28,7 +28,7 @@ class Upsample(Module):
     align_corners: bool | None = None
     recompute_scale_factor: bool | None = None
 
-    def _set_up(self) -> None:
+    def _skimp_set_up(self) -> None:
         self.name = type(self).__name__
         factor = self.scale_factor
         if isinstance(factor, tuple):

@@ -67,7 +67,7 @@ class ParametrizationList(ModuleList):
         super().__init__(modules)
         self.unsafe = unsafe
         shape, dtype = original.shape, original.dtype
-        new = self._inverse(original)
+        new = self._skimp_inverse(original)
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
@@ -80,7 +80,7 @@ class ParametrizationList(ModuleList):
                 _take_over(original, new)
             _register(self, "original", original)
         else:
-            self._register_all(original, new)
+            self._skimp_register_all(original, new)
         if not unsafe:
             _check(
                 self(),
@@ -91,7 +91,7 @@ class ParametrizationList(ModuleList):
                 "unless `unsafe` flag is enabled.",
             )
 
-    def _inverse(self, original: Tensor) -> Any:
+    def _skimp_inverse(self, original: Tensor) -> Any:
         new: Any = original
         with no_grad():
             for module in reversed(list(self)):
@@ -107,7 +107,7 @@ class ParametrizationList(ModuleList):
             )
         return new
 
-    def _register_all(self, original: Tensor, new: Sequence[Any]) -> None:
+    def _skimp_register_all(self, original: Tensor, new: Sequence[Any]) -> None:
         for i, t in enumerate(new):
             if not isinstance(t, Tensor):
                 raise ValueError(
@@ -129,7 +129,7 @@ class ParametrizationList(ModuleList):
                     )
                 value = module.right_inverse(value)
             if self.is_tensor:
-                self._set(
+                self._skimp_set(
                     self.original, value, "`right_inverse` should return a tensor. Got ", "original"
                 )
                 return
@@ -147,10 +147,10 @@ class ParametrizationList(ModuleList):
                 text = (
                     f"`right_inverse` must return a sequence of tensors. Got element {i} of type "
                 )
-                self._set(getattr(self, f"original{i}"), t, text, f"original{i}")
+                self._skimp_set(getattr(self, f"original{i}"), t, text, f"original{i}")
 
     @staticmethod
-    def _set(original: Tensor, value: Any, text: str, name: str) -> None:
+    def _skimp_set(original: Tensor, value: Any, text: str, name: str) -> None:
         if not isinstance(value, Tensor):
             raise ValueError(text + type(value).__name__)
         if value.dtype != original.dtype:

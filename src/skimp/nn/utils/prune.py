@@ -274,11 +274,11 @@ class _Channels(_Amount):
             return default_mask
         dim = self.dim % t.ndim
         mask = whole.zeros_like(t)
-        mask[(*(slice(None),) * dim, self._kept(t, dim, number))] = 1
+        mask[(*(slice(None),) * dim, self._skimp_kept(t, dim, number))] = 1
         return mask.mul_(default_mask.to(dtype=mask.dtype))
 
     @abstractmethod
-    def _kept(self, t: Tensor, dim: int, number: int) -> Tensor:
+    def _skimp_kept(self, t: Tensor, dim: int, number: int) -> Tensor:
         """An index of the channels that stay."""
 
 
@@ -289,7 +289,7 @@ class RandomStructured(_Channels):
     Raises: ValueError for fewer dimensions, IndexError for a dim that is not there.
     """
 
-    def _kept(self, t: Tensor, dim: int, number: int) -> Tensor:
+    def _skimp_kept(self, t: Tensor, dim: int, number: int) -> Tensor:
         chances = whole.rand(t.shape[dim])
         return chances > whole.kthvalue(chances, k=number)[0]
 
@@ -311,7 +311,7 @@ class LnStructured(_Channels):
         super().__init__(amount, dim)
         self.n = n
 
-    def _kept(self, t: Tensor, dim: int, number: int) -> Tensor:
+    def _skimp_kept(self, t: Tensor, dim: int, number: int) -> Tensor:
         others = [d for d in range(t.ndim) if d != dim]
         norms = whole.norm(t.detach(), p=self.n, dim=others)
         return whole.topk(norms, k=t.shape[dim] - number, largest=True)[1]

@@ -134,7 +134,7 @@ class LRScheduler:
         """The learning rates to set now; schedules define it."""
         raise NotImplementedError
 
-    def _warn_outside_step(self) -> None:
+    def _skimp_warn_outside_step(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
                 "To get the last learning rate computed by the scheduler, please use "
@@ -146,13 +146,13 @@ class LRScheduler:
     def step(self, epoch: Any = None) -> None:
         """Go on by one step (`epoch`: to this one)."""
         if self._step_count == 1:
-            self._check_order()
+            self._skimp_check_order()
         self._step_count += 1
         if epoch is not None:
             warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self._update_lr(epoch)
 
-    def _check_order(self) -> None:
+    def _skimp_check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
@@ -172,7 +172,7 @@ class LRScheduler:
             )
 
     @contextmanager
-    def _within_step(self) -> Iterator[None]:
+    def _skimp_within_step(self) -> Iterator[None]:
         self._get_lr_called_within_step = True
         try:
             yield
@@ -180,7 +180,7 @@ class LRScheduler:
             self._get_lr_called_within_step = False
 
     def _update_lr(self, epoch: Any = None) -> None:
-        with self._within_step():
+        with self._skimp_within_step():
             if epoch is None:
                 self.last_epoch += 1
                 values = self.get_lr()
@@ -191,9 +191,9 @@ class LRScheduler:
                     if hasattr(self, "_get_closed_form_lr")
                     else self.get_lr()
                 )
-        self._set(values)
+        self._skimp_set(values)
 
-    def _set(self, values: list[Any]) -> None:
+    def _skimp_set(self, values: list[Any]) -> None:
         for group, lr in zip(self.optimizer.param_groups, values, strict=True):
             set_option(group, "lr", lr)
         self._last_lr = values_of(self.optimizer, "lr")

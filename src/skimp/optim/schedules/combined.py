@@ -15,7 +15,7 @@ class _Combined(LRScheduler):
 
     _schedulers: Sequence[Any]
 
-    def _check(self, optimizer: Any, schedulers: Sequence[Any]) -> None:
+    def _skimp_check(self, optimizer: Any, schedulers: Sequence[Any]) -> None:
         name = type(self).__name__
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
@@ -59,7 +59,7 @@ class SequentialLR(_Combined):
             raise ValueError(
                 f"{type(self).__name__} expects at least one scheduler, but got no scheduler."
             )
-        self._check(optimizer, schedulers)
+        self._skimp_check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
@@ -112,7 +112,7 @@ class ChainedScheduler(_Combined):
                 "scheduler."
             )
         optimizer = optimizer or schedulers[0].optimizer
-        self._check(optimizer, schedulers)
+        self._skimp_check(optimizer, schedulers)
         self._schedulers = schedulers
         self.optimizer = optimizer
         self._last_lr = values_of(schedulers[-1].optimizer, "lr")

@@ -126,7 +126,7 @@ class CyclicLR(LRScheduler):
         return gamma**x  # type: ignore[no-any-return]
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
@@ -191,7 +191,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         height = 1 + math.cos(math.pi * self.T_cur / self.T_i)
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
 
@@ -204,13 +204,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur %= self.T_i
                 self.T_i *= self.T_mult
         else:
-            self._go_to(0 if epoch is None else epoch)
+            self._skimp_go_to(0 if epoch is None else epoch)
             epoch = 0 if epoch is None else epoch
         self.last_epoch = math.floor(epoch)
-        with self._within_step():
-            self._set(self.get_lr())
+        with self._skimp_within_step():
+            self._skimp_set(self.get_lr())
 
-    def _go_to(self, epoch: float) -> None:
+    def _skimp_go_to(self, epoch: float) -> None:
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:
@@ -298,14 +298,14 @@ class OneCycleLR(LRScheduler):
         return (end - start) * pct + start
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
                 f"Tried to step {step} times. The specified number of total steps is "
                 f"{self.total_steps}"
             )
-        phase, start = self._phase_at(step)
+        phase, start = self._skimp_phase_at(step)
         pct = (step - start) / (phase["end_step"] - start)
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
@@ -316,7 +316,7 @@ class OneCycleLR(LRScheduler):
             for group in self.optimizer.param_groups
         ]
 
-    def _phase_at(self, step: int) -> tuple[_Phase, float]:
+    def _skimp_phase_at(self, step: int) -> tuple[_Phase, float]:
         start = 0.0
         for phase in self._schedule_phases[:-1]:
             if step <= phase["end_step"]:

@@ -39,7 +39,7 @@ class LambdaLR(_ByFunction):
     """
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         return [
             base * f(self.last_epoch)
             for f, base in zip(self.lr_lambdas, self.base_lrs, strict=True)
@@ -60,7 +60,7 @@ class MultiplicativeLR(_ByFunction):
         super().__init__(optimizer, lr_lambda, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         now = values_of(self.optimizer, "lr")
         if self._is_initial:
             return now
@@ -72,22 +72,22 @@ class _ByFactor(LRScheduler):
     epoch.
     """
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         """The factor of this step; None changes nothing."""
         raise NotImplementedError
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         """The factor from the base rate to this epoch's."""
         raise NotImplementedError
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
-        factor = self._factor()
+        self._skimp_warn_outside_step()
+        factor = self._skimp_factor()
         now = values_of(self.optimizer, "lr")
         return now if factor is None else [lr * factor for lr in now]
 
     def _get_closed_form_lr(self) -> list[Any]:
-        return [base * self._whole() for base in self.base_lrs]
+        return [base * self._skimp_whole() for base in self.base_lrs]
 
 
 class StepLR(_ByFactor):
@@ -103,10 +103,10 @@ class StepLR(_ByFactor):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         return None if self.last_epoch == 0 or self.last_epoch % self.step_size != 0 else self.gamma
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         return self.gamma ** (self.last_epoch // self.step_size)
 
 
@@ -123,11 +123,11 @@ class MultiStepLR(_ByFactor):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         times = self.milestones.get(self.last_epoch, 0)
         return self.gamma**times if times else None
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         return self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch)
 
 
@@ -147,12 +147,12 @@ class ConstantLR(_ByFactor):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         if self.last_epoch == 0:
             return self.factor
         return 1.0 / self.factor if self.last_epoch == self.total_iters else None
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         return 1.0 if self.last_epoch >= self.total_iters else self.factor
 
 
@@ -183,7 +183,7 @@ class LinearLR(_ByFactor):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         if self.last_epoch == 0:
             return self.start_factor
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -191,7 +191,7 @@ class LinearLR(_ByFactor):
         slope = self.end_factor - self.start_factor
         return 1.0 + slope / (self.total_iters * self.start_factor + (self.last_epoch - 1) * slope)
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         done = min(self.total_iters, self.last_epoch) / self.total_iters
         return self.start_factor + (self.end_factor - self.start_factor) * done
 
@@ -206,10 +206,10 @@ class ExponentialLR(_ByFactor):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         return None if self._is_initial else self.gamma
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         return self.gamma**self.last_epoch
 
 
@@ -226,13 +226,13 @@ class PolynomialLR(_ByFactor):
         self.power = power
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self) -> float | None:
+    def _skimp_factor(self) -> float | None:
         if self._is_initial or self.last_epoch > self.total_iters:
             return None
         now, before = self.last_epoch / self.total_iters, (self.last_epoch - 1) / self.total_iters
         return ((1.0 - now) / (1.0 - before)) ** self.power  # type: ignore[no-any-return]
 
-    def _whole(self) -> float:
+    def _skimp_whole(self) -> float:
         return (1.0 - min(self.total_iters, self.last_epoch) / self.total_iters) ** self.power  # type: ignore[no-any-return]
 
 
@@ -257,7 +257,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        self._warn_outside_step()
+        self._skimp_warn_outside_step()
         now = values_of(self.optimizer, "lr")
         if self._is_initial:
             return now

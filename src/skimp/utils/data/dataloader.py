@@ -56,7 +56,7 @@ class DataLoader(Generic[T_co]):
     ValueError for options that exclude each other, and for setting one of them later.
     """
 
-    _ready = False
+    _skimp_ready = False
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class DataLoader(Generic[T_co]):
         self.multiprocessing_context = multiprocessing_context
         self._said: dict[str, int] = {}  # the length that an iterable dataset claimed
         self._iterator: _Workers | None = None
-        self._ready = True
+        self._skimp_ready = True
         _warn_of_many(num_workers)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._ready and name in FIXED:
+        if self._skimp_ready and name in FIXED:
             raise ValueError(
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
             )

@@ -79,15 +79,15 @@ class StackDataset(Dataset[Any]):
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
-        parts = self._parts()
+        parts = self._skimp_parts()
         self._length = len(parts[0])
         if any(len(part) != self._length for part in parts):
             raise ValueError("Size mismatch between datasets")
 
-    def _parts(self) -> list[Any]:
+    def _skimp_parts(self) -> list[Any]:
         return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
 
-    def _joined(self, items: list[Any]) -> Any:
+    def _skimp_joined(self, items: list[Any]) -> Any:
         return (
             dict(zip(self.datasets, items, strict=True))
             if isinstance(self.datasets, dict)
@@ -95,11 +95,11 @@ class StackDataset(Dataset[Any]):
         )
 
     def __getitem__(self, index: Any) -> Any:
-        return self._joined([part[index] for part in self._parts()])
+        return self._skimp_joined([part[index] for part in self._skimp_parts()])
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
-        columns = [_items(part, indices) for part in self._parts()]
-        return [self._joined(list(items)) for items in zip(*columns, strict=True)]
+        columns = [_items(part, indices) for part in self._skimp_parts()]
+        return [self._skimp_joined(list(items)) for items in zip(*columns, strict=True)]
 
     def __len__(self) -> int:
         return self._length
@@ -157,18 +157,18 @@ class ChainDataset(IterableDataset[Any]):
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = datasets
 
-    def _checked(self) -> Iterator[Any]:
+    def _skimp_checked(self) -> Iterator[Any]:
         for d in self.datasets:
             if not isinstance(d, IterableDataset):
                 raise AssertionError("ChainDataset only supports IterableDataset")
             yield d
 
     def __iter__(self) -> Iterator[Any]:
-        for d in self._checked():
+        for d in self._skimp_checked():
             yield from d
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self._checked())
+        return sum(len(d) for d in self._skimp_checked())
 
 
 class Subset(Dataset[T_co]):

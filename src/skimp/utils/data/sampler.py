@@ -89,13 +89,13 @@ class RandomSampler(Sampler[int]):
         n = len(self.data_source)
         generator = self.generator or Generator().manual_seed(drawn_seed(None))
         if self.replacement:
-            yield from self._drawn(n, generator)
+            yield from self._skimp_drawn(n, generator)
             return
         for _ in range(self.num_samples // n):
             yield from randperm(n, generator=generator).tolist()
         yield from randperm(n, generator=generator).tolist()[: self.num_samples % n]
 
-    def _drawn(self, n: int, generator: Generator) -> Iterator[int]:
+    def _skimp_drawn(self, n: int, generator: Generator) -> Iterator[int]:
         """Thirty-two at a time: a program may ask for more than it ever takes."""
         for start in range(0, self.num_samples + 1, 32):  # with a last draw of none, as PyTorch's
             size = (min(32, self.num_samples - start),)
