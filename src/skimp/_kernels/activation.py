@@ -151,15 +151,6 @@ def tanhshrink(x: Array, *, out: Array) -> None:
     np.subtract(x, out, out=out)
 
 
-def tanhshrink_backward(g: Array, x: Array, *, out: Array) -> None:
-    """g tanh(x)**2, conjugated for complex x."""
-    np.tanh(x, out=out)
-    np.multiply(out, out, out=out)
-    if np.iscomplexobj(out):
-        np.conj(out, out=out)
-    np.multiply(g, out, out=out)
-
-
 # The sigmoid's family
 
 
@@ -485,16 +476,3 @@ def mish_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(out, np.subtract(1, np.multiply(t, t)), out=out)
     np.add(out, t, out=out)
     np.multiply(g, out, out=out)
-
-
-def sinc_backward(g: Array, x: Array, *, out: Array) -> None:
-    """g (cos(pi x) pi x - sin(pi x)) / (pi x**2), 0 at 0."""
-    angle = np.multiply(x, pi)
-    np.cos(angle, out=out)
-    np.multiply(out, angle, out=out)
-    np.subtract(out, np.sin(angle), out=out)
-    np.divide(out, np.multiply(angle, x), out=out)
-    if np.iscomplexobj(out):
-        np.conj(out, out=out)
-    np.multiply(g, out, out=out)
-    np.copyto(out, 0, where=np.equal(x, 0))

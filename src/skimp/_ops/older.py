@@ -17,7 +17,8 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.dtypes import float32
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.create.creation import arange, full
+from skimp._ops.create.creation import full
+from skimp._ops.create.ranges import arange
 
 _BEGIN = {"sum": 0.0, "mean": 0.0, "max": -float("inf"), "min": float("inf"), "prod": 1.0}
 _SCATTERED = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}

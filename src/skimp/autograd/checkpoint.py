@@ -222,7 +222,7 @@ class _Frame:
         self.holders: list[weakref.ref[_Holder]] = []
         self.told: list[Any] = []  # what to compare each saved tensor with
         self.ready: dict[int, dict[int, Tensor]] = {}  # by backward: recomputed tensors by place
-        self.site = lines.here(4)
+        self.site = lines.here()
 
     def pack(self, t: Tensor) -> tuple[_Holder, int]:
         holder = _Holder()

@@ -243,7 +243,7 @@ class Function(metaclass=FunctionMeta):
         tensors = [a for a in args if isinstance(a, Tensor)]
         recorded = modes.state.grad and any([t._rg for t in tensors])
         init(ctx, tuple([x for t in tensors for x in edge(t)]) if recorded else (), (), None)  # type: ignore[arg-type]
-        ctx._code, ctx._lasti = lines.here(2)
+        ctx._code, ctx._lasti = lines.here()
         if lines.TRACE:
             ctx.more().trace = lines.trace()
         ctx._tensor_args = tuple([isinstance(a, Tensor) for a in args])

@@ -78,7 +78,7 @@ def test_where_the_chain_was_cut(make: Any, reason: str) -> None:
 
 def test_lines_of_code_objects() -> None:
     def f() -> Any:
-        return lines.here(1)
+        return lines.here()
 
     code, lasti = f()
     assert lines.number(code, lasti) - code.co_firstlineno == 1

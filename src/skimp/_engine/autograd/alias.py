@@ -196,7 +196,7 @@ def before_unwatched(t: Tensor) -> None:
 
 def _note(t: Tensor) -> None:
     """Remember the line of a write that may spoil a saved tensor."""
-    t._storage.written = (*lines.here(3), t._version + 1)
+    t._storage.written = (*lines.here(), t._version + 1)
 
 
 def _refuse(t: Tensor) -> None:

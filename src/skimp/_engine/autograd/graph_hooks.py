@@ -79,7 +79,7 @@ def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[No
         raise RuntimeError(message)
     state.hooks_off = message
     if error_message is None:
-        state.save_nothing = lines.here(3)
+        state.save_nothing = lines.here()
         saving.GUARDED.append(None)
     try:
         yield

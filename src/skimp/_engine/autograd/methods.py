@@ -223,7 +223,7 @@ def detach_(input: Tensor) -> Tensor:
     if input._base is not None:
         raise RuntimeError(DETACH_VIEW)
     if input._rg:
-        input._cut = ("detach_()", *lines.here(2))
+        input._cut = ("detach_()", *lines.here())
     input._rg, input._node, input._index, input._retains = False, None, 0, False
     if input._views is not None:
         alias.mark_views(input)

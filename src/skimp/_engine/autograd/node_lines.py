@@ -7,6 +7,7 @@ waits.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
 import traceback
@@ -15,14 +16,15 @@ from typing import Any
 
 from skimp._engine.memory.call_site import OWN_CODE
 
-INSIDE: set[str] = set()  # file names of this package, learned as they are met
+# file names of this package, learned as they are met, and of what enters its context managers
+INSIDE: set[str] = {contextlib.__file__}
 OUTSIDE: set[str] = set()  # and all others
 TRACE: list[bool] = []  # holds something while anomaly mode is on anywhere
 
 
-def here(depth: int) -> tuple[CodeType | None, int]:
-    """The user's code and the place in it, `depth` frames up or further."""
-    return outside(sys._getframe(depth))
+def here() -> tuple[CodeType | None, int]:
+    """The user's code and the place in it."""
+    return outside(sys._getframe(1))
 
 
 def outside(f: FrameType | None) -> tuple[CodeType | None, int]:

@@ -138,7 +138,7 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     node: OpNode = _new(plan.cls)  # type: ignore[assignment]
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
     node._plan = plan
-    node._code, node._lasti = lines.here(2)
+    node._code, node._lasti = lines.here()
     if lists:
         node._spans = lists
     if target is not None:

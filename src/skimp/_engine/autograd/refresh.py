@@ -119,7 +119,7 @@ def strided(edge: tuple[Node | None, int], base: Window, view: Window, t: Tensor
     init(node, edge, shape_of(t), t._dtype)
     node.base = base
     node.view = view
-    node._code, node._lasti = lines.here(3)
+    node._code, node._lasti = lines.here()
     return node
 
 

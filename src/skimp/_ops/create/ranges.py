@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Unpack
 
 import numpy as np
 
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export, move
+from skimp._engine.dispatch.operands import check_number
 from skimp._engine.eval.copy import copy
 from skimp._engine.tensor import devices, dtypes, promotion
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random.arithmetic import fma32, fma64
 from skimp._ops.create.creation import create
 from skimp._ops.create.options import Options, dense_tensor, finish, making
 from skimp._ops.shape.views import as_int
+from skimp.config import config
 
 _BLOCK = 1 << 16
 
@@ -213,3 +217,86 @@ def eye(
         into = t._storage.view(t.layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
     return finish(t, **options) if out is None else t
+
+
+def _small_arange(
+    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None
+) -> Tensor | None:
+    if end is None:
+        start, end = 0, start
+    if not (type(start) is type(end) is type(step) is int and dtype is None and step > 0):
+        return None
+    if not 0 < end - start < config.small_below or not -_WIDE <= start <= end < _WIDE:
+        return None
+    return fresh(np.arange(start, end, step, dtype=np.int64), dtypes.int64)
+
+
+_WIDE = 1 << 62
+
+
+@making()
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """start, start + step, ... below end."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (
+        v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step)
+    )
+    if out is not None:
+        outs.check_out_dtype(dtype, out)
+        dtype = out._dtype
+    dtype = dtypes.asked(dtype)
+    if dtype is None:
+        whole = all(isinstance(v, int) for v in (start, end, step))
+        dtype = dtypes.int64 if whole else promotion.get_default_dtype()
+    if dtype is dtypes.bool:
+        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if all(isinstance(v, int) for v in (start, end, step)):
+        for number in (start, end, step):
+            check_number(number, dtypes.float64)
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (step > 0) != (end >= start) and end != start:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if all(isinstance(v, int) for v in (start, end, step)):
+        n = max(0, -((start - end) // step))
+    elif dtype.category == dtypes.INT:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
+        n = max(0, -((start - end) // step))
+    else:
+        n = max(0, math.ceil((end - start) / step))
+    t = dense_tensor((n,), dtype, **options)
+    if t._hollow:
+        return finish(t, **options)
+    values = t.writable()
+    if dtype.category == dtypes.INT:
+        copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])
+    else:
+        # PyTorch computes start + i * step in the accumulate type: double for float, float for the
+        # halves
+        wide: Any = (
+            np.float64
+            if dtype in (dtypes.float32, dtypes.float64) or dtype.is_complex
+            else np.float32
+        )
+        copy(values, (start + np.arange(n, dtype=np.int64).astype(wide) * wide(step)).astype(wide))
+    if out is not None:
+        outs.resize_out("arange", out, (n,))
+        move(out, t)
+        return out
+    return finish(t, **options)
+
+
+export("arange", arange, method=False, fast=_small_arange)

@@ -17,9 +17,9 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes, formats, promotion
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.create.creation import arange, full, tensor
+from skimp._ops.create.creation import full, tensor
 from skimp._ops.create.options import Options, making, named_options, refuse_pinning
-from skimp._ops.create.ranges import linspace
+from skimp._ops.create.ranges import arange, linspace
 
 
 def _i0(t: Tensor) -> Tensor:

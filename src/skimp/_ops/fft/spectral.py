@@ -16,8 +16,8 @@ from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
 from skimp._ops import batching
-from skimp._ops.create.creation import arange
 from skimp._ops.create.options import Options, finish, making
+from skimp._ops.create.ranges import arange
 from skimp._ops.linalg.checks import hidden
 from skimp._ops.shape.rearranging import roll
 

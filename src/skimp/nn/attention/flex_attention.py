@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.create.creation import arange, tensor
+from skimp._ops.create.creation import tensor
+from skimp._ops.create.ranges import arange
 from skimp.nn.functional import pad
 
 __all__ = [
