@@ -137,6 +137,21 @@ def test_what_a_recipe_reads_lives_as_long_as_it_is_needed() -> None:
     assert host.allocated == before - MIB  # two went, one came
 
 
+def test_a_source_that_got_its_recipe_later_may_die() -> None:
+    x = numbers(0).view(512, 512) @ numbers(1).view(512, 512)
+    m = x.view(65536, 4) * 2
+    y = m.mean(1)
+    want = y._storage.flat().tobytes()
+    m._storage.materialize()
+    (source,) = y._storage.recipe[0].sources
+    source.origin = None  # so it is where what `m` reads was away when its reader was noted
+    assert drop(m)
+    assert drop(y)
+    del x, m
+    gc.collect()
+    assert y._storage.flat().tobytes() == want
+
+
 def test_what_is_written_to_is_made_first() -> None:
     for write in (
         lambda t: t.add_(1),

@@ -44,9 +44,17 @@ class Source:
         self.ref: Final = weakref.ref(s)
         self.kept: Final = s if len(s) < host.kept_below else None  # as it can't go
         self.writes: Final = s.writes
-        origin = s.recipe
-        known = origin is not None and origin[0].depth < DEEPEST and not s.exported
-        self.origin = origin if known else None
+        self.origin: tuple[Recipe, int] | None = None
+        if s.recipe is not None and s.recipe[0].depth < DEEPEST and not s.exported:
+            self.origin = s.recipe
+
+    def follow(self, recipe: tuple[Recipe, int]) -> None:
+        """The storage, away by a recipe that may be younger than this, is made by that: also when
+        it has died. Lost: the recipe is too far down to be remembered.
+        """
+        if recipe[0].depth >= DEEPEST:
+            raise Lost
+        self.origin = recipe
 
     def storage(self) -> Evictable | None:
         """The storage, if it still has, or stands for, the same bytes."""
@@ -64,7 +72,7 @@ class Recipe:
         self.results: list[weakref.ref[Evictable] | None] = []
         self.seconds = 0.0  # that making took
         self.name = ""
-        self.depth: Final = 1 + max(
+        self.depth: Final[int] = 1 + max(
             [one.origin[0].depth for one in sources if one.origin is not None], default=0
         )
 
@@ -184,10 +192,11 @@ def upstream(recipe: Recipe, most: int = MOST) -> Iterator[tuple[Recipe, list[Ev
             if s is not None and has_bytes(s):
                 there.append(s)
                 continue
-            origin = source.origin if s is None or s.recipe is None else s.recipe
-            if origin is None:
+            if s is not None and s.recipe is not None:
+                source.follow(s.recipe)
+            if source.origin is None:
                 raise Lost
-            below.append(origin[0])
+            below.append(source.origin[0])
         stack.append((one, there))
         stack += [(other, None) for other in below if id(other) not in seen]
 
