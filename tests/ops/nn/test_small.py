@@ -198,3 +198,15 @@ def test_attention_of_dims_of_one(data: Any, laid: str) -> None:
     call = F.scaled_dot_product_attention
     plain_both_ways(call, arrays, laid)
     plain_both_ways(lambda *qkv: call(*qkv).transpose(1, 2).reshape(batch, -1), arrays, laid)
+
+
+@given(st.data(), TYPES, st.sampled_from(["mean", "sum", "none"]))
+@settings(max_examples=40, deadline=None)
+def test_nll_loss(data: Any, dtype: Any, reduction: str) -> None:
+    draw = data.draw
+    n, classes = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    x = numbers(draw, n, classes, dtype=dtype)
+    ids = np.array(draw(st.lists(st.integers(0, classes - 1), min_size=n, max_size=n)))
+    ignore = draw(st.sampled_from([-100, 0, classes]))
+    call = lambda x, t: F.nll_loss(x, t, ignore_index=ignore, reduction=reduction)  # noqa: E731
+    same_both_ways(call, [x, ids], "rows")

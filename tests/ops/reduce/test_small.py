@@ -22,14 +22,15 @@ SHAPES = [
 DTYPES = ["float32", "float64", "int64", "bool"]
 # Calls that PyTorch refuses for a type, whatever the shape; those of a dim 5 too.
 _FLOATS_ONLY = (r"mean_.*|var.*|std(_whole|_kept|_biased)?|norm.*|vector_norm|gelu.*|lerp_.*"
-                r"|add_scaled|clamp_|add_")  # fmt: skip
+                r"|glu|add_scaled|clamp_|add_")  # fmt: skip
 REFUSED = {
     "float32": r"one_hot.*",
     "float64": r"one_hot.*",
     "int64": _FLOATS_ONLY,
-    "bool": _FLOATS_ONLY + r"|arg.*|one_hot.*|relu|sub(_|_number)?",
+    "bool": _FLOATS_ONLY + r"|arg(max|min).*|one_hot.*|relu|trace|sub(_|_number)?",
 }
-TIED = ("sort", "topk")  # whose order among equals PyTorch leaves open
+# whose order among equals PyTorch leaves open; medians of bools are refused here
+TIED = ("sort", "topk", "median", "nanmedian")
 Call = Callable[[Any, Any], Any]
 
 
@@ -90,6 +91,19 @@ CALLS: dict[str, Call] = {
     "one_hot_more": lambda t, x: t.nn.functional.one_hot(x.abs() % 5, 8),
     "one_hot_open": lambda t, x: t.nn.functional.one_hot(x.abs() % 5),
     "one_hot_beyond": lambda t, x: t.nn.functional.one_hot(x, 3),
+    "argsort": lambda t, x: t.argsort(x, dim=-1, stable=True),
+    "argsort_down": lambda t, x: t.argsort(x, dim=0, descending=True, stable=True),
+    "median": lambda t, x: x.median(),
+    "nanmedian": lambda t, x: x.nanmedian(),
+    "cumprod": lambda t, x: x.cumprod(-1),
+    "cumsum": lambda t, x: x.cumsum(0),
+    "trace": lambda t, x: x.trace(),
+    "equal": lambda t, x: t.tensor([t.equal(x, x), t.equal(x, x * 1), t.equal(x, x[:1])]),
+    "column": lambda t, x: x[..., 0].sum(),
+    "gaps": lambda t, x: x[..., 1:] * x[..., :-1] + 1,
+    "gaps_mixed": lambda t, x: x[..., 1:] / x[..., :-1].to(t.int32).add(7),
+    "gaps_": lambda t, x: (lambda y: y[..., 1:].mul_(y[..., :-1].clone()))(x.detach().clone()),
+    "glu": lambda t, x: t.nn.functional.glu(x[..., : x.shape[-1] // 2 * 2]),
     "relu": lambda t, x: t.nn.functional.relu(x),
     "sigmoid": lambda t, x: x.sigmoid(),
     "gelu": lambda t, x: t.nn.functional.gelu(x),

@@ -7,6 +7,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.row import ORDINARY
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 FLOATS: frozenset[dtypes.dtype] = frozenset({dtypes.float32, dtypes.float64})
 _NUMBERS = frozenset({int, float})
+_ndarray = np.ndarray
 
 
 def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
@@ -62,7 +65,11 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
         needed |= a._rg
         node = storage.deferred
         if node is None:
-            node = Leaf(storage, a.array())
+            flat = storage.flat()
+            if layout.offset or flat.size != size * dtype.itemsize:
+                node = Leaf(storage, a.array())
+            else:
+                node = Leaf(storage, _ndarray(shape, dtype.np, flat))
         elif node.shape == shape and node.dtype == dtype.np:
             total += node.size
         else:

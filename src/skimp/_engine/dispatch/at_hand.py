@@ -4,6 +4,7 @@ follows from the types alone is found once.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ class Typed(NamedTuple):
 
 
 def small(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
-    """The row on small row-major tensors of one shape (or 0-d) and on numbers, recorded; None where
-    a call is not for it.
+    """The row on small tensors of one shape (or 0-d), whose elements lie in row-major order, and on
+    numbers, recorded; None where a call is not for it.
     """
     found = _arrays(row, args, params)
     if found is None:
@@ -64,7 +65,7 @@ def small_inplace(
     if (needed and modes.state.grad) or typed.result is not target._dtype:
         return False
     mine = target._np
-    if not mine.ndim or shape != mine.shape:
+    if not mine.ndim or shape != mine.shape or not mine.flags.c_contiguous:
         return False
     storage = target._storage
     for a in args[1:]:
@@ -94,7 +95,7 @@ def _arrays(
         kind = type(a)
         if kind in ORDINARY:
             x = a._np
-            if x is None or not x.flags.c_contiguous:
+            if x is None or not (x.flags.c_contiguous or _in_order(x)):
                 return None
             if x.ndim:
                 if shape and x.shape != shape:
@@ -114,7 +115,7 @@ def _arrays(
     if row.check is not None:
         row.check(typed.compute, args)
     masks = len(row.masks)
-    arrays = [a._np if i < masks else _in(a, typed.compute) for i, a in enumerate(args)]
+    arrays = [_in(a, a._dtype if i < masks else typed.compute) for i, a in enumerate(args)]
     if params:
         typed = typed._replace(kernel=bound(typed.kernel, *params))
     return typed, arrays, shape, needed
@@ -141,13 +142,23 @@ def _typed(
 _MANY = 256
 
 
+def _in_order(x: Array) -> bool:
+    """Whether the elements lie in row-major order, with gaps: a result of them has none."""
+    last = math.inf
+    for n, step in zip(x.shape, x.strides, strict=True):
+        if not 0 < step < last or n == 1:
+            return False
+        last = step
+    return True
+
+
 def _in(a: Any, dtype: dtypes.dtype) -> Array:
     """An operand as an array of the type."""
     if not isinstance(a, Tensor):
         return constant(a, dtype)
     x: Any = a._np
     if a._dtype is dtype:
-        return x  # type: ignore[no-any-return]
+        return x if x.flags.c_contiguous else x.copy()  # type: ignore[no-any-return]
     made = np.empty(x.shape, dtype.np)
     quietly(convert, x, made)
     return made

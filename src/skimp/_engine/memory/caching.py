@@ -183,7 +183,9 @@ class Pool:
         return array, claim.cold
 
     def _find_warm(self, claim: Claim) -> bool:
-        return any(segment.take_warm(claim) for segment in list(self._segments))
+        return any([segment.take_warm(claim) for segment in self._segments[:1]]) or any(
+            segment.take_warm(claim) for segment in self._segments[1:]
+        )
 
     def _find(self, claim: Claim) -> bool:
         return any(segment.take(claim) for segment in list(self._segments))
@@ -200,10 +202,12 @@ class Pool:
         leases.allocated = leases.allocated + 1
         leased.allocated = leased.allocated + claim.size
         asked.allocated = asked.allocated + claim.asked
-        for tally in (leases, leased, asked):
-            tally.rise()
-        if leased.current > self._demand:
-            self._demand = leased.current
+        leases.rise()
+        asked.rise()
+        leased.rise()
+        in_use = leased.allocated - leased.freed
+        if in_use > self._demand:
+            self._demand = in_use
         return array
 
     def _grow(self, claim: Claim) -> None:
@@ -249,17 +253,18 @@ class Pool:
 
     def _take_back(self) -> None:
         ended, left = self._ended, self._left
-        with contextlib.suppress(IndexError, ValueError):  # another thread was faster: it did all
+        try:
             while left:
                 claim = left[0]
                 self._put(claim)
                 left.remove(claim)
-        with contextlib.suppress(IndexError, ValueError):
             while ended:
                 lease = ended[0]
                 self._put(lease.claim)
                 _LEASES.pop(id(lease), None)
                 ended.remove(lease)
+        except (IndexError, ValueError):  # another thread was faster: it did that one
+            return self._collect()
 
     def _put(self, claim: Claim) -> None:
         """A block is free again; nothing happens if it was put back before."""

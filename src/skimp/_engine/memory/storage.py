@@ -293,8 +293,12 @@ class Storage:
         """The leaf's storage whose block the result may take: same bytes, read by
         nothing but this.
         """
+        size, others = len(self), len(expr.leaves) + 2
         for leaf in expr.leaves:
-            if _nbytes_of(leaf) <= 0 or leaf.array.nbytes != len(self):
+            # first what tells most: somebody else holds the storage
+            if sys.getrefcount(leaf.storage) > others:
+                continue
+            if _nbytes_of(leaf) <= 0 or leaf.array.nbytes != size:
                 continue
             if self._may_take(expr, leaf):
                 return leaf.storage  # type: ignore[return-value]

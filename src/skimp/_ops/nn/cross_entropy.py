@@ -227,7 +227,7 @@ def _acc(t: Tensor) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _counted(n: int) -> Array:
+def counted(n: int) -> Array:
     return np.arange(n)
 
 
@@ -255,7 +255,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
     log = np.log(row_sums(z))
     if taken is None:
         log -= top
-    own = x[_counted(len(t)), t] - top[:, 0]
+    own = x[counted(len(t)), t] - top[:, 0]
     loss = fresh(np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t)), input._dtype)
     if input._rg and modes.state.grad:
         top += log
@@ -273,7 +273,7 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     t = target.array()
     share = g.array() / d.dtype.type(len(t))
     d *= share
-    d[_counted(len(t)), t] -= share  # in this order, as above: the same bits
+    d[counted(len(t)), t] -= share  # in this order, as above: the same bits
     return fresh(d, input._dtype)
 
 

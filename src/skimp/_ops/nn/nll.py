@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes
+from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
 from skimp._ops.nn.reduction import check_reduction, reduction_of
-from skimp._ops.reduce.softmax import floating, sides
+from skimp._ops.reduce.softmax import SMALL, floating, sides
 from skimp._ops.ties import tied
 
 
@@ -40,6 +43,49 @@ def _nll(input: Any, target: Any, shares: Any) -> Any:
 
 def _node(input: Any, **_: Any) -> str | None:
     return {1: "NllLossBackward0", 2: "NllLossBackward0", 4: "NllLoss2DBackward0"}.get(input.ndim)
+
+
+def _small_back(g: Any, input_shape: Any, target: Any, reduction: str) -> Any:
+    n = target.numel()
+    share = g if reduction != "mean" else g / float(n)
+    share = -share.reshape(n, 1) if reduction == "none" else (-share).expand(n, 1)
+    return g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share)
+
+
+_SMALL = Rule("NllLossBackward0", input=_small_back)
+
+
+def _small(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The loss of a small matrix whose classes are all within it."""
+    x, t = input._np, getattr(target, "_np", None)
+    if x is None or t is None or not (weight is size_average is reduce is None):
+        return None
+    if input._dtype not in FLOATS or t.dtype != np.int64 or x.ndim != 2 or t.shape != x.shape[:1]:
+        return None
+    n, classes = x.shape
+    if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in _REDUCTIONS:
+        return None
+    if np.maximum.reduce(t.astype(np.uint64)) >= classes:  # negative ones are large
+        return None
+    found = np.negative(x[counted(n), t])
+    if reduction != "none":
+        found = np.add.reduce(found)
+        found = found / x.dtype.type(n) if reduction == "mean" else found
+    made = fresh(found, input._dtype)
+    if input._rg and modes.state.grad:
+        record(_SMALL, {"input": input, "target": target, "reduction": reduction}, made)
+    return made
+
+
+_REDUCTIONS = frozenset({"mean", "sum", "none"})
 
 
 @shown(_node, "input")
@@ -95,6 +141,7 @@ export(
     "nll_loss",
     nll_loss,
     ("nn.functional",),
+    fast=_small,
     method=False,
     composite=False,
     autocast="float32",

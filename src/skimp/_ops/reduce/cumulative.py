@@ -132,18 +132,23 @@ def _same_dtype(name: str) -> None:
     setattr(Tensor, f"{name}_", f)
 
 
-def _small_cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | None:
-    x = input._np
-    if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
-        return None
-    if not -x.ndim <= dim < x.ndim or input._dtype not in (dtypes.float32, dtypes.float64):
-        return None
-    found = np.add.accumulate(x, dim, np.float64)
-    return fresh(found.astype(x.dtype, copy=False), input._dtype)
+def _small(ufunc: Any) -> Any:
+    """The running results of a small tensor of floats."""
+
+    def fast(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | None:
+        x = input._np
+        if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
+            return None
+        if not -x.ndim <= dim < x.ndim or input._dtype not in (dtypes.float32, dtypes.float64):
+            return None
+        found = ufunc.accumulate(x, dim, np.float64)
+        return fresh(found.astype(x.dtype, copy=False), input._dtype)
+
+    return fast
 
 
 @rowwise(batch=batching.dims.by_dims("dim"),
-         inplace=True, fast=_small_cumsum, overlap="aligned", rule=Rule("CumsumBackward0",
+         inplace=True, fast=_small(np.add), overlap="aligned", rule=Rule("CumsumBackward0",
     input=lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
@@ -182,6 +187,7 @@ def _cat(tensors: Any, dim: int) -> Any:
 
 @rowwise(
     inplace=True,
+    fast=_small(np.multiply),
     overlap="aligned",
     rule=Rule("CumprodBackward0", input=_cumprod_back),
     batch=batching.dims.by_dims("dim"),

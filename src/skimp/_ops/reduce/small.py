@@ -120,9 +120,9 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if d not in _FLOATS:
         return _counted(x, d) if dim is None and not keepdim else None
     if not x.flags.c_contiguous:
-        if any(x.strides) or x.ndim != 2 or dim != (0,):
+        if x.ndim != 1 and (any(x.strides) or x.ndim != 2 or dim != (0,)):
             return None
-        x = x.copy()  # one element, expanded: what a bias gets of the gradient of a sum
+        x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
     if dim is None:
         if keepdim:
             return None
@@ -241,6 +241,15 @@ def in_order(input: Any, dim: Any, descending: bool, k: int) -> tuple[Tensor, Te
     starts = _starts(x.size // n, n)
     at = places + (starts[:, None] if x.ndim == 2 else starts.reshape(*x.shape[:-1], 1))
     return fresh(x.reshape(-1).take(at), input._dtype), fresh(places, dtypes.int64)
+
+
+def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -> Array | None:
+    """Where the values of each row along the last dim come from, sorted; ties keep their order."""
+    if type(dim) is not int or dim not in (-1, x.ndim - 1) or not 0 < x.size <= _SORTED:
+        return None
+    if dtype not in _FLOATS or not x.flags.c_contiguous or not math.isfinite(add(x.reshape(-1))):
+        return None
+    return (np.negative(x) if descending else x).argsort(-1, "stable")
 
 
 def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:

@@ -290,6 +290,8 @@ def squeeze(layout: Layout, dim: Any = None) -> Layout:
 @view(
     rule=Rule("UnsqueezeBackward0", BACK),
     inplace=Rule("UnsqueezeBackward1", BACK),
+    fast_view="a[(*(slice(None),) * (dim if dim >= 0 else dim + a.ndim + 1), None)] "
+    "if type(dim) is int and -a.ndim - 1 <= dim <= a.ndim else None",
     batch=batching.dims.by_dims("dim", more=1),
     copy=True,
 )
