@@ -116,7 +116,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty((0,))
-    places = _chosen(input.shape[0], r, with_replacement)
+    layouts.check_width((r,))
+    n = input.shape[0]
+    if r >= 2**31 or n ** min(r, 64) >= 2**63:  # PyTorch chooses from a mask of n ** r elements
+        raise RuntimeError("numel: integer multiplication overflow")
+    places = _chosen(n, r, with_replacement)
     return stack([input.index_select(0, fresh(p, dtypes.int64)) for p in places], 1)
 
 
