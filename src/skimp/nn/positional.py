@@ -72,12 +72,22 @@ def _recurrent(mode: str, name: str, doc: str) -> Callable[..., Any]:
     return layer
 
 
+def _need_tensor(name: str, word: str, place: int, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name}(): argument '{word}' (position {place}) must be Tensor, not "
+            f"{type(value).__name__}"
+        )
+
+
 def _cell(mode: str, name: str, doc: str) -> Callable[..., Any]:
     both = mode == "LSTM"
 
     def step(
         input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
     ) -> Any:
+        for word, t in (("w_ih", w_ih), ("w_hh", w_hh)):
+            _need_tensor(name, word, 3 + (word == "w_hh"), t)
         if (b_ih is None) != (b_hh is None):  # the cell adds them up
             b_ih, b_hh = b_hh if b_ih is None else b_ih, w_ih.new_zeros(w_ih.shape[0])
         new = recurrence.once(
@@ -330,6 +340,7 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm over all dims but one, which stays as the only one that is not 1; -1 leaves none."""
+    _need_tensor("norm_except_dim", "v", 1, v)
     if dim == -1:
         return v.norm(pow)
     others = [d for d in range(v.ndim) if d != dim % v.ndim]

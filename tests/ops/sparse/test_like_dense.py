@@ -28,6 +28,11 @@ t.zeros_like(x, dtype=t.float64)
 t.empty_like(x)
 t.sparse_coo_tensor(size=(2, 3))
 t.zeros_like(x) + x
+x.new()
+x.new(2, 3)
+x.new(t.ones(2, 2).shape)
+x.new(x._indices(), x._values())
+x.new(x._indices(), x._values().double(), [5, 7])
 t.ones(2, 3) + x
 t.ones(2, 3, dtype=t.int64) + x
 t.ones(2, 3, dtype=t.float64) + x

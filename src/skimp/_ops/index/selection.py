@@ -141,7 +141,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         _check_in_self(where, 1)
         return input.clone()
     shape = tuple(input.shape)
-    if where.size and not shape[dim]:
+    if where.size and not shape[dim] and len(shape) > 1:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
     if dim == 1 and (bad := first_outside(where, 0, shape[1])) is not None:
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={bad} axis_dim={shape[1]}")
@@ -165,30 +165,50 @@ def _check_in_self(index: Array, n: int) -> None:
 # -- index_add, index_copy, index_fill ------------------------------------------------------------
 
 
-def _slices(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[int, Array]:
-    """Checks of writers of slices: the dim, and the positions."""
+def _check_source(
+    name: str, input: Tensor, dim: int, index: Tensor, source: Tensor
+) -> tuple[int, Array]:
+    """Checks of index_add and index_reduce, in PyTorch's order: the dim, and the positions."""
     dim = layouts.normalize_dim(dim, input.ndim)
-    where = _vector(index, f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
-    have, given = tuple(input.shape), tuple(source.shape)
-    if (len(given) > 1 and len(have) != len(given)) or (not given and where.size != 1):
-        problem = (
-            "When source and destination are not scalars, their dimensionality must match. Source "
-            f"dimensionality ({len(given)}), destination dimensionality ({len(have)})"
-            if given
-            else f"When source is scalar, index should have one element (got {where.size})"
+    where = _vector(
+        index,
+        f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+        f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}",
+    )
+    if index._dtype not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(
+            f"{name}(): Expected dtype int32/int64 for index but got: "
+            f"{scalar_type_name(index._dtype)}"
         )
-        raise IndexError(f"{name}(): {problem}")
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            f"{name}(): self ({scalar_type_name(input._dtype)}) and source "
+            f"({scalar_type_name(source._dtype)}) must have the same scalar type"
+        )
+    if dim and dim >= source.ndim:
+        raise RuntimeError(
+            f"{name}(): Indexing dim {dim} is out of bounds of the source tensor with dim "
+            f"{source.ndim}"
+        )
+    count = source.shape[dim] if source.ndim else 1
+    if where.size != count:
+        if not source.ndim:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise RuntimeError(
+            f"{name}(): Number of indices ({where.size}) should be equal to source.size(dim): "
+            f"({count}), for dim: {dim}"
+        )
+    if _beside(input, source, dim) != _beside(source, input, dim):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(input.shape)} source.shape = {list(source.shape)}"
+        )
     return dim, where
 
 
-def _check_slice_shapes(name: str, dim: int, input: Tensor, source: Tensor) -> None:
-    own = [n for d, n in enumerate(input.shape) if d != dim]
-    theirs = [n for d, n in enumerate(source.shape) if d != dim]
-    if own != theirs:
-        raise RuntimeError(
-            f"{name}(): Source/destination tensor must have same slice shapes except at dimension "
-            f"{dim} Destination slice shape: {own} and source slice shape: {theirs}."
-        )
+def _beside(t: Tensor, other: Tensor, dim: int) -> list[int]:
+    """The sizes of `t` but that of `dim`, which a number and what stands beside it don't have."""
+    return [n for d, n in enumerate(t.shape) if d != dim or not other.ndim]
 
 
 def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any) -> Tensor:
@@ -211,41 +231,7 @@ def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any)
 )
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> None:
     """Add alpha times the slices of `source` to those of the input at the positions in a vector."""
-    dim = layouts.normalize_dim(dim, input.ndim)
-    where = _vector(
-        index,
-        f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
-        f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}",
-    )
-    if index._dtype not in (dtypes.int64, dtypes.int32):
-        raise RuntimeError(
-            "index_add_(): Expected dtype int32/int64 for index but got: "
-            f"{scalar_type_name(index._dtype)}"
-        )
-    if input._dtype is not source._dtype:
-        raise RuntimeError(
-            f"index_add_(): self ({scalar_type_name(input._dtype)}) and source "
-            f"({scalar_type_name(source._dtype)}) must have the same scalar type"
-        )
-    if source.ndim and dim >= source.ndim:
-        raise RuntimeError(
-            f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with shape "
-            f"{list(source.shape)}"
-        )
-    count = source.shape[dim] if source.ndim else 1
-    if where.size != count:
-        raise RuntimeError(
-            f"index_add_(): Number of indices ({where.size}) should be equal to source.size(dim): "
-            f"({count}), for dim: {dim}"
-        )
-    if input.ndim and source.ndim:
-        own = [n for d, n in enumerate(input.shape) if d != dim]
-        if own != [n for d, n in enumerate(source.shape) if d != dim]:
-            raise RuntimeError(
-                "source tensor shape must match self tensor shape, excluding the specified "
-                "dimension. Got self.shape = "
-                f"{list(input.shape)} source.shape = {list(source.shape)}"
-            )
+    dim, where = _check_source("index_add_", input, dim, index, source)
     if isinstance(alpha, (float, complex)) and input._dtype is dtypes.bool:
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
@@ -269,7 +255,7 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
     by element.
     """
     n = target.shape[dim] if target.ndim else 1
-    if not values.size or not target.size:
+    if not values.size or (not target.size and target.ndim > 1):
         return
     bad = first_outside(where, 0, n)
     if bad is not None:
@@ -307,24 +293,39 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     """Write the slices of `source` over those of the input at the positions in a vector."""
-    dim, where = _slices("index_copy_", input, dim, index, source)
-    if input._dtype is not source._dtype:
-        raise RuntimeError(
-            "index_copy_(): self and source expected to have the same dtype, but got (self) "
-            f"{scalar_type_name(input._dtype)} and (source) {scalar_type_name(source._dtype)}"
+    dim = layouts.normalize_dim(dim, input.ndim)
+    where = _vector(index, f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if not source.ndim and where.size != 1:
+        raise IndexError(
+            "index_copy_(): When source is scalar, index should have one element (got "
+            f"{where.size})"
+        )
+    if source.ndim != input.ndim and source.ndim and input.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must "
+            f"match. Source dimensionality ({source.ndim}), destination dimensionality "
+            f"({input.ndim})"
         )
     if index._dtype is not dtypes.int64:
         raise RuntimeError(
             "index_copy_(): Expected a long tensor for index, but got "
             f"{scalar_type_name(index._dtype)}"
         )
-    if input.ndim and source.ndim:
-        _check_slice_shapes("index_copy_", dim, input, source)
-    count = source.shape[dim] if source.ndim else 1
-    if where.size != count:
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) "
+            f"{scalar_type_name(input._dtype)} and (source) {scalar_type_name(source._dtype)}"
+        )
+    own, theirs = ([n for d, n in enumerate(t.shape) if d != dim] for t in (input, source))
+    if own != theirs:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes except at "
+            f"dimension {dim} Destination slice shape: {own} and source slice shape: {theirs}."
+        )
+    if source.ndim and where.size != source.shape[dim]:
         raise IndexError(
             f"index_copy_(): Number of indices ({where.size}) should be equal to source.size(dim) "
-            f"({count})"
+            f"({source.shape[dim]})"
         )
     n = input.shape[dim] if input.ndim else 1
     bad = first_outside(where, 0, n)
@@ -337,9 +338,11 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
         return
     values = source.array()
     target = input.writable()
+    if not values.size:
+        return
     if target.ndim == 0:
         target[...] = values.reshape(())
-    elif values.size:
+    else:
         rows = bits(target)
         rows[_at(dim, where)] = bits(values)
 
@@ -453,18 +456,7 @@ def index_reduce(
             "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
             f"{reduce}."
         )
-    dim, where = _slices("index_reduce", input, dim, index, source)
-    if input._dtype is not source._dtype:
-        raise RuntimeError("index_reduce(): self and source must have the same scalar type")
-    _need_int("index_reduce()", index)
-    count = source.shape[dim] if source.ndim else 1
-    if where.size != count:
-        raise RuntimeError(
-            f"index_reduce(): Number of indices ({where.size}) should be equal to source.size(dim) "
-            f"({count})"
-        )
-    if input.ndim and source.ndim:
-        _check_slice_shapes("index_reduce", dim, input, source)
+    dim, where = _check_source("index_reduce_", input, dim, index, source)
     _check_in_self(where, input.shape[dim] if input.ndim else 1)
     outs.check_no_overlap(input, (index, source))
     if input._storage is source._storage and input.ndim > 1 and where.size:

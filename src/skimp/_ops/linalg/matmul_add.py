@@ -230,9 +230,11 @@ def addmv(
 
 
 def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> Ints:
+    for t, dim in ((batch1, 1), (batch2, 2)):  # PyTorch asks for these sizes first
+        if not t.ndim:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        layouts.normalize_dim(dim, t.ndim)
     for word, t in (("batch1", batch1), ("batch2", batch2)):
-        if name == "baddbmm" and t.ndim < 3 and input.ndim < 3:
-            layouts.normalize_dim(t.ndim, t.ndim)  # PyTorch asks for a size that is not there
         if t.ndim != 3:
             raise RuntimeError(f"{word} must be a 3D tensor")
     b, m, k = batch1.shape

@@ -16,7 +16,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.tensor import Array, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -248,7 +248,15 @@ def embedding(
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
     lookup = _lookup_sparse if sparse else _lookup
-    return lookup(weight, input, padding, bool(scale_grad_by_freq))
+    try:
+        return lookup(weight, input, padding, bool(scale_grad_by_freq))
+    except AttributeError:
+        if isinstance(input, Tensor):
+            raise
+        raise TypeError(
+            "embedding(): argument 'indices' (position 2) must be Tensor, not "
+            f"{type(input).__name__}"
+        ) from None
 
 
 export("embedding", embedding, ("nn.functional",), method=False, quick=True)

@@ -214,11 +214,13 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
     if they are equal).
     """
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if min > max:
+        raise RuntimeError("torch.histc: max must be larger than min")
     if input._dtype.category != dtypes.FLOAT:
         raise no_kernel("histogram_cpu", input._dtype)
     array = cast(input.array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
-    if bins <= 0:
-        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     low, high = _extent("torch.histc", array, min, max, 1)
     counts = np.zeros(bins, np.int64)
     for window in windows(array.shape, 1 << 16):

@@ -207,10 +207,10 @@ def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 @general("_positions_repeated", method=False, namespaces=(), composite=False, meta=shapes.repeated)
 def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     """0 as often as the first repeat says, 1 as often as the second..."""
-    if repeats.ndim > 1:
-        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if repeats._dtype not in (dtypes.int64, dtypes.int32):
         raise no_kernel("repeat_interleave_cpu", repeats._dtype)
+    if repeats.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     counts = repeats.array().reshape(-1)
     if counts.size and counts.min() < 0:
         raise RuntimeError("repeats can not be negative")

@@ -279,6 +279,22 @@ for _f in (to_sparse, to_dense, sparse_mask):
     export(_f.__name__, _f, namespaces=())
 export("to_sparse_coo", to_sparse, namespaces=())
 SparseTensor.sparse_mask = sparse_mask  # type: ignore[method-assign, assignment]
+
+
+def _new(self: SparseTensor, *given: Any, device: Any = None) -> SparseTensor:
+    """`new(indices, values[, size])`, or an empty one of a size."""
+    if len(given) > 1 and isinstance(given[0], Tensor):
+        return sparse_coo_tensor(*given, device=device)
+    if len(given) == 1 and isinstance(given[0], list):
+        raise TypeError(
+            "SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() "
+            "or construct a strided tensor and convert it to sparse via to_sparse."
+        )
+    sizes = given[0] if len(given) == 1 and isinstance(given[0], tuple) else given or (0,)
+    return sparse_coo_tensor(sizes, dtype=self.dtype, device=device)
+
+
+SparseTensor.new = _new  # type: ignore[method-assign, assignment]
 for _name in ("coalesce", "indices", "values", "is_coalesced"):
     export(_name, _expects(_name), namespaces=())
 

@@ -38,7 +38,7 @@ def _suffixes(t: Any) -> list[str]:
     suffixes = [f"nnz={t._nnz()}"]
     if t._dtype is not promotion.get_default_dtype():
         complex_default = promotion.default_complex_dtype()
-        if not t.numel() or t._dtype.name not in (complex_default.name, "int64", "bool"):
+        if t._dtype.name not in (complex_default.name, "int64", "bool"):
             suffixes.append(f"dtype={t._dtype!r}")
     suffixes.append(f"layout={t.layout!r}")
     if t.grad_fn is not None:
