@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import skimp
-from skimp._compat import refusals, table
+from skimp._compat import modules, refusals, table
 from skimp._compat.modules import Made
 from tests.support.samples import alike, seeded as both
 
@@ -303,3 +305,25 @@ def test_answers(text: str) -> None:
 @pytest.mark.parametrize(("error", "text"), ANSWERS_REFUSED)
 def test_answers_refused(error: type[Exception], text: str) -> None:
     alike(lambda lib: eval(text, {"T": lib}), refused=error)
+
+
+# of torch.distributed: what starts processes again, of other services, and logs that nobody reads
+ABSENT = re.compile(
+    r"elastic\.(control_plane|agent\.server\.health|events\.handlers|multiprocessing\.subprocess)"
+    r"|elastic\.(rendezvous\.etcd|timer\.debug|utils\.(data\.|log_level|process_state))"
+    r"|(flight_recorder\.components|logg|checkpoint\.(logg|resharding)|nn\.jit|rpc\.(rref|server))"
+)
+
+
+def test_every_public_module_of_distributed_can_be_imported_or_is_listed() -> None:
+    folder = Path(torch.distributed.__path__[0])
+    missing = []
+    for place in sorted(folder.rglob("*.py")):
+        words = [*place.relative_to(folder).with_suffix("").parts]
+        name = ".".join(words[:-1] if words[-1] == "__init__" else words)
+        whole = f"skimp.distributed.{name}".rstrip(".")
+        if re.search(r"(^|\.)_", name) or whole in table.MODULES or modules.has_file(whole):
+            assert not ABSENT.match(name), f"{name} is there"
+        elif not ABSENT.match(name):
+            missing.append(name)
+    assert not missing
