@@ -43,6 +43,21 @@ def test_the_report_is_right_to_the_byte(tmp_path: Path) -> None:
     assert 0 <= peak["seconds"] <= result["seconds"]
 
 
+def test_sections_that_are_named_are_shown_beside_a_file(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        for _ in DataLoader(TensorDataset(torch.ones(8)), batch_size=4, pin_memory=True):
+            pass
+    """
+    script = write(tmp_path, code)
+    done = skimp("run", "--report", "r.html", "--show", "lines", script, cwd=tmp_path)
+    assert "live at the peak" in done.stderr
+    assert "script.py:4  DataLoader" in done.stderr
+    assert f"{tmp_path / script}:4: UserWarning: 'pin_memory'" in done.stderr
+    assert (tmp_path / "r.html").exists()
+
+
 def test_a_program_that_raises_has_a_report_of_what_had_run(tmp_path: Path) -> None:
     script = write(tmp_path, "import torch\nx = torch.ones(25).add_(1)\nx.view(3)\n")
     done = skimp("run", "--report", "json", script, cwd=tmp_path)

@@ -52,6 +52,7 @@ def report(engine: str = "skimp", **other: Any) -> Report:
         step=[0, 0, 0],
         order=[0, 1, 2],
         gone=[-1, 4, 3],
+        kept=(0,),
     )
     peak = Peak((4 << 20) + 5, 2.0, RELU, (Held(RELU, 3 << 20, 1),))
     return Report(
@@ -154,6 +155,7 @@ def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
     assert "peak 4.00 MiB (4,194,309 bytes) at &lt;/script&gt;&lt;b&gt;.py:7 (relu)" in shown
     assert "4.00 MiB in 3 storages after 2.000 s" in shown  # the peak is pinned
     assert "forward script&gt;&lt;b&gt;.py:7" in shown  # the flame graph
+    assert '<span id="gaps">. Hatched: steps whose' in shown  # of step 1 nothing is kept
     assert "checkpoint blocks.0 (saves 3.00 MiB of the peak)" in shown
     assert "rows[0]: float32 (8, 2), strides (2, 1), offset 4" in shown
     assert "3 more tensors" in shown

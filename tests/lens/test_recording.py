@@ -220,6 +220,7 @@ def test_memory_is_bounded_over_many_steps(monkeypatch: pytest.MonkeyPatch) -> N
     assert report.steps[0].first == 0
     assert all(a.last + 1 == b.first for a, b in zip(report.steps, report.steps[1:], strict=False))
     assert report.steps[-1].last == 96
+    assert report.detail.kept == (report.peak.step, *range(92, 97))  # of the others figures alone
     w.grad = None
     assert {root for root in (held.root for held in report.peak.held) if root} <= {"Sequential"}
 

@@ -38,7 +38,7 @@ class Recording(Protocol):
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """Where the report goes: a file, or stderr as JSON or as text. Quiet: not to stderr. `show`:
-    the sections that the text on stderr has.
+    the sections that the text on stderr has; who names some wants it beside a file too.
     """
 
     destination: Destination
@@ -76,12 +76,13 @@ class Listener:
         destination = self._wishes.destination
         if isinstance(destination, Path):
             self._save(result, destination)
-        elif not self._wishes.quiet:
-            sys.stdout.flush()  # the program's last words come first
-            if destination == "json":
-                print(report.to_json(result), file=self._stderr)
-            else:
-                report.show(result, self._stderr, self._wishes.show)
+        if self._wishes.quiet or (isinstance(destination, Path) and not self._wishes.show):
+            return
+        sys.stdout.flush()  # the program's last words come first
+        if destination == "json":
+            print(report.to_json(result), file=self._stderr)
+        else:
+            report.show(result, self._stderr, self._wishes.show)
 
     def _save(self, result: report.Report, path: Path) -> None:
         try:

@@ -132,7 +132,7 @@ class Collector:
     def copied(
         self, nbytes: int, op: str, reason: str, site: Site, given: Any = None, forced: bool = True
     ) -> None:
-        self._copied(nbytes, Copy(site, op or site.op, reason, forced), source(given))
+        self._copied(nbytes, Copy(site, site.op or op, reason, forced), source(given))
 
     # -- the others call these --------------------------------------------------------------------
 

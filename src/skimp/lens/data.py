@@ -190,7 +190,8 @@ class Allocations:
     """The allocations that were kept one by one, as columns: those of the steps `steps`, and what
     was alive when the first of them began. Older steps are in the report's `steps` only.
 
-    `place` is an index of the report's `places`; `freed` is -1 for what was never freed, `saved`
+    `kept` are the steps of which each allocation is there. `place` is an index of the report's
+    `places`; `freed` is -1 for what was never freed, `saved`
     is when the last node that had saved it ran (-1: it was not saved, or still is). `order` and
     `gone` number the events: births and deaths in one sequence, exact where times are equal.
     """
@@ -206,6 +207,7 @@ class Allocations:
     step: list[int] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

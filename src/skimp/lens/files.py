@@ -58,7 +58,8 @@ def from_json(text: str) -> Report:
         again = tuple([Again(*one) for one in data["budget"]["again"]])
         data["budget"] = Outcome(**{**data["budget"], "again": again})
     data["marks"] = tuple([Mark(**m) for m in data["marks"]])
-    data["detail"] = Allocations(**{**data["detail"], "steps": tuple(data["detail"]["steps"])})
+    kept = {name: tuple(data["detail"].get(name, ())) for name in ("steps", "kept")}
+    data["detail"] = Allocations(**{**data["detail"], **kept})
     return Report(**data)
 
 

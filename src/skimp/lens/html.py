@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from dataclasses import asdict, replace
 from html import escape
@@ -30,6 +31,7 @@ def to_html(*reports: Report) -> str:
     for name, text in (
         ("title", escape(title)),
         ("css", _resource("page.css")),
+        ("here", _scripted(os.getcwd() + os.sep)),
         ("js", "\n".join(map(_resource, SCRIPTS))),
         ("runs", runs),  # last: a program's text is never looked through for names
     ):
@@ -65,10 +67,15 @@ def _run(report: Report) -> str:
         "report": plain,
         "storages": storages,
         "modules": modules,
+        "kept": detail.kept,
         "unit": unit,
         "columns": columns,
     }
-    # "</script>" and "<!--" in a program's text would end or hide the script
+    return _scripted(data)
+
+
+def _scripted(data: Any) -> str:
+    """As JavaScript: "</script>" and "<!--" in a program's text would end or hide the script."""
     return json.dumps(data).replace("<", "\\u003c")
 
 

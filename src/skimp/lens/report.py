@@ -26,6 +26,7 @@ from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.replay import advise
 from skimp.lens.shared import shared
+from skimp.lens.steps import EVENTS
 from skimp.memory.holders import chains
 
 ALIVE = 64  # entries of what is alive whose holders are searched
@@ -201,7 +202,8 @@ def _detail(collector: Collector, places: Places) -> Allocations:
         records.update({r.order: r for r in step.records})
     records.update({r.order: r for r in collector.live.at_peak()})
     records.update({r.order: r for r in collector.live.owners.values()})
-    made = Allocations((kept[0].number, kept[-1].number))
+    whole = tuple([k.number for k in kept if len(k.records) < EVENTS])
+    made = Allocations((kept[0].number, kept[-1].number), kept=whole)
     index = {role: i for i, role in enumerate(ROLES)}
     for order in sorted(records):
         r = records[order]

@@ -110,7 +110,7 @@ def _dunders() -> dict[str, str]:
     found |= {f"__r{word}__": op for word, op in names.items()}
     found |= {f"__i{word}__": f"{op}_" for word, op in names.items()}
     found |= {f"__{word}__": word for word in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs")}
-    found |= {"__pos__": "positive", "__invert__": "bitwise_not"}
+    found |= {"__pos__": "positive", "__invert__": "bitwise_not", "__next__": "DataLoader"}
     return found | {"__rsub__": "rsub", "__getitem__": "getitem", "__setitem__": "setitem"}
 
 

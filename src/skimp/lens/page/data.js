@@ -24,6 +24,8 @@ async function open(raw) {
   const run = {...raw.report, modules: raw.modules, storages: raw.storages, ...Object.fromEntries(names.map((name, i) => [name, columns[i]]))};
   run.at = e => (run.when[e] ?? 0) * raw.unit; // seconds of an event
   run.unit = raw.unit;
+  const kept = new Set(raw.kept);
+  run.gaps = raw.kept.length ? run.steps.filter(step => !(step.first === step.last && kept.has(step.first))) : [];
   // at which event an allocation was born, became a temporary and was freed
   const n = run.bytes.length;
   run.from = new Int32Array(n);
@@ -77,5 +79,12 @@ function readable(n) {
 }
 
 const seconds = t => t < 1 ? `${(t * 1000).toFixed(2)} ms` : `${t.toFixed(3)} s`;
-const lineOf = place => place.line ? `${place.file}:${place.line}` : place.file || place.op || "elsewhere";
+// As the terminal has it: steps are counted from 1, and what follows the last one is none.
+function nameOf(run, step) {
+  if (run.steps.length > 1 && step === run.steps.at(-1)) return "after them";
+  return step.first === step.last ? `step ${step.first + 1}` : `steps ${step.first + 1}-${step.last + 1}`;
+}
+
+const short = file => file.startsWith(HERE) ? file.slice(HERE.length) : file;
+const lineOf = place => place.line ? `${short(place.file)}:${place.line}` : place.file || place.op || "elsewhere";
 const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;

@@ -110,6 +110,7 @@ async function main() {
   for (const run of runs) timelines.push(new Timeline(run, $("timelines"), pinned));
   const used = new Set(runs.flatMap(run => [...new Set(run.role)]));
   ROLES.forEach((name, r) => { if (used.has(r)) $("legend").append(element("span", {}, swatch(r), name)); });
+  $("gaps").hidden = !runs.some(run => run.gaps.length);
   const draw = () => timelines.forEach(t => t.draw(Math.max(...timelines.map(one => one.most))));
   draw();
   pinned();

@@ -87,6 +87,7 @@ class Timeline {
       g.fillStyle = colour(`--r${r}`);
       g.fill();
     });
+    this.drawGaps(g, base, up, colour);
     this.drawMarks(g, base, colour);
     g.fillStyle = colour("--text");
     g.font = "11px system-ui, sans-serif";
@@ -98,6 +99,25 @@ class Timeline {
     const x = this.xAt(this.run.at(this.event));
     g.fillStyle = colour("--pin");
     g.fillRect(x - .75, 0, 1.5, base);
+  }
+
+  // Steps whose allocations are not known one by one: hatched, as high as their peaks.
+  drawGaps(g, base, up, colour) {
+    g.save();
+    g.strokeStyle = colour("--dim");
+    g.globalAlpha = .5;
+    g.beginPath();
+    for (const step of this.run.gaps) {
+      const x = Math.max(0, this.xAt(step.start)), end = Math.min(this.canvas.clientWidth, this.xAt(step.start + step.seconds));
+      if (end > x) g.rect(x, base - step.peak * up, Math.max(1, end - x), step.peak * up);
+    }
+    g.clip();
+    g.fillStyle = colour("--soft");
+    g.fill();
+    g.beginPath();
+    for (let x = -base; this.run.gaps.length && x < this.canvas.clientWidth; x += 6) { g.moveTo(x, base); g.lineTo(x + base, 0); }
+    g.stroke();
+    g.restore();
   }
 
   // Phases as a thin line below the areas, steps as lines through them.
@@ -113,7 +133,7 @@ class Timeline {
     let free = 0, last = -9;
     g.fillStyle = colour("--dim");
     for (const step of this.run.steps) {
-      const x = this.xAt(step.start), name = step.first ? `step ${step.first}` : "";
+      const x = this.xAt(step.start), name = nameOf(this.run, step);
       if (x < 0 || x - last < 3) continue; // lines closer than that are a grey wall
       last = x;
       g.fillRect(x, 0, .5, base);
@@ -122,9 +142,10 @@ class Timeline {
   }
 
   point(event) {
-    const e = eventAt(this.run, this.timeAt(event.offsetX));
+    const time = this.timeAt(event.offsetX), e = eventAt(this.run, time);
+    const gap = this.run.gaps.find(step => step.start <= time && time < step.start + step.seconds);
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => showTip(event, tipOf(this.run, e)), 15);
+    this.waiting = setTimeout(() => showTip(event, gap ? gapOf(this.run, gap) : tipOf(this.run, e)), 15);
   }
 
   pin(e) {
@@ -163,6 +184,11 @@ class Timeline {
     this.fill();
     this.draw();
   }
+}
+
+function gapOf(run, step) {
+  const words = `${nameOf(run, step)}: at most ${readable(step.peak)}, ${readable(step.end)} when over`;
+  return element("div", {}, element("b", {textContent: words}), element("div", {textContent: "its allocations are not kept one by one"}));
 }
 
 // What was alive at an event, in a few lines.

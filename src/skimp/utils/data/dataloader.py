@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from skimp._engine.memory import call_site
 from skimp._ops.random.generator import Generator
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.fetch import Fetcher
@@ -180,10 +181,9 @@ class _Iterator(Iterator[Any]):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         if loader.pin_memory:
-            warnings.warn(
+            call_site.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device "
-                "pinned memory won't be used.",
-                stacklevel=3,
+                "pinned memory won't be used."
             )
         # not the loader itself, which may hold this object: workers end when the last name goes
         self._dataset = loader.dataset
