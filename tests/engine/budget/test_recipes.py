@@ -360,6 +360,35 @@ def _hooked(x: Any, net: Any) -> Any:
         return graph(x, net)
 
 
+def test_calls_under_autocast_are_made_again() -> None:
+    """As they were cast, outside the region too, and with the same dropout."""
+
+    def trained() -> list[bytes]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(
+            *[torch.nn.Sequential(
+                torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Dropout(0.1),
+                torch.nn.Linear(128, 64), torch.nn.LayerNorm(64),
+            ) for _ in range(6)]
+        )  # fmt: skip
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = net(torch.randn(1024, 64)).float().square().mean()
+        loss.backward()
+        return [bytes(p.grad.numpy().data) for p in net.parameters()]
+
+    spending.set_budget(None)
+    gc.collect()
+    base = host.allocated
+    torch.memory.reset_peak_memory_stats()
+    want = trained()
+    peak = host.peak - base
+    gc.collect()
+    before = counts.remade_bytes
+    with torch.memory.budget(host.allocated + int(0.6 * peak), spill=False):
+        assert trained() == want
+    assert counts.remade_bytes > before
+
+
 def outcome(program: Any) -> list[bytes]:
     torch.manual_seed(0)
     net = torch.nn.Sequential(

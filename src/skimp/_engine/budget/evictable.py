@@ -187,13 +187,15 @@ def place_of(leaf: Leaf) -> Callable[[Storage], Array]:
     """What makes a leaf's array from the bytes that it is of."""
     storage: Any = leaf.storage
     array = leaf.array
-    start = array.__array_interface__["data"][0] - _address(storage.block)
+    block = storage.block
+    whole = array.nbytes == block.nbytes and array.flags.c_contiguous
+    start = 0 if whole else _address(array) - _address(block)
     shape, dtype, strides = array.shape, array.dtype, array.strides
     return lambda s: np.ndarray(shape, dtype, s.flat(), start, strides)
 
 
-def _address(block: Array) -> int:
-    where: int = as_bytes(block).__array_interface__["data"][0]
+def _address(array: Array) -> int:
+    where: int = array.__array_interface__["data"][0]
     return where
 
 

@@ -30,7 +30,8 @@ from skimp._engine.tensor.tensor import Tensor, wrap
 
 class _Here(threading.local):
     inside = False  # the body of an op that is noted as a whole
-    drew = False  # and that has drawn random numbers
+    casts = False  # and whose parts autocast may cast, as it did not cast the whole
+    again = True  # and that can be made again: it has drawn no random numbers, cast no parts
 
 
 _here = _Here()
@@ -40,11 +41,14 @@ class Recording:
     """The transform."""
 
     def concerns(self, call: Call) -> bool:
-        """All but what computes nothing. Inside a call that is noted, only what draws matters."""
-        if _here.inside:
-            _here.drew |= hasattr(call.op.raw, "draws")
-            return False
+        """All but what computes nothing. Inside a call that is noted, only what draws or is cast
+        matters.
+        """
         op = call.op
+        if _here.inside:
+            if hasattr(op.raw, "draws") or (_here.casts and op.autocast is not None):
+                _here.again = False
+            return False
         if op.composite:  # its parts are noted
             return call.form.writes
         return not (op.looks or op.kind == "view")
@@ -65,7 +69,7 @@ class Recording:
             for one in held:
                 one.held -= 1
         made = [] if evictable.age() == age else [*_fresh(result, age), *_beneath(result, age)]
-        noted = made and not _here.drew and any([s is not None for s in made])
+        noted = made and _here.again and any([s is not None for s in made])
         if noted and _states(read) == before:
             _note(call, read, made, seconds)
         for s in made:
@@ -77,7 +81,8 @@ class Recording:
 def _as_one(call: Call) -> tuple[Any, float]:
     """The call, whose parts are not noted, and the seconds that it took, without the budget's."""
     spent, began = counts.seconds, perf_counter()
-    _here.inside, _here.drew = True, False
+    _here.inside = _here.again = True
+    _here.casts = call.op.autocast is None and len(active) > 1
     try:
         result = call.below()
     finally:
@@ -92,7 +97,7 @@ def _states(found: list[Storage]) -> list[tuple[int, int]]:
 
 def _read(call: Call) -> list[Storage]:
     """The storages of a call's tensors; none where it can't be noted."""
-    if len(active) > 1 or (call.kwargs and call.kwargs.get("out") is not None):
+    if not _AS_IS.issuperset(active) or (call.kwargs and call.kwargs.get("out") is not None):
         return []
     found: dict[int, Storage] = {}
     for value in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
@@ -108,6 +113,7 @@ def _read(call: Call) -> list[Storage]:
     return list(found.values())
 
 
+_AS_IS: Final = frozenset({NOTED[0], "autocast"})  # regions in which a call is seen as it is made
 _SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 
 
@@ -302,7 +308,7 @@ def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Stor
     before = _states(others)
     result, recipe.seconds = _as_one(call)
     s.settled = True
-    same = s.recipe is None and not _here.drew and _states(others) == before
+    same = s.recipe is None and _here.again and _states(others) == before
     # what was written may be read from here from now on: it can't be made from that
     if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
         recipes.give(recipe, [s])
@@ -311,7 +317,12 @@ def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Stor
 
 def _fills(call: Call, target: Any) -> bool:
     """Whether a drawing op with plain arguments writes every byte of a large storage."""
-    if type(target) not in ORDINARY or call.kwargs or len(active) > 1 or target._np is not None:
+    if (
+        type(target) not in ORDINARY
+        or call.kwargs
+        or not _AS_IS.issuperset(active)
+        or target._np is not None
+    ):
         return False
     s = target._storage
     layout = target.layout_of()
