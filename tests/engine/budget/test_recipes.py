@@ -296,6 +296,24 @@ def test_the_body_of_an_op_that_updates_statistics_is_not_run_twice() -> None:
     assert norm.num_batches_tracked == 1
 
 
+@pytest.mark.parametrize("kind", ["BatchNorm1d", "BatchNorm2d", "InstanceNorm2d"])
+def test_statistics_that_no_budget_takes_are_not_updated_twice(kind: str) -> None:
+    """In the first call too, before which the budget has not met them."""
+    shape = (512, 64) if kind == "BatchNorm1d" else (8, 64, 8, 8)
+    spending.set_budget(None)
+    with torch.memory.budget(host.allocated + (16 << 20), spill=False):
+        budget: Any = host.budget
+        norm: Any = getattr(torch.nn, kind)(64, track_running_stats=True)
+        x = torch.randn(shape).requires_grad_()
+        y = norm(x)
+        y.sum().item()
+        mean, var = norm.running_mean.clone(), norm.running_var.clone()
+        budget._evict_all()
+        y.square().sum().backward()
+        assert torch.equal(norm.running_mean, mean)
+        assert torch.equal(norm.running_var, var)
+
+
 def test_a_source_knows_all_that_may_be_made_from_it() -> None:
     """However many there are: each is made before the source changes."""
     x = numbers(0)

@@ -108,7 +108,9 @@ def _read(call: Call) -> list[Storage]:
             if isinstance(t, Tensor):
                 if t._hollow:
                     return []
-                s = t._storage
+                s: Any = t._storage
+                if type(s) is not Evictable:  # from now on its writes are counted
+                    evictable.enrol(s)
                 found[id(s)] = s
     return list(found.values())
 
