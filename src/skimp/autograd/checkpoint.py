@@ -9,7 +9,6 @@ backward.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import warnings
 import weakref
@@ -325,6 +324,9 @@ def _description(t: Tensor, level: str) -> Any:
         return None
     digest = None
     if level == "values":
+        # it loads OpenSSL, 3 MiB, for a level that few ask for
+        import hashlib
+
         digest = hashlib.blake2b(t.resolve_conj().array().tobytes(), digest_size=16).hexdigest()
     return shape_of(t), t._dtype, digest
 

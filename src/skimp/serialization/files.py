@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield device
         return
     folder, name = os.path.split(target)
-    beside = os.path.join(folder, f".{name}.{secrets.token_hex(6)}{SUFFIX}")
+    beside = os.path.join(folder, f".{name}.{os.urandom(6).hex()}{SUFFIX}")
     clear_left_behind(folder)
     with _refusals(path):
         file, has_name = _opened(folder, beside)

@@ -39,6 +39,12 @@ _STATE: Final = np.dtype(
 )
 
 
+def _unsigned(seed: int) -> int:
+    if not -(1 << 63) <= seed < 1 << 64:
+        raise ValueError("Overflow when unpacking long long")
+    return seed % (1 << 64)
+
+
 class Engine:
     """The state of one CPU generator; hold `lock` from the first to the last word of a draw.
 
@@ -58,24 +64,42 @@ class Engine:
         "next_double", "next_float", "normals", "uniforms", "words",
     )  # fmt: skip
 
+    _bits: np.random.MT19937
+    _numpy: np.random.Generator
+    _legacy: np.random.RandomState
+
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
         self.lock = threading.RLock()
-        self._bits = np.random.MT19937(0)
-        self._numpy = np.random.Generator(self._bits)
-        self._legacy = np.random.RandomState(self._bits)
-        self.manual_seed(seed)
+        self._begin(_KEY_WORDS)
+        self.next_double: float | None = None
+        self.next_float: float | None = None
+        self._seed = _unsigned(seed)
+        self._fresh = True
+
+    def __getattr__(self, name: str) -> Any:
+        """NumPy's generators, made when they are first asked for: loading `numpy.random` takes
+        20 ms and 7 MiB, which an import and a program that draws nothing go without.
+        """
+        if name not in ("_bits", "_numpy", "_legacy"):
+            raise AttributeError(name)
+        with self.lock:
+            bits = np.random.MT19937(0)
+            numpy, legacy = np.random.Generator(bits), np.random.RandomState(bits)
+            # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
+            legacy.seed(self._seed % _TWO32)
+            self._bits, self._numpy, self._legacy = bits, numpy, legacy
+        return object.__getattribute__(self, name)
 
     def manual_seed(self, seed: int) -> None:
         """Start again from `seed`, a signed or unsigned 64-bit number; -1 is 2**64 - 1."""
-        if not -(1 << 63) <= seed < 1 << 64:
-            raise ValueError("Overflow when unpacking long long")
+        seed = _unsigned(seed)
         with self.lock:
+            legacy = self._legacy  # loaded before anything changes
             self._begin(_UNKNOWN)
-            self.next_double: float | None = None
-            self.next_float: float | None = None
-            # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
-            self._legacy.seed(seed % _TWO32)
-            self._seed = seed % (1 << 64)
+            self.next_double = None
+            self.next_float = None
+            legacy.seed(seed % _TWO32)
+            self._seed = seed
             self._pos = _KEY_WORDS
             self._fresh = True
 
