@@ -217,6 +217,20 @@ def test_the_budget_that_was_told_is_what_is_held() -> None:
         assert "budget" not in [a.kind for a in held.advice]  # there is one
 
 
+def test_a_budget_that_takes_bytes_away_leaves_no_advice_and_any_other_leaves_it() -> None:
+    free = report_of(transformer())
+    with memory.budget(free.peak.bytes * 2):
+        same = report_of(transformer())
+    saves = {a.kind: a.saves for a in free.advice if a.kind != "budget"}
+    assert {a.kind: a.saves for a in same.advice} == pytest.approx(saves, rel=WITHIN)
+    with memory.budget(free.peak.bytes * 7 // 10):
+        held = report_of(transformer())
+    assert held.budget is not None
+    assert held.budget.evictions
+    assert held.advice == ()
+    assert "the budget decides the peak" in lens.to_text(held, ["advice"])
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

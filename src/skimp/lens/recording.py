@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any, Final
 
+from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import outcome
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import readable
@@ -37,6 +38,7 @@ class Recording:
         self._steps = 0
         self._next = self._next_count = FIRST
         self._spent = 0.0
+        self._evictions = 0
 
     def start(self) -> None:
         """Record from now on."""
@@ -45,6 +47,7 @@ class Recording:
         before = (
             [s for s in gc.get_objects() if issubclass(type(s), Storage)] if host.allocated else []
         )
+        self._evictions = counts.evictions
         self.collector = Collector(host)
         for s in before:
             if s.nbytes >= 0:
@@ -75,11 +78,18 @@ class Recording:
         done = finished(made, collector, places, growth(ends, places))
         if host.budget is None:
             return done
-        other = tuple([one for one in done.advice if one.kind != "budget"])  # it has one
-        return replace(done, advice=other, budget=outcome(host.budget.nbytes))
+        # it has a budget; and one that took bytes away decides the peak, and events are its own
+        other = [] if self._evicted() else [one for one in done.advice if one.kind != "budget"]
+        return replace(done, advice=tuple(other), budget=outcome(host.budget.nbytes))
+
+    def _evicted(self) -> bool:
+        """Whether a budget took bytes away since the beginning."""
+        return counts.evictions > self._evictions
 
     def _advise(self, excess: int) -> str:
         """What would make a refused allocation fit, by what is known of the step with the peak."""
+        if self._evicted():
+            return ""
         collector = self.collector
         places = Places(self.watch.stacks, self.watch.paths)
         report = make(self.program, collector, places)

@@ -187,7 +187,10 @@ def advice(report: Report) -> Section:
         for one in report.advice
     ]
     columns = ("bytes", "peak", "a step", "what to do")
-    return Section("advice: bytes that each would save", columns, rows, "" if rows else "none")
+    none = "none"
+    if report.budget is not None and report.budget.evictions:
+        none = "none: the budget decides the peak; a run without one has advice"
+    return Section("advice: bytes that each would save", columns, rows, "" if rows else none)
 
 
 def budget(report: Report) -> Section:
