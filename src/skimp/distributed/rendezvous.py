@@ -127,10 +127,14 @@ def join(store: Store, rank: int, size: int, timeout: timedelta) -> Joined:
     world = mpi.load()
     comm = world.COMM_SELF.Dup()
     limit = timeout.total_seconds()
-    if rank == 0 and size > 1:
-        store.set(f"port/{turn}", world.Open_port())
-    port = store.get(f"port/{turn}").decode() if size > 1 else ""
+    port = world.Open_port() if rank == 0 and size > 1 else ""
     for i in range(max(rank, 1), size):
+        # MPI does not say which of two that connect at once it takes: each is told when it may
+        turn_of = f"port/{turn}/{i}"
+        if rank == 0:
+            store.set(turn_of, port)
+        elif rank == i:
+            port = store.get(turn_of).decode()
         comm = within(limit, f"rank {i} did not join", partial(_merged, comm, port, rank == i))
     if rank == 0 and size > 1:
         world.Close_port(port)

@@ -135,6 +135,30 @@ def test_a_rank_that_never_comes_is_named() -> None:
         )
 
 
+def test_four_ranks_that_start_at_once_join_in_their_order(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        "import torch\n"
+        "import torch.distributed as dist\n"
+        "from torch.multiprocessing import Process\n"
+        "def work(rank, size, url):\n"
+        "    dist.init_process_group('gloo', url, rank=rank, world_size=size)\n"
+        "    found = [torch.zeros(1) for _ in range(size)]\n"
+        "    dist.all_gather(found, torch.full((1,), float(rank)))\n"
+        "    assert torch.cat(found).tolist() == [0, 1, 2, 3]\n"
+        "    dist.destroy_process_group()\n"
+        "ranks = [Process(target=work, args=(r, 4, sys.argv[1])) for r in range(4)]\n"
+        "for rank in ranks:\n"
+        "    rank.start()\n"
+        "for rank in ranks:\n"
+        "    rank.join()\n"
+        "sys.exit(any([rank.exitcode for rank in ranks]))\n"
+    )
+    done = launched("run", "--quiet", str(program), f"file://{tmp_path}/meeting")
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_the_extra_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpi, "available", lambda: False)
     mpi.load.cache_clear()
