@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from skimp._engine.budget.spending import goes_from
 from skimp._engine.dispatch.row import OPS
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.sizes import readable
@@ -26,7 +27,7 @@ IN_PLACE: Final = frozenset(
 )
 ELEMENTWISE: Final = ("pointwise", "composite")  # composite, and as large: an activation
 PASSING: Final = ("saved for backward", "temporary", "data")
-CAN_GO: Final = POOLED  # bytes of a tensor from which a budget takes it away
+LARGE: Final = POOLED  # bytes of a tensor that is computed by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
     until = {id(r): after.start for r, after in zip(order, order[2:], strict=False)}
     for r, after in pairwise(order):
         op = OPS.get(after.place.op)
-        if op is not None and op.kind in ELEMENTWISE and after.bytes == r.bytes >= CAN_GO:
+        if op is not None and op.kind in ELEMENTWISE and after.bytes == r.bytes >= LARGE:
             until[id(r)] = after.start - 0.125
     known = set(map(id, inside)) - {id(result)}
     made = [
@@ -280,7 +281,7 @@ def _drop(played: Replay) -> list[Advice]:
 def _budget(played: Replay, excess: int = 0, limit: int = 0) -> list[Advice]:
     """Half of what may go at the peak, or so much as is above a limit, made again or spilled."""
     there = [r.bytes for r in played.rows if r.start <= played.moment < r.end]
-    may_go = sum([n for n in there if n >= CAN_GO])
+    may_go = sum([n for n in there if n >= goes_from(played.peak)])
     largest = max(there, default=0)
     least = sum(there) - may_go + 4 * largest  # what one op may read and write at once
     then = played.peak - excess if excess else max(played.peak - may_go // 2, least)

@@ -40,6 +40,11 @@ FEW: Final = 3  # tensors that any op may read at once
 SHARE: Final = 8  # of the budget that a deferred expression of more may read
 
 
+def goes_from(budget: int) -> int:
+    """Bytes of a storage from which a budget takes them away."""
+    return min(max(budget >> 12, LEAST), POOLED)
+
+
 class Spending:
     """A budget that is obeyed.
 
@@ -54,7 +59,7 @@ class Spending:
         self.spills = spills
         self.directory: Final = directory
         self.always: Final = always
-        self.least = 1 if always else min(max(nbytes >> 12, LEAST), POOLED)
+        self.least = 1 if always else goes_from(nbytes)
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = weakref.WeakValueDictionary[int, Evictable]()
         self.clock: Final = telling.Clock()
