@@ -2,7 +2,8 @@
 the same class of error.
 
 SKIMP_FUZZ_CALLS asks for more, SKIMP_FUZZ_SEED for others. What stays different stands in
-differences.toml with its reason: kinds first, then function by function.
+differences.toml with its reason: kinds first, then cause by cause, with the functions that it was
+met in; of the calls of seed 0 none is left.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tools import schemas as tool
 LIST = Path(__file__).with_name("differences.toml")
 CALLS = int(os.environ.get("SKIMP_FUZZ_CALLS", "10000"))
 SEED = int(os.environ.get("SKIMP_FUZZ_SEED", "0"))
-LEFT = 0.0025  # of all calls: of functions that the list doesn't have yet
+# of all calls: for seed 0 none, but for those of one function that a process may have beside;
+# those of other seeds meet functions that the list lacks
+LEFT = 0.0025 if SEED else 0.0006
 
 
 def test_wrong_calls_are_refused_alike() -> None:
