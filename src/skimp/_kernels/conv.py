@@ -25,6 +25,7 @@ from skimp._kernels.im2col import (
     as_matrices,
     blocks,
     channels_inner,
+    channels_outer,
     gathered,
     rows_flat,
     working,
@@ -101,7 +102,7 @@ def _factor(
     last = patches.channels_last
     inner = (*w.kernel, ci) if last else (ci, *w.kernel)
     into = matrix[..., :depth].reshape(groups, co, *inner)  # a view: dims are split
-    into[...] = np.moveaxis(weight, 2, -1) if last else weight
+    (channels_outer(into) if last else into)[...] = weight
     if add is not None:
         matrix[..., depth] = add
     return patches, matrix[0].T if last else matrix

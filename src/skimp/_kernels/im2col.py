@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from skimp._kernels.scratch import give, take
 
@@ -139,7 +138,7 @@ class Patches:
         """(groups, co, depth), in the order of the patches' depth, as (groups, co, ci, *kernel)."""
         lead = matrix.shape[:2]
         if self.channels_last:
-            return np.moveaxis(matrix.reshape(*lead, *self.w.kernel, self.channels), -1, 2)
+            return channels_outer(matrix.reshape(*lead, *self.w.kernel, self.channels))
         return matrix.reshape(*lead, self.channels, *self.w.kernel)
 
     def gather(self, x: Array, block: Block) -> Array:
@@ -241,7 +240,8 @@ class _Room:
             places = self.matrix[:, :, :depth]
             if patches.ones:
                 self.matrix[:, :, depth] = 1
-        self.seen = as_strided(padded, shape, along)
+        # by strides, over the buffer: `as_strided` takes 5 us
+        self.seen: Array = np.ndarray(shape, patches.dtype, self._flat, 0, along)
         self.places = places.reshape(shape)  # a view: dims are split
 
     def holds(self, block: Block) -> bool:
@@ -273,6 +273,12 @@ def channels_inner(a: Array) -> Array:
     return a.transpose((0, *range(2, a.ndim), 1))
 
 
+def channels_outer(weight: Array) -> Array:
+    """(groups, co, *kernel, ci) as (groups, co, ci, *kernel)."""
+    last = weight.ndim - 1
+    return weight.transpose((0, 1, last, *range(2, last)))
+
+
 def rows_flat(a: Array) -> bool:
     """Whether each a[i, j, k] is one run of memory."""
     step = a.itemsize
@@ -286,7 +292,7 @@ def rows_flat(a: Array) -> bool:
 def as_matrices(a: Array) -> Array:
     """(images, groups, channels, *places), whose places are runs of memory, with the places as one
     dim."""
-    return as_strided(a, (*a.shape[:3], math.prod(a.shape[3:])), (*a.strides[:3], a.itemsize))
+    return a.reshape((*a.shape[:3], math.prod(a.shape[3:])))
 
 
 def gathered(g: Array, dtype: np.dtype[Any], room: Array | None = None) -> Array:
