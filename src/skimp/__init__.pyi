@@ -1103,7 +1103,7 @@ def empty_like(
     pin_memory: builtins.bool = False,
     memory_format: memory_format | None = None,
 ) -> Tensor:
-    """A tensor of uninitialised elements, shaped and laid out as the input."""
+    """A tensor of uninitialised elements, laid out as the input."""
 
 def empty_permuted(
     size: Any,
@@ -2202,7 +2202,7 @@ def ones_like(
     pin_memory: builtins.bool = False,
     memory_format: memory_format | None = None,
 ) -> Tensor:
-    """A tensor of ones, shaped and laid out as the input."""
+    """A tensor of ones, laid out as the input."""
 
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`linalg.householder_product`."""
@@ -3134,4 +3134,4 @@ def zeros_like(
     pin_memory: builtins.bool = False,
     memory_format: memory_format | None = None,
 ) -> Tensor:
-    """A tensor of zeros, shaped and laid out as the input."""
+    """A tensor of zeros, laid out as the input."""

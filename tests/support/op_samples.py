@@ -30,17 +30,17 @@ class Sample(NamedTuple):
     def call(self, library: Any) -> Any:
         """The op on its own copies of the arguments; generators begin at the same place."""
         made: dict[int, Any] = {}
-        args = [_entered(library, a, made) for a in self.args]
-        kwargs = {k: _entered(library, a, made) for k, a in self.kwargs.items()}
+        args = [entered(library, a, made) for a in self.args]
+        kwargs = {k: entered(library, a, made) for k, a in self.kwargs.items()}
         library.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return function_of(library, self.op)(*args, **kwargs)
 
 
-def _entered(library: Any, value: Any, made: dict[int, Any]) -> Any:
+def entered(library: Any, value: Any, made: dict[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
-        values = [_entered(library, v, made) for v in value]
+        values = [entered(library, v, made) for v in value]
         return type(value)(*values) if hasattr(value, "_fields") else type(value)(values)
     if value is oracle.Tensor:
         return library.Tensor
@@ -49,7 +49,7 @@ def _entered(library: Any, value: Any, made: dict[int, Any]) -> Any:
     if not isinstance(value, oracle.Tensor):
         return twin(value) if library is skimp else value
     if value.layout is oracle.sparse_coo:
-        parts = [_entered(library, part, made) for part in (value._indices(), value._values())]
+        parts = [entered(library, part, made) for part in (value._indices(), value._values())]
         return library.sparse_coo_tensor(*parts, tuple(value.shape))
     if id(value) not in made:
         own = value.detach().clone().requires_grad_(value.requires_grad)

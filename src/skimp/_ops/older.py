@@ -26,7 +26,10 @@ _SCATTERED = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod":
 
 @sampled(lambda tensor: [(tensor([[1.0, 2.0], [3.0, 4.0]]), 5.0)])
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """Write one number over the main diagonal; `wrap` goes on below it in tall matrices."""
+    """Write one number over the main diagonal; `wrap` goes on below it in tall matrices.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if self.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
     if self.ndim > 2 and len(set(self.shape)) > 1:
@@ -45,13 +48,19 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 @sampled(lambda tensor: [(tensor([1.0, 2.0]), lambda v: v * 2)])
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Replace each element by what a Python function makes of it: slow, and not differentiable."""
+    """Replace each element by what a Python function makes of it: slow, and not differentiable.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return _by_element("apply_", self, (), callable)
 
 
 @sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([3.0, 4.0]), lambda a, b: a + b)])
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Replace each element by what a Python function makes of it and its partner in `tensor`."""
+    """Replace each element by what a Python function makes of it and its partner in `tensor`.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return _by_element("map_", self, (tensor,), callable)
 
 
@@ -74,7 +83,11 @@ def _by_element(
 
 @sampled(lambda tensor: [(1, 4), (0, 1, 0.5)])
 def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
-    """Numbers from start to end, both included: PyTorch's first form of arange."""
+    """Numbers from start to end, both included: PyTorch's first form of arange.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     warn(
         "torch.range is deprecated and will be removed in a future release because its behavior "
         "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
@@ -106,6 +119,9 @@ def segment_reduce(
 ) -> Tensor:
     """One result for each run of rows: `lengths` says how long the runs are, or `offsets` where
     they begin and end.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
     """
     if reduce not in _BEGIN:
         raise RuntimeError(f"unsupported reduction given! {reduce}")
@@ -137,7 +153,10 @@ def segment_reduce(
 
 @sampled(lambda tensor: [(tensor([1.0]), tensor([2.0]), tensor([3.0]), lambda a, b, c: a + b * c)])
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-    """Replace each element by what a Python function makes of it and its partners."""
+    """Replace each element by what a Python function makes of it and its partners.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return _by_element("map2_", self, (x, y), callable)
 
 
@@ -146,6 +165,9 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The dimensions from the outermost to the innermost in memory.
 
     `ambiguity_check`: refuse a tensor of which more than one order is true.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
     """
     strides = self.stride()
     found = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
@@ -162,7 +184,11 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 @sampled(lambda tensor: [(tensor([1.0]), type(tensor([])))])
 def as_subclass(self: Tensor, cls: type) -> Tensor:
-    """The tensor as an instance of a subclass: the same bytes, and gradients go through."""
+    """The tensor as an instance of a subclass: the same bytes, and gradients go through.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     if not (issubclass(cls, Tensor)):
         raise TypeError(
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
@@ -187,7 +213,11 @@ setattr(Tensor, "_make_subclass", staticmethod(_make_subclass))  # noqa: B010  (
 
 @sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([3.0, 4.0]))])
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What `load_state_dict` puts in this tensor's place where swapping is asked for."""
+    """What `load_state_dict` puts in this tensor's place where swapping is asked for.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     if assign:
         return other.detach()
     return self.copy_(other).detach()
@@ -195,13 +225,21 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 @sampled(lambda tensor: [(tensor([1.0]),)])
 def const_data_ptr(self: Tensor) -> int:
-    """The address of the first element, for reading."""
+    """The address of the first element, for reading.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return self.data_ptr()
 
 
 @sampled(lambda tensor: [(tensor([1.0, 2.0, 3.0, 4.0]), 2, 2)])
 def resize(self: Tensor, *sizes: Any) -> Tensor:
-    """A view of another shape; PyTorch has deprecated the name."""
+    """A view of another shape; PyTorch has deprecated the name.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     warn("non-inplace resize is deprecated")
     shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     return self.view(shape)
@@ -209,14 +247,21 @@ def resize(self: Tensor, *sizes: Any) -> Tensor:
 
 @sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([[1.0], [2.0]]))])
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """A view of another tensor's shape; PyTorch has deprecated the name."""
+    """A view of another tensor's shape; PyTorch has deprecated the name.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     warn("non-inplace resize_as is deprecated")
     return self.view(tensor.shape)
 
 
 @sampled(lambda tensor: [(tensor([1.0, 2.0]),)])
 def dequantize(input: Any) -> Any:
-    """A tensor, or each of a list, as float32: no tensor is quantised."""
+    """A tensor, or each of a list, as float32: no tensor is quantised.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if isinstance(input, (list, tuple)):
         return [dequantize(t) for t in input]
     return input.to(float32)
@@ -226,7 +271,11 @@ def dequantize(input: Any) -> Any:
 def slice_inverse(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
-    """The tensor of which `input` is a slice, shaped and laid out as `src`."""
+    """The tensor of which `input` is a slice, shaped and laid out as `src`.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     at = (0 if start is None else start) * src.stride(dim)
     return input.as_strided(src.shape, src.stride(), input.storage_offset() - at)
 

@@ -1,12 +1,15 @@
 """What a docstring says of shapes, dtypes, errors and memory where the op's row knows it.
 
 A body says what the op computes; its kind, its types and its kernels say the rest, in the sections
-that are written by hand elsewhere: Shape, Dtypes, Raises, Memory.
+that are written by hand elsewhere: Shape, Dtypes, Raises, Memory. What holds of all ops of a file
+is its `SAYS`.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +23,8 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
 
+_ORDER = ("Sha", "Dty", "Rai", "Mem", "Sou")
+_STARTS = re.compile(r"\n(?=(?:Shape|Dtypes|Raises|Memory|Source):)")
 _KINDS = {
     "bool": dtypes.bool,
     "integers": dtypes.int64,
@@ -37,30 +42,43 @@ _RESULTS: dict[Callable[..., Any], str] = {
 def settle() -> None:
     """Complete the docstrings of all forms; called once all rows are declared."""
     for f, form in FORMS.items():
-        if not f.__doc__ or "Memory:" in f.__doc__:
+        if not f.__doc__ or f.__doc__.startswith("Refused"):
             continue
-        sections = _sections(form, f)
+        text, *said = _STARTS.split(inspect.cleandoc(f.__doc__))
+        sections = [s for s in _sections(form, f) if not _is_said(s, said)]
         if sections:
-            f.__doc__ = "\n".join([inspect.cleandoc(f.__doc__), "", *sections])
+            ordered = sorted([*said, *sections], key=_place)
+            f.__doc__ = "\n".join([text.rstrip(), "", *[s.rstrip() for s in ordered]])
     host.reset_peak()  # the operands that rows were asked about are no program's
 
 
 def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
+    """What the row knows, then what the op's file says of all its ops."""
     op = form.op
     row = op.row or ROWS.get(op.name.removesuffix("_"))
     if isinstance(row, Pointwise):
         return _of_pointwise(row, form.writes)
-    if op.kind == "view":
-        if form.writes:
-            return ["Memory: the tensor itself has the new shape; no byte moves."]
-        return ["Memory: a view, which shares the input's bytes."]
-    if op.kind != "reduction" and op.rule is None:
-        return []
-    if form.writes:
-        return ["Memory: written in place."]
     parameters = signature(f).parameters
-    shape = _of_reduction(parameters) if op.kind == "reduction" else []
-    return [*shape, f"Memory: a new tensor{', or `out`' if 'out' in parameters else ''}."]
+    known = _of_reduction(parameters) if op.kind == "reduction" else []
+    if form.writes:
+        moved = "the tensor itself has the new shape; no byte moves."
+        known.append(f"Memory: {moved if op.kind == 'view' else 'written in place.'}")
+    elif op.kind == "view":
+        known.append("Memory: a view, which shares the input's bytes.")
+    elif op.kind == "reduction" or op.rule is not None:
+        known.append("Memory: a new tensor.")
+    text = getattr(sys.modules[op.raw.__module__], "SAYS", "")
+    known += [said for said in _STARTS.split(text) if said and not _is_said(said, known)]
+    to_out = [s.replace("new tensor.", "new tensor, or `out`.") for s in known]
+    return to_out if "out" in parameters else known
+
+
+def _is_said(section: str, known: list[str]) -> bool:
+    return section[:5] in [s[:5] for s in known]
+
+
+def _place(section: str) -> int:
+    return _ORDER.index(section[:3])
 
 
 def _of_pointwise(row: Pointwise, writes: bool) -> list[str]:

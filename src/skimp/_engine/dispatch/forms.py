@@ -200,6 +200,13 @@ def view(
     return declare
 
 
+_COPIES = """
+
+Dtypes: those of the view.
+Raises: what the view raises, and RuntimeError for an `out` of another dtype.
+Memory: a new tensor, or `out`."""
+
+
 def copy_twin(name: str, view: Function, method: bool = False) -> None:
     """Declare `NAME_copy`: what `view` shows, in memory of its own; into `out` if there is one."""
 
@@ -220,7 +227,7 @@ def copy_twin(name: str, view: Function, method: bool = False) -> None:
         return None if several else out
 
     title = f"{name}_copy"
-    export(title, named(twin, title, f"`{name}` that copies."), method=method)
+    export(title, named(twin, title, f"`{name}` that copies.{_COPIES}"), method=method)
 
 
 def _show_as_one(made: Any, seen: Any, input: Tensor, title: str) -> None:

@@ -141,7 +141,10 @@ def is_signed(input: Tensor) -> bool:
 @both
 @sampled(lambda tensor: [(tensor([2.0]),), (tensor(0.0),)])
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not zero."""
+    """Whether the one element is not zero.
+
+    Raises: RuntimeError for more than one element.
+    """
     return _truth(input)
 
 
@@ -154,7 +157,10 @@ def value(self: Tensor) -> Array:
 
 
 def item(self: Tensor) -> Any:
-    """The one element as a Python number."""
+    """The one element as a Python number.
+
+    Raises: RuntimeError for more than one element.
+    """
     a = self._np
     if a is None or a.size != 1:
         a = value(self)
@@ -393,3 +399,9 @@ for _name, _get, _doc in (
 
 for _name, _counted in (("nelement", numel), ("ndimension", dim)):
     export(_name, _counted, namespaces=())
+
+
+SAYS = """\
+Shape: any.
+Dtypes: bool, integers, floating point and complex numbers.
+Memory: no tensor is made."""

@@ -100,7 +100,11 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
 @sampled(lambda tensor: [([[1.0, 2.0], [3.0, 4.0]],), ([1, 2],)])
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """A new tensor with a copy of `data`: numbers, nested sequences, arrays."""
+    """A new tensor with a copy of `data`: numbers, nested sequences, arrays.
+
+    Shape: that of the nested sequences.
+    Raises: ValueError for rows of unlike lengths, RuntimeError for what has no dtype.
+    """
     if devices.place(device) is devices.META:
         return finish(meta.like(_read_anew(data, dtype)), requires_grad)
     if isinstance(data, Tensor):
@@ -186,7 +190,11 @@ def _ctype(dtype: dtypes.dtype) -> str:
 @create
 @sampled(lambda tensor: [(np.arange(3.0),)])
 def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor on the array's own bytes: writes show on both sides."""
+    """A tensor on the array's own bytes: writes show on both sides.
+
+    Raises: TypeError for what is no array of a known dtype, ValueError for strides below zero.
+    Memory: none is made: the tensor shares the array's bytes.
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     t = on_array(ndarray)
@@ -238,6 +246,9 @@ def _warn_readonly() -> None:
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
     dtype).
+
+    Memory: the input itself, or the array's own bytes, where nothing is to change; else a new
+    tensor.
     """
     if isinstance(data, Tensor):
         return to(data, device=device, dtype=dtype)
@@ -255,7 +266,10 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 @create
 @making()
 def scalar_tensor(s: Any, *, dtype: Any = None, **options: Unpack[Options]) -> Tensor:
-    """A 0-d tensor of the default dtype."""
+    """A 0-d tensor of the default dtype.
+
+    Shape: no dim.
+    """
     return full((), s, dtype=dtype or promotion.get_default_dtype(), **options)
 
 
@@ -304,10 +318,14 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             return None
         return fresh(empty(x.shape, x.dtype), input._dtype)
 
-    export(name, named(f, name, f"A tensor of {doc}."), method=False, fast=fast)
+    export(name, named(f, name, f"A tensor of {doc}.\n\nShape: `size`."), method=False, fast=fast)
     export(
         f"{name}_like",
-        named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
+        named(
+            like,
+            f"{name}_like",
+            f"A tensor of {doc}, laid out as the input.\n\nShape: the input's.",
+        ),
         method=False,
         composite=False,
         fast=fast_like,
@@ -321,7 +339,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
 
     export(
         f"new_{name}",
-        named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype."),
+        named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype.\n\nShape: `size`."),
         namespaces=(),
         fast=fast_new,
     )
@@ -337,7 +355,10 @@ _filled_with("empty", -1, False)
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
-    """An uninitialised tensor with these strides; its storage is as long as they need."""
+    """An uninitialised tensor with these strides; its storage is as long as they need.
+
+    Shape: `size`.
+    """
     shape, strides = sizes_of((size,)), sizes_of((stride,))
     if len(shape) != len(strides):
         raise RuntimeError(
@@ -388,7 +409,10 @@ def full(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """A tensor of one value."""
+    """A tensor of one value.
+
+    Shape: `size`.
+    """
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     if dtype is None:
@@ -417,7 +441,10 @@ def _small_full_like(input: Tensor, fill_value: Any) -> Tensor | None:
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Unpack[LikeOptions]
 ) -> Tensor:
-    """A tensor of one value, shaped and laid out as the input."""
+    """A tensor of one value, shaped and laid out as the input.
+
+    Shape: the input's.
+    """
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     t = empty_as(input, dtype, **options)
     check_number(value, t._dtype)
@@ -429,7 +456,10 @@ def full_like(
 def new_full(
     input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
-    """A tensor of one value, of this tensor's dtype."""
+    """A tensor of one value, of this tensor's dtype.
+
+    Shape: `size`.
+    """
     return full(size, fill_value, dtype=dtype or input._dtype, **beside(input, options))
 
 
@@ -446,3 +476,10 @@ def new_tensor(
 
 export("new_full", new_full, namespaces=())
 export("new_tensor", new_tensor, namespaces=())
+
+
+SAYS = """\
+Dtypes: any.
+Raises: RuntimeError for a negative size, RuntimeError or ValueError for a number that the dtype
+can't hold.
+Memory: a new tensor."""

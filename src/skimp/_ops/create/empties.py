@@ -50,3 +50,10 @@ def new_empty_strided(
 
 
 export("new_empty_strided", new_empty_strided, namespaces=())
+
+
+SAYS = """\
+Shape: `size`.
+Dtypes: any.
+Raises: RuntimeError for a negative size and for as many strides as there are no dims.
+Memory: a new tensor."""

@@ -134,6 +134,9 @@ class _Producer:
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
     capsule.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
     """
     if device is not None:
         devices.check(device)
@@ -166,7 +169,11 @@ def _of_capsule(given: Any) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A vector on a buffer's bytes, from byte `offset` on: writes show on both sides."""
+    """A vector on a buffer's bytes, from byte `offset` on: writes show on both sides.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     return finish(_on_buffer(buffer, dtype, count, offset), requires_grad)
 
 
@@ -253,6 +260,9 @@ def asarray(
     arrays, DLPack producers and buffers share; a buffer is read as the default dtype.
     `requires_grad=None` keeps that of a tensor; given, it is set on `obj` itself where `obj` is a
     leaf that need not be copied.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
     """
     devices.check(device)
     if isinstance(obj, np.generic) and copy is False:

@@ -33,12 +33,18 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether the bytes are in page-locked memory: never."""
+    """Whether the bytes are in page-locked memory: never.
+
+    Memory: no tensor is made.
+    """
     return False
 
 
 def get_device(input: Tensor) -> int:
-    """The number of the tensor's GPU; -1 on the CPU."""
+    """The number of the tensor's GPU; -1 on the CPU.
+
+    Memory: no tensor is made.
+    """
     return -1
 
 
@@ -48,3 +54,8 @@ export("is_pinned", is_pinned, namespaces=(), looks=True)
 export("get_device", get_device, looks=True)
 for _name, _reason in METHODS.items():
     export(_name, refusals.method(_name, _reason), namespaces=())
+
+
+SAYS = """\
+Shape: any; the result's is the input's.
+Dtypes: bool, integers, floating point and complex numbers."""

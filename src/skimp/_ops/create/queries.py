@@ -61,7 +61,10 @@ def get_device_module(device: Any = None) -> Any:
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),), (tensor([[1, -2, 3]]), "torch.FloatTensor")])
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
-    """The name of the tensor's type; given a type, its name or a dtype, the tensor as that."""
+    """The name of the tensor's type; given a type, its name or a dtype, the tensor as that.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if dtype is None:
         name = tensor_types.type_of(self.dtype)
         return name if self._meta is None else name.replace("torch.", "torch.meta.")
@@ -73,13 +76,21 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]), tensor([1]).int())])
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the dtype, and on the device, of another."""
+    """The tensor in the dtype, and on the device, of another.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     return self.to(other)
 
 
 @sampled(lambda tensor: [(tensor([1.0]), [2.0, 3.0])])
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
-    """A tensor of this dtype: of sizes uninitialised, of data with its values."""
+    """A tensor of this dtype: of sizes uninitialised, of data with its values.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     args = args or tuple(size or ()) if data is None else (data,)
     made = tensor_types.made(self.dtype, args)
     return made.detach() if made is (args[0] if args else None) else made
@@ -87,13 +98,21 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: An
 
 @sampled(lambda tensor: [(tensor([1.0]),)])
 def storage_type(self: Tensor) -> Any:
-    """The class of the tensor's typed storage: `torch.FloatStorage` and the like."""
+    """The class of the tensor's typed storage: `torch.FloatStorage` and the like.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return tensor_types.STORAGE_TYPES.get(self.dtype, TypedStorage)
 
 
 @sampled(lambda tensor: [(tensor([1.0]),)])
 def is_distributed(input: Tensor) -> bool:
-    """Whether the tensor is spread over processes: never."""
+    """Whether the tensor is spread over processes: never.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return False
 
 

@@ -140,7 +140,10 @@ def linspace(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """`steps` numbers from start to end, both included, evenly apart."""
+    """`steps` numbers from start to end, both included, evenly apart.
+
+    Shape: `steps` numbers.
+    """
     start, end = _ends("linspace", start, end)
     count = _steps("linspace", steps)
     dtype = _type_of("linspace", start, end, dtype, out)
@@ -167,7 +170,10 @@ def logspace(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """`steps` powers of base, whose exponents go evenly from start to end, both included."""
+    """`steps` powers of base, whose exponents go evenly from start to end, both included.
+
+    Shape: `steps` numbers.
+    """
     start, end = _ends("logspace", start, end)
     count = _steps("logspace", steps)
     dtype = _type_of("logspace", start, end, dtype, out)
@@ -199,7 +205,10 @@ def eye(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """A matrix of zeros with ones on the diagonal."""
+    """A matrix of zeros with ones on the diagonal.
+
+    Shape: (n, m), or (n, n).
+    """
     rows = as_int(n, "n")
     columns = rows if m is None else as_int(m, "m")
     for word, size in (("n", rows), ("m", columns)):
@@ -244,7 +253,10 @@ def arange(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """start, start + step, ... below end."""
+    """start, start + step, ... below end.
+
+    Shape: one dim of ceil((end - start) / step).
+    """
     if end is None:
         start, end = 0, start
     start, end, step = (
@@ -300,3 +312,10 @@ def arange(
 
 
 export("arange", arange, method=False, fast=_small_arange)
+
+
+SAYS = """\
+Dtypes: any but bool; without `dtype` the default float type, or int64 where all numbers are
+integers.
+Raises: RuntimeError for a step of 0 or a negative count.
+Memory: a new tensor."""

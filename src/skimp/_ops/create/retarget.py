@@ -39,7 +39,10 @@ _C_NAMES = {
 
 @method
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
-    """Row-major of another shape on the same storage, which grows if it must."""
+    """Row-major of another shape on the same storage, which grows if it must.
+
+    Memory: the same storage, which grows with a copy where it is too small.
+    """
     shape = ints(sizes if size is None else (size,))
     if self._rg:
         raise RuntimeError("cannot resize variables that require grad")
@@ -67,7 +70,10 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
 
 @method
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """`resize_` to the shape of another tensor."""
+    """`resize_` to the shape of another tensor.
+
+    Memory: the same storage, which grows with a copy where it is too small.
+    """
     return resize_(input, tuple(the_template.shape), memory_format=memory_format)
 
 
@@ -114,6 +120,8 @@ def set_(
     """Look at another tensor's or storage's bytes from now on; without arguments, at none.
 
     The tensor is no view any more, and its views stay with the old bytes. No gradient passes.
+
+    Memory: none is made: the source's bytes.
     """
     if source is None:
         raise TypeError("set_() received an invalid combination of arguments - got (NoneType)")
@@ -188,3 +196,8 @@ def _given(size: Any, stride: Any, offset: int) -> Layout:
         else ints((stride,), "stride")
     )
     return B.as_strided(shape, strides, offset)
+
+
+SAYS = """\
+Dtypes: any.
+Raises: RuntimeError for a negative size; for a tensor that requires grad where it is resized."""

@@ -255,7 +255,11 @@ def method(f: F) -> F:
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The bytes that this tensor shares with its views."""
+    """The bytes that this tensor shares with its views.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return UntypedStorage(self._storage)
 
 
@@ -271,7 +275,11 @@ def storage(self: Tensor) -> TypedStorage:
 @method
 @sampled(lambda tensor: [(tensor([1.0]), tensor([1.0]))])
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both tensors are the same part of the same storage."""
+    """Whether both tensors are the same part of the same storage.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return self._storage is tensor._storage and self.layout_of() == tensor.layout_of()
 
 
@@ -315,7 +323,11 @@ def aliases(x: Tensor) -> list[Tensor]:
 def from_file(
     filename: Any, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, **_: Any
 ) -> Tensor:
-    """A flat tensor of the first elements of a file; writes go to the file only if `shared`."""
+    """A flat tensor of the first elements of a file; writes go to the file only if `shared`.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     wanted = promotion.get_default_dtype() if dtype is None else dtype
     nbytes = (size or 0) * wanted.itemsize
     return on_storage(UntypedStorage.from_file(filename, bool(shared), nbytes)._storage, wanted)

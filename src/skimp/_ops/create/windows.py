@@ -352,3 +352,10 @@ _weighted(
     [0.3635819, 0.4891775, 0.1365995, 0.0106411],
     "Four terms whose side lobes are low (Nuttall 1981, table II, minimum 4-term).",
 )
+
+
+SAYS = """\
+Shape: one number for each of the points asked for.
+Dtypes: floating point: `dtype`, or the default.
+Raises: RuntimeError or ValueError for a negative length and for another dtype.
+Memory: a new tensor."""

@@ -375,11 +375,27 @@ def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
 
 @general(method=False, namespaces=("fft",), batch=batching.dims.by_dims("dim"))
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
-    """The frequency 0 moved to the middle."""
+    """The frequency 0 moved to the middle.
+
+    Shape: any; the result's is the input's.
+    Raises: IndexError for a dim that is not there.
+    """
     return _shift(input, dim, False)
 
 
 @general(method=False, namespaces=("fft",), batch=batching.dims.by_dims("dim"))
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
-    """The frequency 0 moved from the middle to the start."""
+    """The frequency 0 moved from the middle to the start.
+
+    Shape: any; the result's is the input's.
+    Raises: IndexError for a dim that is not there.
+    """
     return _shift(input, dim, True)
+
+
+SAYS = """\
+Shape: the input's, but for the lengths `n` or `s` asked for; half spectra have n // 2 + 1 numbers.
+Dtypes: any; integers count as the default float type.
+Raises: RuntimeError for lengths below one, and for complex numbers where real ones are
+transformed; IndexError for a dim that is not there.
+Memory: a new tensor."""

@@ -174,6 +174,8 @@ def istft(
 ) -> Tensor:
     """The signal whose frames have these spectra: the least squares estimate of Griffin and Lim
     (1984).
+
+    Dtypes: complex numbers.
     """
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
@@ -246,3 +248,9 @@ def _check_istft(
     if not return_complex and window is not None and window._dtype.is_complex:
         raise RuntimeError("Complex windows are incompatible with return_complex=False")
     return half
+
+
+SAYS = """\
+Dtypes: floating point and complex numbers.
+Raises: RuntimeError for other dtypes, and for windows and lengths that don't fit.
+Memory: a new tensor."""

@@ -357,6 +357,9 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
     """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors
     point.
+
+    Shape: any; the result's is the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
     """
     indices = tuple([None if i is None else as_index(i) for i in indices])
     shape = tuple(input.shape)

@@ -43,7 +43,10 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     batch=batching.places.take,
 )
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements by their positions in the input seen as one vector."""
+    """Elements by their positions in the input seen as one vector.
+
+    Shape: the index's.
+    """
     where = _flat_index("take", index, input.numel())
     if input._hollow:
         return meta.empty(index.shape, input._dtype)
@@ -80,7 +83,10 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     ),
 )
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:
-    """Write (or add) elements at positions in the input seen as one vector."""
+    """Write (or add) elements at positions in the input seen as one vector.
+
+    Shape: any; the result's is the input's.
+    """
     if index._dtype is not dtypes.int64:
         raise RuntimeError(
             f"put_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
@@ -150,3 +156,9 @@ def _from_front(indices: Tensor, n: int) -> Tensor:
     where = indices.array()
     front = counted_from_front(where, n)
     return indices if front is where else fresh(front, indices._dtype)
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers; positions are int64.
+Raises: IndexError or RuntimeError for a position outside of the tensor.
+Memory: a new tensor."""

@@ -140,6 +140,8 @@ def where(
 ) -> Any:
     """`input` where the condition holds, else `other`; the condition alone: the positions of its
     trues.
+
+    Shape: tensors (and numbers) that broadcast; the result has their common shape.
     """
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
@@ -210,7 +212,10 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
 
 @general(fast=_small_fill)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
+    """`value`, a number or a 0-d tensor, where the mask holds, else the input.
+
+    Shape: the mask broadcasts to the input's; the result's is the input's.
+    """
     return call(FILL, (_check_fill(input, mask, value), input, value))
 
 
@@ -232,7 +237,10 @@ def _small_fill_in_place(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     namespaces=(), composite=False, fast=_small_fill_in_place, batch=batching.places.fill_masked
 )
 def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`value`, a number or a 0-d tensor, where the mask holds, in place."""
+    """`value`, a number or a 0-d tensor, where the mask holds, in place.
+
+    Shape: the mask broadcasts to the input's.
+    """
     _check_fill(input, mask, value)
     shape = layouts.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     if shape != tuple(input.shape):
@@ -299,7 +307,10 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @general(out="same", rule=Rule("MaskedSelectBackward0",
     input=lambda g, input_shape, mask: _select_back(g, input_shape, mask)))  # fmt: skip
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where the mask (broadcast against the input) holds, as a vector."""
+    """The elements where the mask (broadcast against the input) holds, as a vector.
+
+    Shape: tensors that broadcast; the result has one dim.
+    """
     if mask._dtype is not dtypes.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
@@ -457,3 +468,9 @@ def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
         whole[:have] = found
         found = whole
     return found.view(tuple(shape))
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool.
+Memory: a new tensor."""

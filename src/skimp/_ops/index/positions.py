@@ -18,6 +18,8 @@ from skimp._ops.create.options import refuse_pinning
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
     each dim.
+
+    Shape: (n, ndim) for n elements that are not zero.
     """
     if as_tuple:
         if out is not None:
@@ -69,7 +71,10 @@ export("nonzero", nonzero, batch=batching.places.no_shape)
 
 @general()
 def argwhere(input: Tensor) -> Tensor:
-    """The positions of the elements that are not zero, a row each."""
+    """The positions of the elements that are not zero, a row each.
+
+    Shape: (n, ndim) for n elements that are not zero.
+    """
     return _nonzero(input)
 
 
@@ -120,7 +125,10 @@ _triangle("triu_indices", np.triu_indices)
 
 @general(method=False, composite=False, batch=batching.dims.by_dims("dim"))
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
+    """Positions in a vector as coordinates in a shape; beyond its end they wrap around.
+
+    Shape: the indices', for each dim of the shape.
+    """
     if indices._dtype.category != dtypes.INT:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
@@ -137,3 +145,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     for d in reversed(range(len(sizes))):
         rest, found[..., d] = np.divmod(rest, sizes[d])
     return fresh(found, dtypes.int64).unbind(-1)
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers; the positions are int64.
+Memory: a new tensor."""

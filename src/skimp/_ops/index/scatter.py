@@ -488,3 +488,12 @@ def scatter_reduce(
         count = np.full(target.shape, int(include_self), np.int64)
         write_along(count, dim, where, np.ones((), np.int64), np.add)
         divided(target, np.maximum(count, 1))
+
+
+SAYS = """\
+Shape: `index` has as many dims as the input and stays within it; the result has the input's shape
+(`gather`: the index's).
+Dtypes: bool, integers, floating point and complex numbers; `index` is int64 (or int32).
+Raises: RuntimeError for an index outside of the dim or of another dtype, and for a source of
+another dtype; IndexError for a dim that is not there.
+Memory: a new tensor."""

@@ -32,7 +32,10 @@ from skimp._ops.shape.joining import tensor_list, varargs
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """Every product of an element of the first vector with one of the second."""
+    """Every product of an element of the first vector with one of the second.
+
+    Shape: (n,) and (m,); the result (n, m).
+    """
     for word, v in (("self", input), ("vec2", vec2)):
         if v.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {word}, but got {v.ndim}-D")
@@ -111,7 +114,10 @@ general("tensordot", method=False, autocast="lower")(tensordot)
 
 @general(autocast="lower")
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The products of the vectors along the last dimensions."""
+    """The products of the vectors along the last dimensions.
+
+    Shape: (..., n) and (..., n); the result has the other dims of both.
+    """
     if input.ndim == 0 or other.ndim == 0:
         return mul(input, other, out=out)
     if input.shape[-1] != other.shape[-1]:
@@ -125,7 +131,10 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 @general(out=True, overlap="aligned")
 @shown("UnsafeViewBackward0")
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product: each element of the first times the whole of the second."""
+    """The Kronecker product: each element of the first times the whole of the second.
+
+    Shape: each size is the product of both.
+    """
     ndim = max(input.ndim, other.ndim)
     a = (1,) * (ndim - input.ndim) + tuple(input.shape)
     b = (1,) * (ndim - other.ndim) + tuple(other.shape)
@@ -187,7 +196,10 @@ def _minor(a: Any, b: Any, c: Any, d: Any, dtype: dtypes.dtype) -> Any:
 def linalg_cross(
     input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None
 ) -> Tensor:
-    """The cross product of vectors of length 3 along a dimension; the others broadcast."""
+    """The cross product of vectors of length 3 along a dimension; the others broadcast.
+
+    Shape: tensors that broadcast, of size 3 along the dim.
+    """
     n, m = input.ndim, other.ndim
     if n != m:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
@@ -320,3 +332,9 @@ def _check_chain(given: list[Tensor]) -> None:
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is "
                 f"{given[0]._dtype} and tensor {i} {t._dtype}"
             )
+
+
+SAYS = """\
+Dtypes: integers, floating point and complex numbers, alike.
+Raises: RuntimeError for shapes that don't fit.
+Memory: a new tensor."""

@@ -268,13 +268,19 @@ def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
 
 @linear("matrix_power")
 def matrix_power(input: Tensor, n: int) -> Tensor:
-    """The n-th power of square matrices; of their inverses where n is negative."""
+    """The n-th power of square matrices; of their inverses where n is negative.
+
+    Dtypes: floating point and complex numbers; integers where n is not negative.
+    """
     return matrix_power_of(input, n)
 
 
 @general("matrix_power", out=True)
 def torch_matrix_power(input: Tensor, n: int) -> Tensor:
-    """The n-th power of square matrices; of their inverses where n is negative."""
+    """The n-th power of square matrices; of their inverses where n is negative.
+
+    Dtypes: floating point and complex numbers; integers where n is not negative.
+    """
     return matrix_power_of(input, n)
 
 
@@ -342,7 +348,10 @@ def matrix_exp(input: Tensor) -> Tensor:
 
 @linear("vecdot", autocast="lower")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """The inner products along a dimension, of the first's conjugate."""
+    """The inner products along a dimension, of the first's conjugate.
+
+    Shape: (..., n) and (..., n), which broadcast; the result without `dim`.
+    """
     if x._dtype.category < 2:
         check_number("linalg.vecdot", x)
     if x._dtype is not y._dtype:
@@ -354,5 +363,17 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 @general("diagonal", method=False, namespaces=("linalg",), batch=batching.dims.diagonal)
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
-    """A view of the diagonals of matrices."""
+    """A view of the diagonals of matrices.
+
+    Shape: the input's less two dims, and the diagonal.
+    Memory: a view, which shares the input's bytes.
+    """
     return A.diagonal(offset, dim1, dim2)
+
+
+SAYS = """\
+Shape: matrices (..., m, n); dims before the last two are a batch.
+Dtypes: floating point and complex numbers.
+Raises: RuntimeError for other dtypes and for shapes that don't fit; LinAlgError for a matrix that
+is not positive definite where it is to be.
+Memory: a new tensor."""

@@ -459,3 +459,11 @@ def cond(input: Tensor, p: Any = None) -> Tensor:
     except LinAlgError:
         real = input._dtype.to_real()
         return rows(np.full(tuple(input.shape[:-2]), np.inf), real)
+
+
+SAYS = """\
+Shape: matrices (..., m, n), square ones for eigenvalues; dims before the last two are a batch.
+Dtypes: floating point and complex numbers.
+Raises: RuntimeError or NotImplementedError for other dtypes and for what is no matrix; LinAlgError
+where LAPACK does not converge.
+Memory: a new tensor."""

@@ -38,6 +38,8 @@ class Term:
 def einsum(*args: Any) -> Tensor:
     """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`.
+
+    Memory: a new tensor, or a view where nothing is multiplied or summed.
     """
     if len(args) < 2:
         raise ValueError(
@@ -379,3 +381,9 @@ def _aligned(term: Term, labels: Labels) -> Tensor:
 def _merged(term: Term, labels: Labels, groups: list[int], batched: bool) -> Tensor:
     t = term.tensor.permute([term.labels.index(n) for n in labels])
     return t.reshape(groups if batched else groups[1:])
+
+
+SAYS = """\
+Shape: the letters of the equation name the dims; letters of one name have one size, or 1.
+Dtypes: integers, floating point and complex numbers, alike.
+Raises: RuntimeError for an equation or sizes that don't fit."""

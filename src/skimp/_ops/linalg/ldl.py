@@ -117,6 +117,8 @@ def _check(name: str, A: Tensor) -> None:  # noqa: N803
 def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """L below and the blocks of D on the diagonal of one matrix, the pivots, and where D has its
     first zero (0: none). Reads the lower triangle; has no gradient.
+
+    Dtypes: floating point and complex numbers.
     """
     _check("torch.linalg.ldl_factor_ex", input)
     n = input.shape[-1]
@@ -143,7 +145,10 @@ def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool 
 
 @linear("ldl_factor")
 def ldl_factor(input: Tensor, *, hermitian: bool = False) -> Any:
-    """L below and the blocks of D on the diagonal of one matrix, and the pivots."""
+    """L below and the blocks of D on the diagonal of one matrix, and the pivots.
+
+    Dtypes: floating point and complex numbers.
+    """
     both, pivots, _ = ldl_factor_ex(input, hermitian=hermitian, check_errors=True)
     return return_types.linalg_ldl_factor(both, pivots)
 
@@ -156,7 +161,10 @@ def ldl_solve(
     *,
     hermitian: bool = False,
 ) -> Tensor:
-    """The X of A X = B, with A's factors and pivots from `ldl_factor`."""
+    """The X of A X = B, with A's factors and pivots from `ldl_factor`.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     name = "torch.linalg.ldl_solve"
     check_square(name, LD, "LD")
     check_matrices(name, B, "B")
@@ -205,3 +213,9 @@ def _solve(ld: Array, pivots: Array, x: Array, conjugate: bool) -> None:
         x[k:end] -= (below.conj() if conjugate else below).T @ x[end:]
         if chosen != at:
             x[[at, chosen]] = x[[chosen, at]]
+
+
+SAYS = """\
+Shape: square matrices (..., n, n) and as many rows on the right.
+Raises: RuntimeError for other dtypes and for shapes that don't fit.
+Memory: a new tensor."""

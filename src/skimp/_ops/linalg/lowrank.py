@@ -77,3 +77,10 @@ def pca_lowrank(
         A = A - A.mean(dim=(-2,), keepdim=True)
     given: dict[str, Any] = {"q": q, "niter": niter}
     return svd_lowrank(A, **given)
+
+
+SAYS = """\
+Shape: a matrix (..., m, n) gives U (..., m, q), S (..., q) and V (..., n, q).
+Dtypes: floating point and complex numbers.
+Raises: RuntimeError for other dtypes, ValueError for a `q` beyond both sizes.
+Memory: three new tensors."""

@@ -164,7 +164,10 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
 @linear("lu_factor_ex", batch=batching.dims.MATRICES)
 @shown("LinalgLuFactorExBackward0", "A")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
-    """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none)."""
+    """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none).
+
+    Dtypes: floating point and complex numbers.
+    """
     _check("torch.lu_factor", A)
     m, n = A.shape[-2:]
     _, lower, upper, pivots = _lu(A, pivot)
@@ -205,7 +208,10 @@ def _both(lower: Tensor, upper: Tensor, m: int, n: int) -> Tensor:
 @linear("lu_factor")
 @shown("LinalgLuFactorExBackward0", "A")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
-    """L and U in one matrix, and the exchanges of rows."""
+    """L and U in one matrix, and the exchanges of rows.
+
+    Dtypes: floating point and complex numbers.
+    """
     both, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
     return return_types.linalg_lu_factor(both, pivots)
 
@@ -218,7 +224,10 @@ def lu_unpack(
     unpack_data: bool = True,
     unpack_pivots: bool = True,
 ) -> Any:
-    """P, L and U of what `lu_factor` returns."""
+    """P, L and U of what `lu_factor` returns.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     p = lower = upper = LU_data.new_empty((0,))
@@ -261,5 +270,15 @@ def lu_solve(
 @general("lu_solve", out="layout", autocast="float32")
 @shown("LinalgLuSolveBackward0", "LU_data", "input")
 def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
-    """The X of A X = input, with A's LU factors."""
+    """The X of A X = input, with A's LU factors.
+
+    Dtypes: floating point and complex numbers.
+    """
     return lu_solve(LU_data, LU_pivots, input)
+
+
+SAYS = """\
+Shape: matrices (..., m, n); dims before the last two are a batch.
+Raises: RuntimeError or NotImplementedError for other dtypes; RuntimeError for shapes that don't
+fit and, where it is asked for, a singular matrix.
+Memory: a new tensor."""

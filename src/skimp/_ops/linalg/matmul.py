@@ -170,7 +170,10 @@ _recording = recording(MM, ("input", "mat2"))
     sparse=sparse.product,
 )
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product of two matrices."""
+    """The product of two matrices.
+
+    Shape: (n, k) and (k, m); the result (n, m).
+    """
     return product("mm", input, mat2, check_mm(input, mat2), out)
 
 
@@ -240,7 +243,10 @@ def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
     batch=batching.products.product_rule,
 )
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The products of the matrices of two batches, pair by pair."""
+    """The products of the matrices of two batches, pair by pair.
+
+    Shape: (b, n, k) and (b, k, m); the result (b, n, m).
+    """
     return product("bmm", input, mat2, check_bmm(input, mat2), out)
 
 
@@ -310,6 +316,8 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast.
+
+    Shape: (..., n, k) and (..., k, m), whose batches broadcast; a vector is a row or a column.
     """
     a, b = input.ndim, other.ndim
     if a == 2 and b == 2:
@@ -382,3 +390,9 @@ def _roperator(self: Tensor, other: Any) -> Tensor:
 
 setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)
 setattr(Tensor, "__rmatmul__", _roperator)  # noqa: B010
+
+
+SAYS = """\
+Dtypes: integers, floating point and complex numbers, alike.
+Raises: RuntimeError for sizes that don't fit and for two dtypes.
+Memory: a new tensor."""

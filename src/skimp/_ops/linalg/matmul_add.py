@@ -198,7 +198,10 @@ def small_addmm(
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
+    """beta * input + alpha * (mat1 @ mat2); the input broadcasts.
+
+    Shape: (n, k) and (k, m); the result (n, m), to which the input broadcasts.
+    """
     shape = check_mm(mat1, mat2, "mat1")
     if input._dtype is not mat2._dtype:
         x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(mat2._dtype)
@@ -220,7 +223,10 @@ def addmv(
     alpha: Any = 1,
     out: Tensor | None = None,
 ) -> Tensor:
-    """beta * input + alpha * (mat @ vec); the input broadcasts."""
+    """beta * input + alpha * (mat @ vec); the input broadcasts.
+
+    Shape: (n, k) and (k,); the result (n,), to which the input broadcasts.
+    """
     if mat.ndim != 2 or vec.ndim != 1 or input.ndim > 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}"
@@ -263,7 +269,10 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
     batch2=lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)))  # fmt: skip
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
             out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta * input + alpha * (the products of the batches' matrices); the input broadcasts."""
+    """beta * input + alpha * (the products of the batches' matrices); the input broadcasts.
+
+    Shape: (b, n, k) and (b, k, m); the result (b, n, m), to which the input broadcasts.
+    """
     shape = _check_batches("baddbmm", input, batch1, batch2)
     return added("baddbmm", input, batch1, batch2, shape, beta, alpha, out)
 
@@ -287,6 +296,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input
     broadcasts.
+
+    Shape: (b, n, k) and (b, k, m); the result (n, m), to which the input broadcasts.
     """
     b, m, n = _check_batches("addbmm", input, batch1, batch2)
     k = batch1.shape[2]
@@ -358,7 +369,10 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
     vec1=lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),
     vec2=lambda g, vec1, alpha: scaled(mv(g.t(), conj(vec1)), alpha)))  # fmt: skip
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * (the outer product of two vectors); the input broadcasts."""
+    """beta * input + alpha * (the outer product of two vectors); the input broadcasts.
+
+    Shape: (n,) and (m,); the result (n, m), to which the input broadcasts.
+    """
     for word, v in (("vec1", vec1), ("vec2", vec2)):
         if v.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {word}, but got {v.ndim}-D")
@@ -385,3 +399,9 @@ def _check_factors(dtype: dtypes.dtype, beta: Any, alpha: Any) -> None:
                 f"For integral input tensors, argument {word.lower()} must not be a floating point "
                 "number."
             )
+
+
+SAYS = """\
+Dtypes: integers, floating point and complex numbers, alike.
+Raises: RuntimeError for sizes that don't fit and for two dtypes; NotImplementedError for bools.
+Memory: a new tensor."""

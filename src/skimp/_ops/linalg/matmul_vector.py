@@ -98,7 +98,10 @@ def _vectors_product(input: Tensor, tensor: Tensor, **_: Any) -> Tensor:
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input)), meta=_vectors_product)  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sum of the products of two vectors' elements."""
+    """The sum of the products of two vectors' elements.
+
+    Shape: (n,) both; one number.
+    """
     _check_vectors("dot", input, tensor)
     return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
 
@@ -107,7 +110,10 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     input=lambda g, other: conj(g) * other, other=lambda g, input: g * input),
     meta=_vectors_product)  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`dot` with the conjugate of the first vector."""
+    """`dot` with the conjugate of the first vector.
+
+    Shape: (n,) both; one number.
+    """
     _check_vectors("dot", input, other)
     return _scalar(
         products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype, out
@@ -154,7 +160,10 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
     input=lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
     vec=_mv_vector_back), sparse=sparse.product,)  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A matrix times a vector."""
+    """A matrix times a vector.
+
+    Shape: (n, k) and (k,); the result (n,).
+    """
     if input.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
     check_mv(input, vec, vec._dtype if out is None else out._dtype, input.shape[0])
@@ -172,3 +181,9 @@ def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
             f"{names[2]}"
         )
     refuse_type("addmv_impl_cpu", mat._dtype)
+
+
+SAYS = """\
+Dtypes: integers, floating point and complex numbers, alike.
+Raises: RuntimeError for sizes that don't fit and for two dtypes; NotImplementedError for bools.
+Memory: a new tensor."""

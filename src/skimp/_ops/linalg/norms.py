@@ -87,14 +87,20 @@ def matrix_norm(
     *,
     dtype: Any = None,
 ) -> Tensor:
-    """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
+    """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives.
+
+    Shape: (..., n, m); the result lacks both dims.
+    """
     return matrix_norm_of(input, ord, dim, keepdim, dtype)
 
 
 @general("renorm", out=True, overlap="aligned")
 @shown("RenormBackward0", "input")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
-    """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
+    """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger.
+
+    Shape: any; the result's is the input's.
+    """
     if isinstance(p, complex):
         raise RuntimeError("renorm: p must be real-valued")
     if isinstance(maxnorm, complex):
@@ -148,3 +154,10 @@ def norm(
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.norm: Order {ord} not supported for vectors.")
     return vector_norm(input, ord, dim, keepdim, dtype=dtype)
+
+
+SAYS = """\
+Dtypes: floating point and complex numbers.
+Raises: RuntimeError for other dtypes and for orders that there are none of; IndexError for a dim
+that is not there.
+Memory: a new tensor."""

@@ -132,3 +132,10 @@ def lu(
     for target, result in zip(out, results, strict=True):
         target.resize_as_(result).copy_(result)
     return out
+
+
+SAYS = """\
+Shape: matrices (..., m, n); dims before the last two are a batch.
+Dtypes: floating point and complex numbers.
+Raises: NotImplementedError for other dtypes, RuntimeError for shapes that don't fit.
+Memory: a new tensor."""

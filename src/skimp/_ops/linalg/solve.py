@@ -425,7 +425,10 @@ def logdet(input: Tensor) -> Tensor:
 
 @linear("tensorinv", out=True, autocast="float32")
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
-    """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
+    """The inverse of a tensor as a map from its last dimensions to its first `ind`.
+
+    Shape: (*a, *b) of as many numbers in a as in b; the result (*b, *a).
+    """
     if ind <= 0:
         raise RuntimeError("Expected a strictly positive integer for 'ind'")
     before, after = tuple(A.shape[:ind]), tuple(A.shape[ind:])
@@ -443,7 +446,10 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
 
 @linear("tensorsolve", autocast="float32")
 def tensorsolve(input: Tensor, other: Tensor, dims: Any = None) -> Tensor:
-    """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
+    """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
+
+    Shape: (*b, *x) and b; the result x.
+    """
     if dims is not None:
         input = input.movedim(tuple(dims), tuple(range(input.ndim - len(dims), input.ndim)))
     shape = tuple(input.shape[other.ndim :])
@@ -454,3 +460,11 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Any = None) -> Tensor:
             f"prod(self.shape[:other.ndim]), but got {n} != {m}"
         )
     return solve(input.reshape(n, n), other.reshape(-1)).reshape(shape)
+
+
+SAYS = """\
+Shape: square matrices (..., n, n); dims before the last two are a batch.
+Dtypes: floating point and complex numbers.
+Raises: RuntimeError or NotImplementedError for other dtypes; RuntimeError for shapes that don't
+fit; LinAlgError for a singular matrix where it is to be inverted.
+Memory: a new tensor."""

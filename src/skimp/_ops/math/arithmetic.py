@@ -231,7 +231,12 @@ sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """other - alpha * input."""
+    """other - alpha * input.
+
+    Shape: tensors (and numbers) that broadcast; the result has their common shape.
+    Dtypes: integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     require_tensor("rsub", "input", input)
     if type(alpha) is int and alpha == 1:
         _refuse_bool(other, input)
@@ -331,7 +336,10 @@ def div(
 
 
 def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other, in place."""
+    """input / other, in place.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     if rounding_mode is None:
         return divide_(input, other)
     return call(_mode(rounding_mode), (input, other), (), input, True)
@@ -364,7 +372,11 @@ neg = unary(
 
 
 def positive(input: Tensor) -> Tensor:
-    """The tensor itself."""
+    """The tensor itself.
+
+    Shape: the input's.
+    Dtypes: integers, floating point and complex numbers.
+    """
     require_tensor("positive", "input", input)
     if input._dtype is dtypes.bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")

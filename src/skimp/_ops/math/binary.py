@@ -341,3 +341,10 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
 export("complex", complex, method=False)
 export("polar", polar, method=False, autocast="float32")
 export("ldexp_", METHODS["ldexp_"], method=False)
+
+
+SAYS = """\
+Shape: tensors that broadcast; the result has their common shape.
+Dtypes: floating point, alike; the result is complex.
+Raises: RuntimeError for other dtypes and for shapes that don't broadcast.
+Memory: a new tensor."""

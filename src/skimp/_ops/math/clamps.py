@@ -110,35 +110,53 @@ def _as_number(v: Any) -> Any:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
+    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins.
+
+    Dtypes: bool, integers and floating point.
+    """
     return _clamp(input, min, max, out, False)
 
 
 def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Each element, but not below `min` nor above `max`, in place."""
+    """Each element, but not below `min` nor above `max`, in place.
+
+    Dtypes: bool, integers and floating point.
+    """
     return _clamp(input, min, max, input, True)
 
 
 def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
-    """Each element, but not below `min`."""
+    """Each element, but not below `min`.
+
+    Dtypes: bool, integers and floating point.
+    """
     _check_limits("clamp_min", input, {"min": min})
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out)
 
 
 def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
-    """Each element, but not above `max`."""
+    """Each element, but not above `max`.
+
+    Dtypes: bool, integers and floating point.
+    """
     _check_limits("clamp_max", input, {"max": max})
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out)
 
 
 def clamp_min_(input: Tensor, min: Any) -> Tensor:
-    """Each element, but not below `min`, in place."""
+    """Each element, but not below `min`, in place.
+
+    Dtypes: bool, integers and floating point.
+    """
     _check_limits("clamp_min", input, {"min": min})
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), input, True)
 
 
 def clamp_max_(input: Tensor, max: Any) -> Tensor:
-    """Each element, but not above `max`, in place."""
+    """Each element, but not above `max`, in place.
+
+    Dtypes: bool, integers and floating point.
+    """
     _check_limits("clamp_max", input, {"max": max})
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), input, True)
 
@@ -244,12 +262,18 @@ def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: 
 
 
 def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
-    """input + weight * (end - input), for a number or a tensor of weights."""
+    """input + weight * (end - input), for a number or a tensor of weights.
+
+    Dtypes: floating point and complex numbers.
+    """
     return _lerp(input, end, weight, out, False)
 
 
 def lerp_(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """input + weight * (end - input), in place."""
+    """input + weight * (end - input), in place.
+
+    Dtypes: floating point and complex numbers.
+    """
     return _lerp(input, end, weight, input, True)
 
 
@@ -355,3 +379,10 @@ def _three(
 
 _add_product(ADDCMUL, "input + value * tensor1 * tensor2.")
 _add_product(ADDCDIV, "input + value * tensor1 / tensor2.")
+
+
+SAYS = """\
+Shape: tensors (and numbers) that broadcast; the result has their common shape.
+Raises: RuntimeError for shapes that don't broadcast; NotImplementedError or RuntimeError for
+dtypes that are none of these.
+Memory: a new tensor."""

@@ -32,7 +32,10 @@ def _small_equal(input: Tensor, other: Tensor) -> bool | None:
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape and equal elements (NaN equals nothing)."""
+    """Whether two tensors have one shape and equal elements (NaN equals nothing).
+
+    Memory: no tensor is made.
+    """
     require_tensor("equal", "other", other, 2)
     if tuple(input.shape) != tuple(other.shape):
         return False
@@ -78,7 +81,10 @@ CLOSE = Pointwise(
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, element by element."""
+    """Whether |input - other| <= atol + rtol * |other|, element by element.
+
+    Memory: a new tensor.
+    """
     require_tensor("isclose", "other", other, 2)
     require_tensor("isclose", "input", input)
     if input._dtype is not other._dtype:
@@ -94,10 +100,19 @@ def isclose(
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close."""
+    """Whether all elements are close.
+
+    Memory: no tensor is made.
+    """
     return _all(isclose(input, other, rtol, atol, equal_nan))
 
 
 export("equal", equal, composite=False, batch=batching.places.no_truth, fast=_small_equal)
 export("isclose", isclose)
 export("allclose", allclose, composite=False, batch=batching.places.no_closeness)
+
+
+SAYS = """\
+Shape: tensors that broadcast; `equal` says no to two shapes.
+Dtypes: bool, integers, floating point and complex numbers; two of the same.
+Raises: RuntimeError for two dtypes or shapes that don't broadcast."""

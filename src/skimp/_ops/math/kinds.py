@@ -24,6 +24,9 @@ def result_type(
 ) -> dtypes.dtype:
     """The dtype that arithmetic on the two (tensors or numbers) gives. By name they are tensor1 and
     tensor2, tensor and other, scalar and tensor, or scalar1 and scalar2.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
     """
     given = [
         v for v in (tensor1, scalar, scalar1, tensor, tensor2, scalar2, other) if v is not None
@@ -47,7 +50,11 @@ def result_type(
     ]
 )
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both have one shape."""
+    """Whether both have one shape.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return tuple(input.shape) == tuple(other.shape)
 
 

@@ -117,12 +117,18 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
 
 
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """input ** exponent; either may be a number."""
+    """input ** exponent; either may be a number.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     return _power(input, exponent, out, False)
 
 
 def pow_(input: Tensor, exponent: Any) -> Tensor:
-    """input ** exponent, in place."""
+    """input ** exponent, in place.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     return _power(input, exponent, input, True)
 
 
@@ -149,7 +155,10 @@ def _wide_type(input: Any, exponent: Any) -> dtypes.dtype:
 
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """input ** exponent in double precision."""
+    """input ** exponent in double precision.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     dtype = _wide_type(input, exponent)
     if out is not None and out._dtype is not dtype:
         raise RuntimeError(
@@ -172,3 +181,9 @@ def float_power_(input: Tensor, exponent: Any) -> Tensor:
 
 export("float_power", float_power)
 export("float_power_", float_power_, namespaces=())
+
+
+SAYS = """\
+Shape: tensors (and numbers) that broadcast; the result has their common shape.
+Raises: RuntimeError for integers to a negative number and for shapes that don't broadcast.
+Memory: a new tensor."""

@@ -119,12 +119,18 @@ def _eps(eps: Any) -> float | None:
 
 
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(input / (1 - input)), of the input held within eps and 1 - eps."""
+    """log(input / (1 - input)), of the input held within eps and 1 - eps.
+
+    Dtypes: bool, integers and floating point.
+    """
     return call(LOGIT, (input,), (_eps(eps),), out)
 
 
 def logit_(input: Tensor, eps: float | None = None) -> Tensor:
-    """log(input / (1 - input)), in place."""
+    """log(input / (1 - input)), in place.
+
+    Dtypes: floating point.
+    """
     return call(LOGIT, (input,), (_eps(eps),), input, True)
 
 
@@ -143,7 +149,10 @@ POLYGAMMA = Pointwise(
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of digamma."""
+    """The n-th derivative of digamma.
+
+    Dtypes: bool, integers and floating point.
+    """
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
     return call(POLYGAMMA, (input,), (int(n),), out)
@@ -199,12 +208,18 @@ def _dimension(input: Tensor, p: int) -> tuple[int]:
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the multivariate gamma function of dimension p."""
+    """The logarithm of the multivariate gamma function of dimension p.
+
+    Dtypes: integers and floating point.
+    """
     return call(MVLGAMMA, (input,), _dimension(input, p), out)
 
 
 def mvlgamma_(input: Tensor, p: int) -> Tensor:
-    """The logarithm of the multivariate gamma function, in place."""
+    """The logarithm of the multivariate gamma function, in place.
+
+    Dtypes: floating point.
+    """
     return call(MVLGAMMA, (input,), _dimension(input, p), input, True)
 
 
@@ -416,3 +431,9 @@ for _name in (
         doc=f"The {_name.replace('_polynomial', '').replace('_', ' ')} polynomial of degree n.",
     )
 export("xlogy_", METHODS["xlogy_"], method=False)
+
+
+SAYS = """\
+Shape: any; the result's is the input's.
+Raises: NotImplementedError or RuntimeError for other dtypes.
+Memory: a new tensor."""

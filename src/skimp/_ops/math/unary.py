@@ -248,7 +248,12 @@ ROUND_AT = Pointwise(
 
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """To the nearest integer, halves to even; or to so many decimals."""
+    """To the nearest integer, halves to even; or to so many decimals.
+
+    Shape: any; the result's is the input's.
+    Dtypes: integers and floating point.
+    Memory: a new tensor.
+    """
     return (
         call(ROUND_AT, (input,), (int(decimals),), out)
         if decimals
@@ -257,7 +262,10 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 
 
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """To the nearest integer, halves to even, in place; or to so many decimals."""
+    """To the nearest integer, halves to even, in place; or to so many decimals.
+
+    Dtypes: integers and floating point.
+    """
     return (
         call(ROUND_AT, (input,), (int(decimals),), input, True)
         if decimals
@@ -298,7 +306,10 @@ abs = unary(
 
 
 def abs_(input: Tensor) -> Tensor:
-    """The absolute value, in place."""
+    """The absolute value, in place.
+
+    Dtypes: integers and floating point.
+    """
     if input._dtype.is_complex:
         raise RuntimeError("In-place abs is not supported for complex tensors.")
     return call(ABS, (input,), (), input, True)
@@ -368,14 +379,21 @@ CONJ = Pointwise(
 
 
 def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
-    """The conjugate, computed; a real tensor itself."""
+    """The conjugate, computed; a real tensor itself.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor; the input itself where it is real.
+    """
     if out is None and isinstance(input, Tensor) and not input._dtype.is_complex:
         return input
     return call(CONJ, (input,), (), out)
 
 
 def conj_physical_(input: Tensor) -> Tensor:
-    """The conjugate, in place."""
+    """The conjugate, in place.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return call(CONJ, (input,), (), input, True) if input._dtype.is_complex else input
 
 
@@ -415,12 +433,20 @@ def nan_to_num(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type."""
+    """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type.
+
+    Shape: any; the result's is the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), out)
 
 
 def nan_to_num_(input: Tensor, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Numbers for NaN and the infinities, in place."""
+    """Numbers for NaN and the infinities, in place.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), input, True)
 
 
@@ -445,7 +471,11 @@ EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
     meta=shapes.frexp,
 )
 def frexp(input: Tensor) -> Any:
-    """The mantissa, from 0.5 up to 1, and the exponent to base 2."""
+    """The mantissa, from 0.5 up to 1, and the exponent to base 2.
+
+    Shape: the input's, both.
+    Dtypes: floating point.
+    """
     require_tensor("frexp", "input", input)
     if input._dtype.category != FLOAT:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")

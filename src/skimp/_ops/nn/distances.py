@@ -193,3 +193,9 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     return _pdist(input, float(p))
+
+
+SAYS = """\
+Dtypes: floating point.
+Raises: RuntimeError for other dtypes and for sizes that don't fit.
+Memory: a new tensor."""

@@ -254,7 +254,10 @@ _torch_form("feature_alpha_dropout", _alpha, True)
 
 @general("native_dropout", method=False)
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
-    """(dropped, which elements stayed)."""
+    """(dropped, which elements stayed).
+
+    Memory: a new tensor.
+    """
     if train is False or input.numel() == 0:
         mask = input.new_zeros(tuple(input.shape), dtype=dtypes.bool)
         fill(mask, True)
@@ -268,3 +271,10 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
 def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
     """The gradient of `native_dropout`."""
     return grad_output * _noise(mask, scale, grad_output._dtype)
+
+
+SAYS = """\
+Shape: any; the result's is the input's (those of features need dims after the batch and the
+channels).
+Dtypes: floating point and complex numbers; others where nothing is dropped.
+Raises: ValueError or RuntimeError for a probability outside of 0 to 1."""

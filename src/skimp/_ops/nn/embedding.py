@@ -270,14 +270,22 @@ def _torch_embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """nn.functional.embedding with the table first."""
+    """nn.functional.embedding with the table first.
+
+    Shape: the index's and a row's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     lookup = _lookup_sparse if sparse else _lookup
     return lookup(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 @sampled(lambda tensor: [(tensor([[3.0, 4.0], [0.5, 0.5]]), tensor([0, 1]).long(), 1.0, 2.0)])
 def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    """Scale the rows that `indices` names down to a norm of `max_norm`."""
+    """Scale the rows that `indices` names down to a norm of `max_norm`.
+
+    Dtypes: floating point and complex numbers.
+    """
     renorm_rows(input, indices, max_norm, norm_type)
     return input
 
@@ -474,3 +482,7 @@ def _highest(rows: Any, bag: Array, counts: Array) -> Any:
     found = rows.gather(0, fresh(at, dtypes.int64)) if len(values) else rows.new_zeros(at.shape)
     empty_ = fresh((counts == 0)[:, None].copy(), dtypes.bool)
     return found.masked_fill(empty_, 0)
+
+
+SAYS = """\
+Raises: IndexError for a row that is not there, RuntimeError for an index of another dtype."""

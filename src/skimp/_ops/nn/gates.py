@@ -307,3 +307,9 @@ def _grad_back(g: Tensor, input: Tensor, dim: int) -> Any:
     (first, gate), (g_first, g_gate) = _halves(input, dim), _halves(g, dim)
     s = sigmoid(gate)
     return g_first * s + g_gate * first * (s * (1 - s))
+
+
+SAYS = """\
+Dtypes: floating point.
+Raises: NotImplementedError for other dtypes.
+Memory: a new tensor."""

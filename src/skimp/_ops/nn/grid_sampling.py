@@ -278,3 +278,9 @@ _numbered(
 )
 _numbered("grid_sampler_2d", 4, "`grid_sample` of images with its modes as numbers.")
 _numbered("grid_sampler_3d", 5, "`grid_sample` of volumes with its modes as numbers.")
+
+
+SAYS = """\
+Dtypes: floating point, alike.
+Raises: RuntimeError for shapes that don't fit.
+Memory: a new tensor."""

@@ -358,13 +358,21 @@ def _layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Any:
-    """nn.functional.layer_norm under its other name."""
+    """nn.functional.layer_norm under its other name.
+
+    Dtypes: floating point.
+    Memory: a new tensor.
+    """
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
 
 
 @rowwise(method=False)
 def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """`layer_norm` with each row's mean and one over its deviation."""
+    """`layer_norm` with each row's mean and one over its deviation.
+
+    Dtypes: floating point.
+    Memory: a new tensor.
+    """
     return with_statistics(
         input, weight, _native_layer_norm(input, normalized_shape, weight, bias, eps)
     )

@@ -477,3 +477,9 @@ def native_group_norm(
     x = _as_wide(input.reshape((N, group, C * HxW // group)))
     mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
     return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
+
+
+SAYS = """\
+Dtypes: floating point.
+Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit.
+Memory: a new tensor."""

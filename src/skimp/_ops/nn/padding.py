@@ -48,7 +48,10 @@ def _cut(g: Any, pad: Any) -> Any:
     batch=batching.layers.pad,
 )
 def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
-    """A copy with `value` around it; negative amounts cut off."""
+    """A copy with `value` around it; negative amounts cut off.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) // 2 > input.ndim:

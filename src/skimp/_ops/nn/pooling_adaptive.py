@@ -208,6 +208,8 @@ def _fractional(
     for s, k, n in zip(sizes, kernel, have, strict=True):
         if k <= 0 or s <= 0 or s + k - 1 > n:
             raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {n}")
+    if input._dtype.is_complex:
+        raise no_kernel(f"{name}_out_frame", input._dtype)
     batch = input.shape[0] if input.ndim == nd + 2 else 1
     channels = input.shape[-nd - 1]
     if samples is None:
@@ -408,3 +410,8 @@ for _nd in (1, 2, 3):
 export("adaptive_max_pool1d", named(_maximum_and_places, "adaptive_max_pool1d"), method=False)
 for _nd in (2, 3):
     _declare_fractional(_nd)
+
+
+SAYS = """\
+Raises: NotImplementedError for other dtypes, RuntimeError for sizes that don't fit.
+Memory: a new tensor."""

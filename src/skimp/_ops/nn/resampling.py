@@ -326,6 +326,7 @@ def upsample(
     Shape: as interpolate's.
     Raises: as interpolate; a warning that the name is deprecated.
     Memory: a new tensor.
+    Dtypes: floating point.
     """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
@@ -338,6 +339,7 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
     Shape: as interpolate's.
     Raises: as interpolate; a warning that the name is deprecated.
     Memory: a new tensor.
+    Dtypes: floating point.
     """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
@@ -350,6 +352,7 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     Shape: as interpolate's.
     Raises: as interpolate; a warning that the name is deprecated.
     Memory: a new tensor.
+    Dtypes: floating point.
     """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

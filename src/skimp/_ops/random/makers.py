@@ -167,7 +167,10 @@ def _whole_range(
 def randint(
     *args: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, **options: Any
 ) -> Tensor:
-    """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
+    """Whole numbers: `randint(high, size)` or `randint(low, high, size)`.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     given = _whole_range("randint", ("low", "high", "size"), args, options, Options)
     shape = sizes_of((given["size"],))
     engine = engine_of(generator)
@@ -182,7 +185,10 @@ def randint(
 def randint_like(
     input: Tensor, *args: Any, generator: Any = None, dtype: Any = None, **options: Any
 ) -> Tensor:
-    """Whole numbers below `high`, from `low` on if it is given, shaped as the input."""
+    """Whole numbers below `high`, from `low` on if it is given, shaped as the input.
+
+    Dtypes: integers and floating point.
+    """
     given = _whole_range("randint_like", ("low", "high"), args, options, LikeOptions)
     engine = engine_of(generator)
     t = empty_as(input, dtype, **options)
@@ -203,7 +209,10 @@ def randperm(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """The numbers below n in random order."""
+    """The numbers below n in random order.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
     t = dense_tensor((int(n),), dtype or dtypes.int64, **options) if out is None else out
@@ -261,7 +270,10 @@ def normal(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
+    """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast.
+
+    Dtypes: floating point and complex numbers.
+    """
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         t = dense_tensor(sizes_of((size,)), dtype, **options) if out is None else out
         if out is not None:
@@ -300,7 +312,10 @@ def multinomial(
     generator: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Positions drawn with the weights that each row of `input` holds."""
+    """Positions drawn with the weights that each row of `input` holds.
+
+    Dtypes: floating point.
+    """
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input._dtype.is_floating_point:
@@ -336,7 +351,10 @@ def multinomial(
 
 @sampled(lambda tensor: [(tensor([1.0, 4.0, 9.0]),)])
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson numbers of the rates that `input` holds."""
+    """Poisson numbers of the rates that `input` holds.
+
+    Dtypes: floating point.
+    """
     if not input._dtype.is_floating_point:
         raise no_kernel("poisson_cpu", input._dtype)
     if input._hollow:
@@ -354,3 +372,8 @@ for _made, _fast in (
 ):
     export(_made.__name__, drawn(_made), method=False, fast=_fast)
 export("multinomial", drawn(multinomial))
+
+
+SAYS = """\
+Raises: RuntimeError or NotImplementedError for dtypes that can't hold what is drawn.
+Memory: a new tensor."""

@@ -135,7 +135,10 @@ def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
 
 @sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), 5)])
 def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
-    """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
+    """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold.
+
+    Dtypes: integers and floating point.
+    """
     if len(args) > 2:
         raise TypeError(f"random_() takes 2 positional arguments but {len(args)} were given")
     low, high = 0, words.pop("to", None)
@@ -253,7 +256,10 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
 
 @sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), 0.5)])
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """Ones with chance `p` (a number, or a tensor of chances), else zeros."""
+    """Ones with chance `p` (a number, or a tensor of chances), else zeros.
+
+    Dtypes: bool, integers and floating point.
+    """
     draw = _bernoulli_draw(p, engine_of(generator), self)
     overwrite(self, lambda: draw_into(self, draw))
     return self
@@ -265,7 +271,10 @@ BERNOULLI = Rule("BernoulliBackward0", input=lambda g: g.new_zeros(g.shape))
 def bernoulli(
     input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Ones with the chances that `input` holds (or with chance `p`), else zeros."""
+    """Ones with the chances that `input` holds (or with chance `p`), else zeros.
+
+    Dtypes: floating point.
+    """
     target = empty_as(input) if out is None else out
     if out is not None:
         outs.refuse_grad("bernoulli", out, [input])
@@ -299,3 +308,10 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
 
 export("bernoulli_", drawn(bernoulli_), namespaces=())
 export("bernoulli", drawn(bernoulli), fast=_few_chances)
+
+
+SAYS = """\
+Shape: any.
+Raises: RuntimeError or NotImplementedError for dtypes that can't hold what is drawn, RuntimeError
+for parameters out of range.
+Memory: a new tensor."""

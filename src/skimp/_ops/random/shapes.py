@@ -95,7 +95,10 @@ BINOMIAL = Rule(
 
 @general(method=False, rule=BINOMIAL, meta=shapes.broadcast)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """Numbers of successes among `count` trials of chance `prob`."""
+    """Numbers of successes among `count` trials of chance `prob`.
+
+    Dtypes: floating point.
+    """
     _only_floats("binomial_cpu", count)
     if not prob._dtype.is_floating_point:
         title = promotion.scalar_type_name(prob._dtype)

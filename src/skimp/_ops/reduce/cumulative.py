@@ -151,7 +151,10 @@ def _small(ufunc: Any) -> Any:
          inplace=True, fast=_small(np.add), overlap="aligned", rule=Rule("CumsumBackward0",
     input=lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """The sums of the elements so far along a dim; integers are summed as int64."""
+    """The sums of the elements so far along a dim; integers are summed as int64.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return _cumulate_into("cumsum", input, dim, dtype, np.add, out)
 
 
@@ -193,7 +196,10 @@ def _cat(tensors: Any, dim: int) -> Any:
     batch=batching.dims.by_dims("dim"),
 )
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """The products of the elements so far along a dim; integers are multiplied as int64."""
+    """The products of the elements so far along a dim; integers are multiplied as int64.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     return _cumulate_into("cumprod", input, dim, dtype, np.multiply, out)
 
 
@@ -323,7 +329,10 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     batch=batching.dims.by_dims("dim"),
 )
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """The logarithm of the running sum of the exponentials along a dim."""
+    """The logarithm of the running sum of the exponentials along a dim.
+
+    Dtypes: floating point and complex numbers.
+    """
     if input._dtype.category < dtypes.FLOAT:
         raise no_kernel("logcumsumexp_out_cpu", input._dtype)
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -342,7 +351,10 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """The n-th differences along a dim, of the input with `prepend` and `append` around it."""
+    """The n-th differences along a dim, of the input with `prepend` and `append` around it.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
@@ -378,3 +390,9 @@ def _check_ends(input: Tensor, t: Tensor, dim: int) -> None:
                 "except along the "
                 f"differencing dimension; input.size({d}) = {n}, but got tensor.size({d}) = {m}"
             )
+
+
+SAYS = """\
+Shape: any; the result's is the input's.
+Raises: IndexError for a dim that is not there.
+Memory: a new tensor."""

@@ -256,7 +256,17 @@ any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 @reduction("count_nonzero", composite=False, batch=batching.dims.reduces)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements are not zero."""
+    """How many elements are not zero.
+
+    Shape: one number without `dim`.
+    """
     return reduced(
         input, dims_of(dim, input.ndim), False, R.COUNT_NONZERO, dtypes.int64, input._dtype
     )
+
+
+SAYS = """\
+Dtypes: integers and floating point; bool but for positions, complex numbers where none is
+compared.
+Raises: IndexError for a dim that is not there, and for an empty one that has no extreme.
+Memory: a new tensor."""

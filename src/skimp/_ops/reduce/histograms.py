@@ -132,3 +132,8 @@ def _count(
         at[inside], None if weights is None else weights[inside], minlength=math.prod(sizes)
     )
     return counted.reshape(sizes)
+
+
+SAYS = """\
+Dtypes: floating point.
+Raises: RuntimeError or NotImplementedError for other dtypes and for bins that don't fit."""

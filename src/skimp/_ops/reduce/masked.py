@@ -191,7 +191,10 @@ def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The median of what the mask holds; nan of nothing."""
+    """The median of what the mask holds; nan of nothing.
+
+    Dtypes: integers and floating point.
+    """
     at = _dims(dim, input.ndim)[0]
     floating = input._dtype.is_floating_point
     wide = input if floating else input.to(dtypes.float32)
@@ -327,7 +330,10 @@ _NORMALISATIONS = ("softmax", "log_softmax", "softmin", "normalize", "cumsum", "
 
 @_declared
 def _input_mask(input: Tensor, *args: Any, **words: Any) -> Tensor:
-    """The mask that a function of this module would use."""
+    """The mask that a function of this module would use.
+
+    Memory: the mask itself where it has the shape, else a new tensor.
+    """
     mask = words.get("mask")
     if mask is None:
         raise ValueError("_input_mask requires explicit mask")
@@ -373,3 +379,7 @@ for _name in ("masked_tensor", "as_masked_tensor"):
 def is_masked_tensor(obj: Any) -> bool:
     """No tensor is."""
     return False
+
+
+SAYS = """\
+Memory: the input itself where there is nothing to reduce, else a new tensor."""

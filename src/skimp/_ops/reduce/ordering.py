@@ -61,6 +61,9 @@ def sort(
 ) -> Pair:
     """The values in order along a dim and where they were; ties keep their order; NaN counts as
     the largest.
+
+    Shape: the input's, both.
+    Dtypes: bool, integers and floating point.
     """
     if not isinstance(descending, bool):
         raise TypeError(f"sort(): 'descending' must be bool, not {type(descending).__name__}")
@@ -140,7 +143,11 @@ def argsort(
     *,
     axis: Any = None,
 ) -> Tensor:
-    """Where the values in order along a dim come from."""
+    """Where the values in order along a dim come from.
+
+    Shape: the input's.
+    Dtypes: bool, integers and floating point.
+    """
     return sort(input.detach(), dim, descending, axis=axis)[1]
 
 
@@ -159,7 +166,11 @@ export("argsort", argsort, fast=_small_argsort)
 
 @rowwise(out="same", overlap="aligned")
 def msort(input: Tensor) -> Tensor:
-    """The values in order along the first dim."""
+    """The values in order along the first dim.
+
+    Shape: the input's.
+    Dtypes: bool, integers and floating point.
+    """
     return sort(input, 0)[0]
 
 
@@ -185,7 +196,11 @@ def _small_topk(
     batch=batching.dims.by_dims("dim"),
 )
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
-    """The k largest (or smallest) values along a dim, in order, and where they are."""
+    """The k largest (or smallest) values along a dim, in order, and where they are.
+
+    Shape: the input's, with `k` along the dim, both.
+    Dtypes: integers and floating point.
+    """
     dim = layouts.normalize_dim(dim, input.ndim)
     shape = tuple(input.shape)
     if not 0 <= k <= (shape[dim] if shape else 1):
@@ -257,7 +272,10 @@ _REDUCED = {
 
 @rowwise(out="same", rule=Rule("KthvalueBackward0", _REDUCED), batch=batching.dims.by_dims("dim"))
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
-    """The k-th smallest value along a dim, counted from 1, and where it is."""
+    """The k-th smallest value along a dim, counted from 1, and where it is.
+
+    Dtypes: integers and floating point.
+    """
     dim = layouts.normalize_dim(dim, input.ndim)
     n = input.shape[dim] if input.ndim else 1
     if n and not 1 <= k <= n:
@@ -391,6 +409,14 @@ def _mode_at(block: Array) -> Array:
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     """The most frequent value along a dim (the smallest of several) and the last of its
     positions.
+
+    Dtypes: bool, integers and floating point.
     """
     _refuse("mode", input)
     return return_types.mode(*_chosen("mode", input, dim, keepdim, _mode_at))  # type: ignore[no-any-return]
+
+
+SAYS = """\
+Raises: IndexError for a dim that is not there; RuntimeError or NotImplementedError for complex
+numbers.
+Memory: new tensors."""

@@ -119,3 +119,10 @@ def nanquantile(
     """`quantile` of the elements that are not nan."""
     q = _checked("nanquantile", input, q, interpolation)
     return _quantile(input, q, dim, keepdim, interpolation, True)
+
+
+SAYS = """\
+Dtypes: floating point.
+Raises: RuntimeError for other dtypes and for shares outside of 0 to 1; IndexError for a dim that
+is not there.
+Memory: a new tensor."""

@@ -95,7 +95,10 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
     "sum", out=True, fast=small.sum_, rule=by_dim("Sum", SPREAD), batch=batching.dims.reduces
 )
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over some dims (all by default); integers are summed as int64."""
+    """The sum over some dims (all by default); integers are summed as int64.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     dtype = dtypes.asked(dtype)
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype.category < input._dtype.category:
@@ -130,7 +133,10 @@ def nansum(
     dtype: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The sum over some dims, nan counting as 0."""
+    """The sum over some dims, nan counting as 0.
+
+    Dtypes: bool, integers and floating point.
+    """
     if input._dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
     if out is not None:
@@ -155,7 +161,10 @@ def nansum(
     batch=batching.dims.reduces,
 )
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The mean over some dims (all by default), of a floating or complex tensor."""
+    """The mean over some dims (all by default), of a floating or complex tensor.
+
+    Dtypes: floating point and complex numbers.
+    """
     result = number_dtype("mean", input, dtype)
     if dtype is not None and dtype is not input._dtype:
         input = input.to(dtype)
@@ -171,7 +180,10 @@ def nanmean(
     dtype: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The mean over some dims of the elements that are not nan."""
+    """The mean over some dims of the elements that are not nan.
+
+    Dtypes: floating point.
+    """
     number_dtype("nanmean", input, dtype)
     if out is not None:
         return _nan_into("nanmean", nanmean, input, dim, keepdim, dtype, out)
@@ -213,7 +225,10 @@ def _others(x: Tensor, dim: int) -> Any:
     batch=batching.dims.reduces_one,
 )
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over one dim (all by default); integers are multiplied as int64."""
+    """The product over one dim (all by default); integers are multiplied as int64.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if isinstance(dim, (tuple, list)):
         raise TypeError(
             f"prod() received an invalid combination of arguments - dim must be int, not "
@@ -335,6 +350,8 @@ def var(
 ) -> Tensor:
     """The variance over some dims: squared distances from the mean over n - correction (1 by
     default).
+
+    Dtypes: floating point and complex numbers.
     """
     dim, unbiased = _spread_args("var", input, dim, unbiased)
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
@@ -349,7 +366,10 @@ def std(
     *,
     correction: Any = None,
 ) -> Tensor:
-    """The standard deviation over some dims: the square root of `var`."""
+    """The standard deviation over some dims: the square root of `var`.
+
+    Dtypes: floating point and complex numbers.
+    """
     dim, unbiased = _spread_args("std", input, dim, unbiased)
     return _std(input, dim, keepdim, _degrees(unbiased, correction))
 
@@ -364,7 +384,10 @@ def var_mean(
     *,
     correction: Any = None,
 ) -> Any:
-    """`var` and `mean`."""
+    """`var` and `mean`.
+
+    Dtypes: floating point and complex numbers.
+    """
     dim, unbiased = _spread_args("var_mean", input, dim, unbiased)
     return _var(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
 
@@ -379,6 +402,9 @@ def std_mean(
     *,
     correction: Any = None,
 ) -> Any:
-    """`std` and `mean`."""
+    """`std` and `mean`.
+
+    Dtypes: floating point and complex numbers.
+    """
     dim, unbiased = _spread_args("std_mean", input, dim, unbiased)
     return _std(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)

@@ -37,6 +37,9 @@ def searchsorted(
 ) -> Tensor:
     """Where each value would go in its sorted row: before the values equal to it, or (`right`)
     after them.
+
+    Shape: that of the values.
+    Dtypes: bool, integers and floating point.
     """
     if side not in (None, "left", "right"):
         raise RuntimeError(
@@ -176,6 +179,9 @@ def bucketize(
 ) -> Tensor:
     """The bucket of each value among ascending boundaries; a value equal to one goes below it, or
     (`right`) above.
+
+    Shape: the input's.
+    Dtypes: bool, integers and floating point.
     """
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
@@ -213,6 +219,9 @@ def _only_floats(name: str, input: Tensor) -> Array:
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
     if they are equal).
+
+    Shape: `bins` numbers.
+    Dtypes: floating point.
     """
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
@@ -235,7 +244,10 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
 def histogram(
     input: Tensor, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Counts (or weights, or their density) in intervals, and the intervals' edges."""
+    """Counts (or weights, or their density) in intervals, and the intervals' edges.
+
+    Dtypes: floating point.
+    """
     array = _only_floats("histogramdd", input).reshape(-1)
     edges = _edges(array, bins, range, input)
     weights = None
@@ -310,7 +322,11 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
 
 @general(composite=False)
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs, or the sum of its weights."""
+    """How often each non-negative integer occurs, or the sum of its weights.
+
+    Shape: one dim: the largest value and one, or `minlength`.
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if input._dtype.category != dtypes.INT:
         raise no_kernel("bincount_cpu", input._dtype)
     if minlength < 0:
@@ -346,6 +362,9 @@ def isin(
 ) -> Tensor:
     """Whether each element is one of the test elements (NaN never is). A number among the two goes
     by the name `element`, or `test_element`.
+
+    Shape: that of the elements.
+    Dtypes: integers and floating point.
     """
     elements = element if elements is None else elements
     test_elements = test_element if test_elements is None else test_elements
@@ -422,3 +441,8 @@ export(
     fast=small.one_hot,
     batch=batching.dims.ELEMENTWISE,
 )
+
+
+SAYS = """\
+Raises: RuntimeError or NotImplementedError for other dtypes and for sizes that don't fit.
+Memory: a new tensor."""

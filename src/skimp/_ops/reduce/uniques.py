@@ -134,3 +134,9 @@ def _slice_order(rows: Array) -> Array:
         rows.astype(np.float32) if rows.dtype.kind == "V" or rows.dtype.name == "bfloat16" else rows
     )
     return np.lexsort(keys.T[::-1]) if rows.shape[1] else np.arange(len(rows))
+
+
+SAYS = """\
+Dtypes: bool, integers and floating point.
+Raises: NotImplementedError for complex numbers, IndexError for a dim that is not there.
+Memory: new tensors."""

@@ -41,7 +41,10 @@ LOGSUMEXP = Rule(
     batch=batching.dims.reduces,
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over some dims, without overflow."""
+    """log(sum(exp(input))) over some dims, without overflow.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     if input._dtype.category < dtypes.FLOAT:
         input = input.to(promotion.get_default_dtype())
     if input._dtype.is_complex and input.numel():
@@ -102,7 +105,10 @@ def _small_norm(
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """The ord-norm of the elements as one vector, or along some dims."""
+    """The ord-norm of the elements as one vector, or along some dims.
+
+    Dtypes: floating point and complex numbers.
+    """
     if isinstance(ord, Tensor):
         ord = ord.item()
     require_inexact("linalg.vector_norm", input)
@@ -160,5 +166,13 @@ def norm(
 @reduction("dist")
 @shown("DistBackward0", "input", "other")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The p-norm of input - other."""
+    """The p-norm of input - other.
+
+    Shape: tensors that broadcast; one number.
+    Dtypes: floating point and complex numbers.
+    """
     return norm(input - other, p)
+
+
+SAYS = """\
+Memory: a new tensor."""

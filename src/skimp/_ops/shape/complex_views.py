@@ -55,7 +55,12 @@ IM = Rule("SelectBackward0", input=lambda g: g * 1j)
 
 @_both
 def view_as_real(input: Tensor) -> Tensor:
-    """The two parts of complex numbers as a new last dimension."""
+    """The two parts of complex numbers as a new last dimension.
+
+    Shape: the input's and 2.
+    Dtypes: complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     layout = B.view_as_real(input.layout_of(), input._dtype)
     if input._conj:
         raise RuntimeError(
@@ -68,7 +73,12 @@ def view_as_real(input: Tensor) -> Tensor:
 
 @_both
 def view_as_complex(input: Tensor) -> Tensor:
-    """Pairs of numbers as complex ones."""
+    """Pairs of numbers as complex ones.
+
+    Shape: (..., 2); the result's lacks the 2.
+    Dtypes: floating point.
+    Memory: a view, which shares the input's bytes.
+    """
     layout = B.view_as_complex(input.layout_of(), input._dtype)
     return _as(input, layout, input._dtype.to_complex(), COMPLEX, {"input": input})
 
@@ -79,7 +89,12 @@ for _view in (view_as_real, view_as_complex):
 
 @_both
 def real(input: Tensor) -> Tensor:
-    """The real parts, as a view; a real tensor itself."""
+    """The real parts, as a view; a real tensor itself.
+
+    Shape: the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: the input itself, or a view of it.
+    """
     if not input._dtype.is_complex:
         return input
     return _as(
@@ -89,7 +104,12 @@ def real(input: Tensor) -> Tensor:
 
 @_both
 def imag(input: Tensor) -> Tensor:
-    """The imaginary parts, as a view."""
+    """The imaginary parts, as a view.
+
+    Shape: the input's.
+    Dtypes: complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     layout = B.imag(input.layout_of(), input._dtype)
     new = _as(input, layout, input._dtype.to_real(), IM, {"input": input})
     if input._conj:
@@ -99,7 +119,12 @@ def imag(input: Tensor) -> Tensor:
 
 @_both
 def conj(input: Tensor) -> Tensor:
-    """The conjugate, as a view that is resolved when it is read; a real tensor itself."""
+    """The conjugate, as a view that is resolved when it is read; a real tensor itself.
+
+    Shape: the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: the input itself, or a view of it.
+    """
     if not input._dtype.is_complex:
         return input
     new = alias(input, input.layout_of())
@@ -110,32 +135,55 @@ def conj(input: Tensor) -> Tensor:
 
 @_both
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor with its conjugation carried out."""
+    """The tensor with its conjugation carried out.
+
+    Shape: the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: the input itself where nothing is to be done, else a new tensor.
+    """
     return clone(input) if input._conj else input
 
 
 @_both
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor with its negation carried out."""
+    """The tensor with its negation carried out.
+
+    Shape: the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: the input itself where nothing is to be done, else a new tensor.
+    """
     return clone(input) if input._neg else input
 
 
 @_asked
 def is_conj(input: Tensor) -> bool:
-    """Whether the bytes hold the conjugate."""
+    """Whether the bytes hold the conjugate.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return input._conj
 
 
 @_asked
 def is_neg(input: Tensor) -> bool:
-    """Whether the bytes hold the negative."""
+    """Whether the bytes hold the negative.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return input._neg
 
 
 @_both
 @sampled(lambda tensor: [(tensor([[1, 2, 3]]),)])
 def adjoint(input: Tensor) -> Tensor:
-    """The conjugate transpose of the last two dimensions."""
+    """The conjugate transpose of the last two dimensions.
+
+    Shape: (..., n, m) to (..., m, n).
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a view, which shares the input's bytes.
+    """
     V.matrix_transpose(input.layout_of(), "adjoint()")
     return conj(input.transpose(-2, -1))
 
@@ -159,3 +207,7 @@ for _name, _get, _doc, _setter in (
     ("H", _hermitian, "The conjugate transpose of a matrix.", None),
 ):
     setattr(Tensor, _name, property(_get, _setter, doc=_doc))
+
+
+SAYS = """\
+Raises: RuntimeError where the result would have no such parts (`imag` of real numbers)."""

@@ -162,3 +162,9 @@ for _name, _dtype in {
     "bfloat16": dtypes.bfloat16,
 }.items():
     _cast_method(_name, _dtype)
+
+
+SAYS = """\
+Shape: any; the result's is the input's.
+Dtypes: bool, integers, floating point and complex numbers.
+Memory: the input itself where it has the dtype and no copy is asked for, else a new tensor."""

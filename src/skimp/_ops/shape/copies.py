@@ -130,7 +130,10 @@ def _small_contiguous(
 
 @general(namespaces=(), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_contiguous)
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
-    """The tensor itself where it is contiguous in the format already, else a copy that is."""
+    """The tensor itself where it is contiguous in the format already, else a copy that is.
+
+    Memory: the input itself where it lies so already, else a new tensor.
+    """
     if formats.is_format(input, memory_format):
         return input
     return _laid_out(input, memory_format=memory_format)
@@ -368,7 +371,10 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 @general("fill", method=False)
 @shown(lambda value, **_: f"FillBackward{int(isinstance(value, Tensor))}", "input")
 def filled(input: Tensor, value: Any) -> Tensor:
-    """A tensor of one value, shaped as the input."""
+    """A tensor of one value, shaped as the input.
+
+    Memory: a new tensor.
+    """
     return fill_(clone(input), value)
 
 
@@ -390,3 +396,8 @@ def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
     if kept is not None:
         history.rebase(input, kept)
     return input
+
+
+SAYS = """\
+Shape: any; the result's is the input's.
+Dtypes: bool, integers, floating point and complex numbers."""

@@ -21,7 +21,11 @@ from skimp._ops.shape.views import as_int, ints
 
 @general(method=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Views of the tensors in the shape to which they broadcast together."""
+    """Views of the tensors in the shape to which they broadcast together.
+
+    Shape: tensors that broadcast; all have their common shape.
+    Memory: a view, which shares the input's bytes.
+    """
     given = varargs(tensors)
     for i, t in enumerate(given):
         if not isinstance(t, Tensor):
@@ -35,7 +39,10 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 
 def broadcast_shapes(*shapes: Any) -> Size:
-    """The shape to which tensors of these shapes (or sizes) broadcast."""
+    """The shape to which tensors of these shapes (or sizes) broadcast.
+
+    Memory: no tensor is made.
+    """
     given = [tuple(s) if isinstance(s, (tuple, list)) else (as_int(s),) for s in shapes]
     return Size(layouts.broadcast_shapes_function(*given))
 
@@ -46,6 +53,9 @@ export("broadcast_shapes", broadcast_shapes, method=False)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of the vectors over the grid that they span: matrix order ("ij") or, with two,
     Cartesian ("xy").
+
+    Shape: n vectors; n tensors of n dims.
+    Memory: a view, which shares the input's bytes.
     """
     given = varargs(tensors)
     if not given:
@@ -99,7 +109,10 @@ def _need_table(name: str, t: Tensor) -> None:
 
 @general(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
-    """Every combination of an element of each vector, as rows."""
+    """Every combination of an element of each vector, as rows.
+
+    Memory: the input itself where it is the only one, else a new tensor.
+    """
     given = varargs(tensors)
     for t in given:
         _need_vector(t)
@@ -110,7 +123,10 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 
 @general()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Every way to choose r elements of a vector, in order, as rows."""
+    """Every way to choose r elements of a vector, in order, as rows.
+
+    Memory: a new tensor.
+    """
     _need_vector(input)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
@@ -143,7 +159,10 @@ def _chosen(n: int, r: int, repeats: bool) -> list[Any]:
 
 @general(namespaces=())
 def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
-    """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast."""
+    """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast.
+
+    Memory: the input itself where it has the shape, else a new tensor.
+    """
     wanted, shape = ints(sizes if size is None else (size,)), tuple(input.shape)
     if not wanted:
         return input.sum()
@@ -174,7 +193,10 @@ def _powers(x: Tensor, n: int) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803  (PyTorch's name)
-    """The powers of a vector's elements as columns, the highest first unless `increasing`."""
+    """The powers of a vector's elements as columns, the highest first unless `increasing`.
+
+    Memory: a new tensor.
+    """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x.shape[0] if N is None else N
@@ -189,7 +211,10 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
-    """The powers 0 to N - 1 of the elements along the last dimension, as columns."""
+    """The powers 0 to N - 1 of the elements along the last dimension, as columns.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     n = (x.shape[-1] if x.ndim else 1) if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")
@@ -238,7 +263,12 @@ def cov(
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
 ) -> Tensor:
-    """The covariance of variables (rows) over observations (columns), which may be weighted."""
+    """The covariance of variables (rows) over observations (columns), which may be weighted.
+
+    Shape: (variables, observations); a square matrix.
+    Dtypes: integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     _need_table("cov", input)
     if input._dtype is dtypes.bool:
         raise RuntimeError("cov(): bool dtype is not supported for input")
@@ -269,7 +299,12 @@ def cov(
 
 @general()
 def corrcoef(input: Tensor) -> Tensor:
-    """The correlation matrix of variables (rows) over observations (columns)."""
+    """The correlation matrix of variables (rows) over observations (columns).
+
+    Shape: (variables, observations); a square matrix.
+    Dtypes: integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     _need_table("corrcoef", input)
     c = cov(input)
     if c.ndim == 0:
@@ -279,3 +314,8 @@ def corrcoef(input: Tensor) -> Tensor:
     if c._dtype.is_complex:
         return view_as_complex(stack([c.real.clip(-1, 1), c.imag.clip(-1, 1)], -1))
     return c.clip(-1, 1)
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for sizes that don't fit."""

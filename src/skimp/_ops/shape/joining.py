@@ -106,7 +106,10 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     sparse=sparse.joined,
 )
 def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The tensors one after the other along a dimension, in their promoted type."""
+    """The tensors one after the other along a dimension, in their promoted type.
+
+    Shape: alike but for `dim`; the result is as long there as all together.
+    """
     given = tensor_list("cat", tensors)
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
@@ -222,7 +225,10 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
     batch=batching.places.join,
 )
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The tensors side by side along a new dimension, in their promoted type."""
+    """The tensors side by side along a new dimension, in their promoted type.
+
+    Shape: alike; the result has one dim more.
+    """
     given = tensor_list("stack", tensors)
     if not given:
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -381,7 +387,10 @@ def _two_dims(layout: Layout) -> Layout:
 
 @general(method=False)
 def block_diag(*tensors: Any) -> Tensor:
-    """The tensors, as matrices, along the diagonal of a matrix of zeros."""
+    """The tensors, as matrices, along the diagonal of a matrix of zeros.
+
+    Memory: a new tensor.
+    """
     given = varargs(tensors)
     for i, t in enumerate(given):
         if not isinstance(t, Tensor):
@@ -396,3 +405,9 @@ def block_diag(*tensors: Any) -> Tensor:
     if not given:
         return blank((1, 0), promotion.get_default_dtype())[0]
     return _block_diag(given)
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers; the result has the type that all
+promote to.
+Raises: RuntimeError for sizes that differ elsewhere, IndexError for a dim that is not there."""

@@ -239,3 +239,10 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
     dim, n = S.unbind(layout.shape, dim)
     return [V.select(layout, dim, i) for i in range(n)]
+
+
+SAYS = """\
+Shape: the input's, shorter along the dim.
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: IndexError for a dim that is not there, RuntimeError for sizes that don't fit.
+Memory: views, which share the input's bytes."""

@@ -44,7 +44,10 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
 
 @general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements shifted around along dimensions; without dims, along the flattened tensor."""
+    """The elements shifted around along dimensions; without dims, along the flattened tensor.
+
+    Shape: any; the result's is the input's.
+    """
     steps = as_tuple(shifts)
     layouts.check_width(steps)
     along = () if dims is None else as_tuple(dims)
@@ -107,7 +110,10 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
 
 @general(rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered)
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """The elements in reverse order along dimensions; the strides are kept."""
+    """The elements in reverse order along dimensions; the strides are kept.
+
+    Shape: any; the result's is the input's.
+    """
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
     steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])
     strides = layouts.empty_like_strides(input.layout_of())
@@ -120,7 +126,10 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 
 @general()
 def fliplr(input: Tensor) -> Tensor:
-    """The columns in reverse order."""
+    """The columns in reverse order.
+
+    Shape: any of two dims or more; the result's is the input's.
+    """
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, 1)
@@ -128,7 +137,10 @@ def fliplr(input: Tensor) -> Tensor:
 
 @general()
 def flipud(input: Tensor) -> Tensor:
-    """The rows in reverse order."""
+    """The rows in reverse order.
+
+    Shape: any but no dim; the result's is the input's.
+    """
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return flip(input, 0)
@@ -140,7 +152,10 @@ def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
 
 @general(rule=Rule("Rot90Backward0", input=_rot90_back), batch=batching.dims.rot90)
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
-    """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
+    """Rotated by k quarter turns in a plane, from its first dimension towards the second.
+
+    Shape: the input's, the two dims perhaps exchanged.
+    """
     if input.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     if len(dims) != 2:
@@ -177,7 +192,10 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
     namespaces=(), rule=Rule("RepeatBackward0", input=_repeat_back), batch=batching.dims.repeat
 )
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
-    """Copies of the tensor beside each other, so many along each dimension."""
+    """Copies of the tensor beside each other, so many along each dimension.
+
+    Shape: each dim as often as asked.
+    """
     times = _chosen(sizes, repeats)
     if len(times) < input.ndim:
         raise RuntimeError(
@@ -199,7 +217,10 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
 
 @general()
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""
+    """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are.
+
+    Shape: each dim as often as asked.
+    """
     times = _chosen(order, dims)
     return input.repeat((1,) * (input.ndim - len(times)) + times)
 
@@ -267,3 +288,9 @@ def _interleaved_by(input: Tensor, repeats: Tensor, dim: int, output_size: Any) 
             f"{repeats.shape[0]} and input.size({dim}) = {n}"
         )
     return input.index_select(dim, _positions_repeated(repeats, output_size))
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for counts that don't fit, IndexError for a dim that is not there.
+Memory: a new tensor."""

@@ -140,7 +140,10 @@ _triangle(
     batch=batching.dims.by_dims("dim1", "dim2", more=1),
 )
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices of zeros with the last dimension as their diagonals."""
+    """Matrices of zeros with the last dimension as their diagonals.
+
+    Shape: the input's, its last dim as the diagonal of two.
+    """
     ndim = input.ndim + 1
     a, b = layouts.normalize_dim(dim1, ndim), layouts.normalize_dim(dim2, ndim)
     if a == b:
@@ -195,7 +198,10 @@ def _diag(input: Tensor, diagonal: int) -> Tensor:
 
 @general()
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied."""
+    """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied.
+
+    Shape: (n,) to a matrix, or a matrix to its diagonal.
+    """
     result = _diag(input, diagonal)
     if out is None:
         return result
@@ -235,7 +241,11 @@ _SHORT = 64  # elements whose sum is one call of NumPy
     batch=batching.dims.trace,
 )
 def trace(input: Tensor) -> Tensor:
-    """The sum of the diagonal of a matrix."""
+    """The sum of the diagonal of a matrix.
+
+    Shape: a matrix; one number.
+    Dtypes: integers, floating point and complex numbers.
+    """
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     if input._dtype.category == 0:
@@ -289,3 +299,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=False)
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError or IndexError for dims that are not there.
+Memory: a new tensor."""

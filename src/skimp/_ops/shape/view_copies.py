@@ -13,7 +13,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor.tensor import Tensor, alias
 from skimp._ops import batching
 from skimp._ops.index.writers import writer
-from skimp._ops.shape import views
+from skimp._ops.shape import strided
 
 
 def slice_view(
@@ -149,9 +149,9 @@ def as_strided_scatter(
     """
     layout = input.layout_of()
     n = (layouts.storage_span(layout) or (0, 0))[1]
-    memory: Any = views.as_strided(input, (n,), (1,), 0).clone()
+    memory: Any = strided.as_strided(input, (n,), (1,), 0).clone()
     _place(
-        views.as_strided(
+        strided.as_strided(
             memory, size, stride, layout.offset if storage_offset is None else storage_offset
         ),
         src,
@@ -161,3 +161,10 @@ def as_strided_scatter(
 
 for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
     _only_function(_name)
+
+
+SAYS = """\
+Shape: the input's; `src` has the shape of the view that it is written over.
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for a source of another shape, IndexError for a dim that is not there.
+Memory: a new tensor."""

@@ -11,7 +11,7 @@ from typing import Any
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, copy_twin, export, general, view
+from skimp._engine.dispatch.forms import export, general, view
 from skimp._engine.dispatch.view_forms import small_array, small_view
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.copies import told
@@ -20,7 +20,6 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
 from skimp._ops.shape.copies import contiguous, copied, describe
-from skimp._ops.shape.strided_gradient import gather_strided_gradient
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
@@ -67,7 +66,10 @@ TURN = {"input": lambda g: g.t()}
     copy=True,
 )
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
-    """Two dimensions exchanged."""
+    """Two dimensions exchanged.
+
+    Shape: the input's, two dims exchanged.
+    """
     return V.transpose(layout, dim0, dim1)
 
 
@@ -89,7 +91,10 @@ def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
     copy=True,
 )
 def t(layout: Layout) -> Layout:
-    """The transpose of a matrix; a vector or scalar as it is."""
+    """The transpose of a matrix; a vector or scalar as it is.
+
+    Shape: (n, m) to (m, n), or (n,).
+    """
     return V.t(layout)
 
 
@@ -109,7 +114,10 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
     copy=True,
 )
 def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
-    """The dimensions in the order given."""
+    """The dimensions in the order given.
+
+    Shape: the input's, in the order of `dims`.
+    """
     return V.permute(layout, ints(order if dims is None else (dims,), "dims"))
 
 
@@ -125,7 +133,10 @@ def _dims(value: Any) -> tuple[int, ...]:
     batch=batching.dims.by_dims("source", "destination"),
 )
 def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
-    """The source dimensions moved to their destinations."""
+    """The source dimensions moved to their destinations.
+
+    Shape: the input's, in another order.
+    """
     if isinstance(source, int) is not isinstance(destination, int):
         raise TypeError("movedim() received an invalid combination of arguments")
     return V.movedim(layout, _dims(source), _dims(destination))
@@ -162,6 +173,8 @@ def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None
     """The same elements in another shape, or, given a dtype, the same bytes as another type.
 
     RuntimeError where the strides don't allow it; `reshape` copies then.
+
+    Shape: any of as many elements; one -1 is inferred.
     """
     return V.view_or_raise(layout, ints(sizes if size is None else (size,)))
 
@@ -199,6 +212,9 @@ _INT = {int}
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
+
+    Shape: any of as many elements; one -1 is inferred.
+    Memory: a view where the layout allows one, else a new tensor.
     """
     wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
     layout = input.layout_of()
@@ -227,7 +243,10 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 @general(namespaces=())
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """`reshape` to the shape of `other`."""
+    """`reshape` to the shape of `other`.
+
+    Memory: a view where the layout allows one, else a new tensor.
+    """
     return reshape(input, other.shape)
 
 
@@ -245,7 +264,11 @@ def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tens
 
 @general(fast=_small_flatten)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim as one: a view where the strides allow it."""
+    """Dimensions start_dim to end_dim as one: a view where the strides allow it.
+
+    Shape: the input's, those dims as one.
+    Memory: the input itself or a view where the layout allows one, else a new tensor.
+    """
     if start_dim == end_dim and input.ndim and not isinstance(start_dim, str):
         layouts.normalize_dim(start_dim, input.ndim)
         return input
@@ -255,13 +278,20 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @general()
 def ravel(input: Tensor) -> Tensor:
-    """One dimension: a view where the tensor is contiguous."""
+    """One dimension: a view where the tensor is contiguous.
+
+    Shape: one dim.
+    Memory: the input itself or a view where the layout allows one, else a new tensor.
+    """
     return contiguous(input).view(-1)
 
 
 @view(rule=Rule("ViewBackward0", BACK), batch=batching.dims.by_dims("dim"))
 def unflatten(layout: Layout, dim: int, sizes: Any) -> Layout:
-    """One dimension as several."""
+    """One dimension as several.
+
+    Shape: the input's, one dim as several.
+    """
     return V.unflatten(layout, dim, _dims(sizes))
 
 
@@ -283,7 +313,10 @@ def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
     copy=True,
 )
 def squeeze(layout: Layout, dim: Any = None) -> Layout:
-    """Without the dimensions of size 1 (of all, of one, or of several)."""
+    """Without the dimensions of size 1 (of all, of one, or of several).
+
+    Shape: the input's less dims of size 1.
+    """
     return V.squeeze(layout, dim)
 
 
@@ -296,7 +329,10 @@ def squeeze(layout: Layout, dim: Any = None) -> Layout:
     copy=True,
 )
 def unsqueeze(layout: Layout, dim: int) -> Layout:
-    """With a dimension of size 1 at `dim`."""
+    """With a dimension of size 1 at `dim`.
+
+    Shape: the input's and a dim of size 1.
+    """
     return V.unsqueeze(layout, dim)
 
 
@@ -312,7 +348,10 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
     copy=True,
 )
 def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False) -> Layout:
-    """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size)."""
+    """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size).
+
+    Shape: dims of size 1 become as long as asked; new ones come first.
+    """
     return V.expand(layout, ints(sizes if size is None else (size,)))
 
 
@@ -339,7 +378,10 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
     copy=True,
 )
 def select(layout: Layout, dim: int, index: int) -> Layout:
-    """One position of a dimension, which goes away."""
+    """One position of a dimension, which goes away.
+
+    Shape: the input's less the dim.
+    """
     return V.select(layout, dim, as_int(index, "index"))
 
 
@@ -356,7 +398,10 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
     batch=batching.dims.by_dims("dim"),
 )
 def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
-    """`length` positions of a dimension from `start` on."""
+    """`length` positions of a dimension from `start` on.
+
+    Shape: the input's, with `length` along the dim.
+    """
     if isinstance(start, Tensor) and (start.ndim or start._dtype.category != dtypes.INT):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     return V.narrow(layout, dim, as_int(start, "start"), as_int(length, "length"))
@@ -375,88 +420,6 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
 def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
     """The diagonal of two dimensions, as the last dimension."""
     return V.diagonal(layout, offset, dim1, dim2)
-
-
-def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
-    """Every element of an as_strided view gives its gradient to the place it shows, several to one
-    perhaps.
-    """
-
-    return gather_strided_gradient(g, input_layout, found)
-
-
-@view(
-    function=False,
-    rule=Rule(
-        "UnfoldBackward0",
-        input=lambda g, input_shape, dimension, size, step: _unfold_back(
-            g, input_shape, dimension, size, step
-        ),
-    ),
-    batch=batching.dims.by_dims("dimension"),
-    copy=True,
-)
-def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
-    """Windows of `size` every `step` along a dimension, as a new last dimension."""
-    return V.unfold(layout, dimension, size, step)
-
-
-def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
-    dense = Layout(tuple(shape), layouts.contiguous_strides(tuple(shape)), 0)
-    return _strided_back(g, dense, V.unfold(dense, dimension, size, step))
-
-
-PLACED = {
-    "input": lambda g, input_layout, size, stride, storage_offset: _strided_back(
-        g, input_layout, _strided(input_layout, size, stride, storage_offset)
-    )
-}
-
-
-@view(
-    "_as_strided",
-    function=False,
-    method=False,
-    rule=Rule("AsStridedBackward0", PLACED),
-    inplace=Rule("AsStridedBackward1", PLACED),
-    batch=batching.places.as_strided_rule,
-)
-def _as_strided(
-    layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
-) -> Layout:
-    """Any layout on the tensor's storage, within its bounds."""
-    return _strided(layout, size, stride, storage_offset)
-
-
-def _strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None) -> Layout:
-    offset = layout.offset if storage_offset is None else storage_offset
-    return B.as_strided(ints((size,)), ints((stride,), "stride"), offset)
-
-
-_as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
-
-
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Any layout on the tensor's storage, within its bounds."""
-    found = _strided(input.layout_of(), size, stride, storage_offset)
-    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
-    new: Tensor = _as_strided(input, size, stride, storage_offset)
-    return new
-
-
-export("as_strided", as_strided, composite=False, batch=batching.places.as_strided_rule)
-copy_twin("as_strided", as_strided)
-
-
-def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """The tensor itself takes another layout on its storage."""
-    history.before_inplace(input)
-    found = _strided(input.layout_of(), size, stride, storage_offset)
-    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
-    return _as_strided_(input, size, stride, storage_offset)
-
-
-export("as_strided_", as_strided_, samples=lambda tensor: [(tensor([1, 2, 3, 4]), (2,), (2,))])
 
 
 def _matrix(name: str, f: Any, rule: Rule | None, doc: str, batch: Any) -> Any:
@@ -485,3 +448,9 @@ _matrix(
 _known: dict[str, Any] = {"composite": False, "samples": lambda tensor: [(tensor([1, 2]),)]}
 export("detach", Tensor.detach, method=False, batch=batching.dims.ELEMENTWISE, **_known)
 export("detach_", Tensor.detach_, method=False, **_known)
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for sizes that don't fit, IndexError for a dim that is not there.
+Memory: a view, which shares the input's bytes."""

@@ -287,6 +287,9 @@ def sparse_csr_tensor(
 ) -> RowTensor:
     """A matrix of `values` in the columns `col_indices`, row i's from `crow_indices[i]` on; on the
     tensors that are given. Its gradient goes to `values` unless it is to be a leaf.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
     """
     devices.check(device)
     if layout not in (None, formats.sparse_csr):
@@ -318,7 +321,11 @@ def sparse_csr_tensor(
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> RowTensor:
-    """The elements of a matrix that are not zero, by rows."""
+    """The elements of a matrix that are not zero, by rows.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
     if dense_dim:
         refuse("to_sparse_csr with dense dimensions")
     if input.ndim != 2:

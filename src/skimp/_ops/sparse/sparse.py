@@ -151,6 +151,8 @@ def sparse_coo_tensor(
 ) -> SparseTensor:
     """A sparse tensor of `values` at `indices` (sparse_dim, nnz), or an empty one of a size; its
     gradient goes to `values` unless it is to be a leaf (`requires_grad`).
+
+    Dtypes: bool, integers, floating point and complex numbers.
     """
     devices.check(device)
     if values is None:
@@ -230,6 +232,8 @@ def to_sparse(
 ) -> Any:
     """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
     dims.
+
+    Dtypes: bool, integers, floating point and complex numbers.
     """
     if layout is formats.strided:
         return input
@@ -252,7 +256,11 @@ def to_sparse(
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """The tensor itself, which is dense."""
+    """The tensor itself, which is dense.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: the input itself, or a new tensor of `dtype`.
+    """
     return input if dtype is None else input.to(dtype)
 
 
@@ -301,7 +309,11 @@ for _name in ("coalesce", "indices", "values", "is_coalesced"):
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def _no_sparse_dim(input: Tensor) -> int:
-    """A dense tensor has none."""
+    """A dense tensor has none.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: no tensor is made.
+    """
     return 0
 
 
@@ -338,7 +350,10 @@ export("spmm", mm, method=False)
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]).to_sparse(), tensor([[1, -2, 3]]).t())])
 def smm(input: Tensor, mat: Tensor) -> Any:
-    """`torch.sparse.mm`, as a sparse tensor."""
+    """`torch.sparse.mm`, as a sparse tensor.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     return product(input, mat).to_sparse()
 
 
@@ -394,7 +409,10 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
 @_in_sparse("spdiags")
 @sampled(lambda tensor: [(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([0, 1]).long(), (2, 2))])
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> SparseTensor:
-    """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
+    """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    """
     rows, columns = (int(n) for n in shape)
     given = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
     width = int(given.shape[1])
@@ -431,3 +449,7 @@ for _kind, _dtype in (
     ("ByteTensor", dtypes.uint8),
 ):
     export(_kind, _legacy(_kind, _dtype), ("sparse",), method=False)
+
+
+SAYS = """\
+Memory: a new tensor."""

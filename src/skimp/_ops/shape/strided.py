@@ -1,0 +1,99 @@
+"""Views with strides of their own: `unfold` and `as_strided`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import OPS, copy_twin, export, view
+from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops import batching
+from skimp._ops.shape.strided_gradient import gather_strided_gradient
+from skimp._ops.shape.views import ints
+
+
+@view(
+    function=False,
+    rule=Rule(
+        "UnfoldBackward0",
+        input=lambda g, input_shape, dimension, size, step: _unfold_back(
+            g, input_shape, dimension, size, step
+        ),
+    ),
+    batch=batching.dims.by_dims("dimension"),
+    copy=True,
+)
+def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
+    """Windows of `size` every `step` along a dimension, as a new last dimension.
+
+    Shape: the input's, with the number of windows along the dim, and `size`.
+    """
+    return V.unfold(layout, dimension, size, step)
+
+
+def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
+    dense = Layout(tuple(shape), layouts.contiguous_strides(tuple(shape)), 0)
+    return gather_strided_gradient(g, dense, V.unfold(dense, dimension, size, step))
+
+
+PLACED = {
+    "input": lambda g, input_layout, size, stride, storage_offset: gather_strided_gradient(
+        g, input_layout, _strided(input_layout, size, stride, storage_offset)
+    )
+}
+
+
+@view(
+    "_as_strided",
+    function=False,
+    method=False,
+    rule=Rule("AsStridedBackward0", PLACED),
+    inplace=Rule("AsStridedBackward1", PLACED),
+    batch=batching.places.as_strided_rule,
+)
+def _as_strided(
+    layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
+) -> Layout:
+    """Any layout on the tensor's storage, within its bounds."""
+    return _strided(layout, size, stride, storage_offset)
+
+
+def _strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None) -> Layout:
+    offset = layout.offset if storage_offset is None else storage_offset
+    return B.as_strided(ints((size,)), ints((stride,), "stride"), offset)
+
+
+_as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Any layout on the tensor's storage, within its bounds."""
+    found = _strided(input.layout_of(), size, stride, storage_offset)
+    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
+    new: Tensor = _as_strided(input, size, stride, storage_offset)
+    return new
+
+
+export("as_strided", as_strided, composite=False, batch=batching.places.as_strided_rule)
+copy_twin("as_strided", as_strided)
+
+
+def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """The tensor itself takes another layout on its storage."""
+    history.before_inplace(input)
+    found = _strided(input.layout_of(), size, stride, storage_offset)
+    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
+    return _as_strided_(input, size, stride, storage_offset)
+
+
+export("as_strided_", as_strided_, samples=lambda tensor: [(tensor([1, 2, 3, 4]), (2,), (2,))])
+
+
+SAYS = """\
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for sizes that don't fit, IndexError for a dim that is not there.
+Memory: a view, which shares the input's bytes."""
