@@ -49,7 +49,8 @@ class Pointwise:
 
     __slots__ = (
         "args", "bare", "check", "fast", "kernels", "masks", "name", "numbers", "opmath",
-        "overlap", "params", "plain", "recording", "rule", "title", "typed", "types", "unwatched",
+        "overlap", "params", "plain", "recording", "row_major", "rule", "title", "typed", "types",
+        "unwatched",
     )  # fmt: skip
 
     def __init__(
@@ -69,8 +70,10 @@ class Pointwise:
         check: Callable[[dtypes.dtype, tuple[Any, ...]], None] | None = None,
         also: tuple[dtypes.dtype, ...] = (),  # types of dtypes.NARROW that it computes in too
         overlap: tuple[int, ...] | None = None,
+        row_major: bool = False,  # new results are, whatever the memory order of the operands
     ) -> None:
         self.name = name
+        self.row_major = row_major
         self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
         self.kernels = kernels_by_dtype(kernels, name, also)
         self.types = types
@@ -307,6 +310,8 @@ def result_strides(
     row: Pointwise, args: tuple[Any, ...], compute: dtypes.dtype, shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """How a new result lies in memory."""
+    if row.row_major:
+        return layouts.contiguous_strides(shape)
     masks = len(row.masks)
     return layouts.dense_strides_like(
         [
@@ -345,6 +350,9 @@ def _direct(
         whole = [a for a in arrays if a.ndim]
         if all([a.flags.c_contiguous and a.shape == shape for a in whole]):
             made = np.empty(shape, narrow.np)
+        elif row.row_major:
+            made = np.empty(shape, narrow.np)
+            arrays = _spread(kernel, arrays, made)
         else:
             made = empty_dense(shape, _strides_like(whole, shape), narrow.np)
             arrays = _spread(kernel, arrays, made)

@@ -79,6 +79,22 @@ def is_channels_last(layout: Layout, ndim: int = 4) -> bool:
     return _is_packed_in(_CHANNELS_LAST[ndim], layout.shape, layout.strides)
 
 
+def suggests_channels_last(layout: Layout) -> bool:
+    """PyTorch's suggest_memory_format: strides grow in channels_last order; ambiguous ones count as
+    row-major.
+    """
+    shape, strides, _ = layout
+    order = _CHANNELS_LAST.get(len(shape))
+    if order is None or strides[1] == 0:
+        return False
+    least = 0
+    for d in order:
+        if shape[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * max(shape[d], 1)
+    return True
+
+
 def channels_last_strides(shape: Ints) -> Ints:
     """The strides of a 4-d shape in channels_last, or of a 5-d shape in channels_last_3d."""
     return _pack(_CHANNELS_LAST[len(shape)], shape)

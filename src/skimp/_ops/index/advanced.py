@@ -345,6 +345,7 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
     "index_put",
     batch=batching.places.put_at,
     out=False,
+    row_major=False,
     fast=_small_put,
     rule=Rule(
         "IndexPutBackward0",

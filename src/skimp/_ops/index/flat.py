@@ -74,6 +74,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 @writer(
     out=False,
+    row_major=False,
     rule=Rule(
         "PutBackward0",
         input=lambda g, index, source, accumulate: (

@@ -191,7 +191,7 @@ FILL_RULE = Rule(
     numbers={"value": Rule("MaskedFillBackward0", input=lambda g, mask: g.masked_fill(mask, 0))},
 )
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
-                 ("mask", "input", "value"), opmath=False, masks=(0,))  # fmt: skip
+                 ("mask", "input", "value"), opmath=False, masks=(0,), row_major=True)  # fmt: skip
 
 
 def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
@@ -202,9 +202,12 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     if holds is None or mask._dtype is not dtypes.bool or mask._turned:
         return None
     try:
-        made = fresh(np.where(holds, number, x), input._dtype)
+        found = np.where(holds, number, x)
     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
         return None
+    if not found.flags.c_contiguous:
+        return None
+    made = fresh(found, input._dtype)
     if input._rg and modes.state.grad:
         record(FILL_RULE, {"mask": mask, "input": input, "value": value}, made)
     return made

@@ -361,7 +361,7 @@ def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
     return dim, where
 
 
-@writer(batch=batching.places.write_slices, out=False, fast=_small_fill,
+@writer(batch=batching.places.write_slices, out=False, row_major=False, fast=_small_fill,
         rule=Rule("IndexFillBackward1",
     input=lambda g, dim, index: _unselected(g, dim, index),
     value=lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),

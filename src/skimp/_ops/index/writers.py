@@ -55,7 +55,7 @@ def writer(
         title = name or raw.__name__
         o = Op(title, raw, "general", rule, (), namespaces if function else (), **known)
         OPS[title] = o
-        copy = _row_major if row_major and out else _like_input
+        copy = _row_major if row_major else _like_input
         if row_major is None:
             copy = _same_strides
         short, short_own = _short_ways(fast)

@@ -84,6 +84,7 @@ POW_OF_NUMBER = Pointwise(
     Rule("PowBackward2", exponent=_of_number_back),
     ("input", "exponent"),
     title="pow",
+    row_major=True,
 )
 
 

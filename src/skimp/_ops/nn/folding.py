@@ -10,7 +10,8 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.tensor import dtypes
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
@@ -173,11 +174,11 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
             f"of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
         )
     if r == 1:
-        return input.clone()
+        return _own(input, input)
     k = len(lead)
     apart = input.reshape((*lead, c // (r * r), r, r, h, w))
     moved = apart.permute((*range(k), k, k + 3, k + 1, k + 4, k + 2))
-    return moved.reshape((*lead, c // (r * r), h * r, w * r))
+    return _own(moved.reshape((*lead, c // (r * r), h * r, w * r)), input)
 
 
 @shown("PixelUnshuffleBackward0", "input")
@@ -206,11 +207,19 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
                 f"input.size({at})={n} is not divisible by {r}"
             )
     if r == 1:
-        return input.clone()
+        return _own(input, input)
     k = len(lead)
     apart = input.reshape((*lead, c, h // r, r, w // r, r))
     moved = apart.permute((*range(k), k, k + 2, k + 4, k + 1, k + 3))
-    return moved.reshape((*lead, c * r * r, h // r, w // r))
+    return _own(moved.reshape((*lead, c * r * r, h // r, w // r)), input)
+
+
+def _own(result: Any, input: Any) -> Any:
+    """The result channels last where the input is, else row-major; never the input itself."""
+    last = input.ndim == 4 and layouts.suggests_channels_last(input.layout_of())
+    if not last and result is not input:
+        return result  # a copy in that order: two dims were joined that lay apart
+    return result.clone(memory_format=formats.channels_last if last else formats.contiguous_format)
 
 
 for _f in (unfold, fold):

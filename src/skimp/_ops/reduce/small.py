@@ -259,7 +259,7 @@ def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
         return None
     if num_classes < 1 or not x.size or x.size * num_classes > _ROWS:
         return None
-    found = np.equal(x[..., None], _starts(num_classes, 1))
+    found = np.equal(x[..., None], _starts(num_classes, 1), order="C")
     if np.count_nonzero(found) != x.size:
         return None
     return fresh(found.astype(np.int64), dtypes.int64)

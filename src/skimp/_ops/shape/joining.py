@@ -23,7 +23,6 @@ from skimp._ops import batching
 from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
-_CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
 
 def tensor_list(name: str, values: Any, word: str = "tensors") -> list[Tensor]:
@@ -81,7 +80,7 @@ def _small(tensors: Any) -> list[Array] | None:
             return None
         total += a.nbytes
         arrays.append(a)
-    if total >= POOLED or (len(arrays[0].shape) in _CHANNELS_LAST and _all_channels_last(tensors)):
+    if total >= POOLED or (len(arrays[0].shape) in (4, 5) and _all_channels_last(tensors)):
         return None
     return arrays
 
@@ -170,7 +169,7 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
 
 def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
     """channels_last where every input suggests it (None: row-major)."""
-    if len(shape) not in _CHANNELS_LAST or 0 in shape:
+    if len(shape) not in (4, 5) or 0 in shape:
         return None
     if _all_channels_last(tensors):
         return layouts.channels_last_strides(shape)
@@ -178,23 +177,9 @@ def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
 
 
 def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
-    return all(_suggests_channels_last(t.layout_of()) for t in tensors)  # the first is enough
-
-
-def _suggests_channels_last(layout: Layout) -> bool:
-    """PyTorch's suggest_memory_format: strides grow in channels_last order; ambiguous ones count as
-    row-major.
-    """
-    shape, strides, _ = layout
-    order = _CHANNELS_LAST.get(len(shape))
-    if order is None or strides[1] == 0:
-        return False
-    least = 0
-    for d in order:
-        if shape[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
-            return False
-        least = strides[d] * max(shape[d], 1)
-    return True
+    return all(
+        layouts.suggests_channels_last(t.layout_of()) for t in tensors
+    )  # the first is enough
 
 
 def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
