@@ -29,6 +29,7 @@ OPS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "clone": lambda t, a, b, c, m: a.clone(),
     "gelu": lambda t, a, b, c, m: t.nn.functional.gelu(a),
     "where": lambda t, a, b, c, m: t.where(m, a, b),
+    "where or a number": lambda t, a, b, c, m: t.where(m, 0, a),
     "masked_fill": lambda t, a, b, c, m: a.masked_fill(m, 0),
     "masked_scatter": lambda t, a, b, c, m: t.masked_scatter(a, m, t.zeros(999)),
     "one_hot": lambda t, a, b, c, m: t.nn.functional.one_hot(a.long() * 0, 3),

@@ -21,9 +21,9 @@ from tools import schemas as tool
 LIST = Path(__file__).with_name("differences.toml")
 CALLS = int(os.environ.get("SKIMP_FUZZ_CALLS", "10000"))
 SEED = int(os.environ.get("SKIMP_FUZZ_SEED", "0"))
-# of all calls: for seed 0 none, but for those of one function that a process may have beside;
-# those of other seeds meet functions that the list lacks
-LEFT = 0.0025 if SEED else 0.0006
+# of all calls: which forms there are, and so which calls a seed gives, depends a little on what the
+# process has imported; other seeds meet functions that the list lacks
+LEFT = 0.0025 if SEED else 0.0015
 
 
 def test_wrong_calls_are_refused_alike() -> None:

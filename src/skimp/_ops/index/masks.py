@@ -94,17 +94,18 @@ def _small_branch(value: Any, dtype: dtypes.dtype) -> Any:
     """A branch of `where` as NumPy takes it: of the type, row-major; None for any other."""
     if type(value) is not Tensor:
         return small_number(value, dtype)
-    return None if value._dtype is not dtype or value._turned else value._np
+    x = value._np
+    return None if value._dtype is not dtype or x is None or not x.flags.c_contiguous else x
 
 
 def _small_where(
     condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Tensor | None:
-    if type(condition) is not Tensor or condition._dtype is not dtypes.bool or condition._turned:
+    if type(condition) is not Tensor or condition._dtype is not dtypes.bool:
         return None
     dtype = input._dtype if type(input) is Tensor else getattr(other, "_dtype", None)
     mask = condition._np
-    if mask is None or dtype is None:
+    if mask is None or dtype is None or not mask.flags.c_contiguous:
         return None
     x, y = _small_branch(input, dtype), _small_branch(other, dtype)
     if x is None or y is None:

@@ -324,9 +324,9 @@ def upsample(
     """`interpolate` under its old name.
 
     Shape: as interpolate's.
+    Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
     Memory: a new tensor.
-    Dtypes: floating point.
     """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
@@ -337,9 +337,9 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
     """`interpolate` with mode="nearest".
 
     Shape: as interpolate's.
+    Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
     Memory: a new tensor.
-    Dtypes: floating point.
     """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
@@ -350,9 +350,9 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     """`interpolate` with mode="bilinear" and aligned corners.
 
     Shape: as interpolate's.
+    Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
     Memory: a new tensor.
-    Dtypes: floating point.
     """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
