@@ -58,6 +58,8 @@ def wanted(words: argparse.Namespace) -> list[str]:
 def engines_for(words: argparse.Namespace) -> tuple[str, ...]:
     if words.quick:
         return QUICK_ENGINES
+    if words.micro:
+        return (*COMPARED, "numpy")  # what small ops cost beyond its calls
     return COMPARED if any(getattr(words, part) for part in PARTS) else tuple(ENGINES)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.byhand import BY_HAND
 from bench.catalogue import ALL
+from bench.overhead import BY_NUMPY
 from bench.workloads import COMPILED, WORKLOADS
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +75,12 @@ ENGINES = {
             {"TORCHINDUCTOR_COMPILE_THREADS": "1"},  # no worker processes beside the measured one
             _compiler,
         ),
-        Engine("numpy", "numpy", "NumPy by hand (`bench/byhand.py`), one thread", tuple(BY_HAND)),
+        Engine(
+            "numpy",
+            "numpy",
+            "NumPy by hand (`bench/byhand.py`, small ops `bench/overhead.py`), one thread",
+            (*BY_HAND, *(f"micro/{name}" for name in BY_NUMPY)),
+        ),
     )
 }
 

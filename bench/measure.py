@@ -35,6 +35,7 @@ from bench.catalogue import ALL, looped
 from bench.clock import fitting, loop, timed, touch
 from bench.engines import ENGINES, Engine, ended
 from bench.micro import every_op
+from bench.overhead import by_numpy, every_call
 from bench.workloads import SMALL, Call, Kit, itself
 
 Answer = dict[str, Any]
@@ -113,7 +114,7 @@ class Measured:
         if name.startswith("program/"):
             self.losses = first_losses(make(), COMPARED)
         elif name.startswith("micro/"):
-            mix(every_op(importlib.import_module(engine.module)), MIXED_MICRO)
+            mix(all_small(engine), MIXED_MICRO)
         elif name in SMALL:
             mix([maker(engine, n, shrink)() for n in SMALL if n in engine.workloads], MIXED)
         else:
@@ -172,12 +173,20 @@ def mix(calls: Sequence[Call], times: int) -> None:
             call()
 
 
+def all_small(engine: Engine) -> list[Call]:
+    if engine.module == "numpy":
+        return every_call()
+    return every_op(importlib.import_module(engine.module))
+
+
 COMMANDS = {"warm": Measured.warm, "turn": Measured.turn, "end": Measured.end}
 
 
 def maker(engine: Engine, name: str, shrink: int) -> Callable[[], Call]:
     """What sets the workload up for the engine and returns the call."""
     if engine.module == "numpy":
+        if name.startswith("micro/"):
+            return lambda: by_numpy(name.removeprefix("micro/"))
         return lambda: BY_HAND[name](Arrays(shrink))
     T = importlib.import_module(engine.module)
     wrap = T.compile if engine.name == "torch.compile" else itself

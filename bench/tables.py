@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bench.catalogue import PARTS, SIZED, SIZES
 from bench.markdown import NONE, bold, mib, ratio, seconds, table
 from bench.micro import ROWS
+from bench.overhead_table import section as overhead
 from bench.programs import TITLES
 from bench.results import Results, Round
 from bench.turns import Found
@@ -238,7 +239,7 @@ def parts(results: Results) -> list[str]:
             slowed(results) if "busy" in results.conditions else NONE,
         ]
     if micro(results):
-        told += ["## Small ops", micro_in_words(results), micro(results)]
+        told += ["## Small ops", micro_in_words(results), micro(results), *overhead(results)]
     if sizes(results):
         told += [
             "## Sizes",

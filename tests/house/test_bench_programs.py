@@ -15,7 +15,9 @@ from bench import page, run, tables
 from bench.catalogue import ALL, COMPARED, PARTS, looped
 from bench.engines import ENGINES
 from bench.measure import Measured, first_losses, load as load_engine
-from bench.micro import BACKWARD, ROWS, small_op
+from bench.micro import BACKWARD, ROWS, inputs, small_op
+from bench.overhead import BY_NUMPY, HELP, PLAIN_GOAL, RECORDED_GOAL, inputs as arrays_of
+from bench.overhead_table import over, overhead
 from bench.programs import PROGRAMS, TITLES
 from bench.results import Results, load, newest
 from skimp.config import using
@@ -62,6 +64,28 @@ def test_small_ops_compute_what_they_compute_on_torch(name: str) -> None:
         results.append(values(call()))
     for expected, mine in zip(*results, strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(BY_NUMPY))
+def test_numpys_own_calls_compute_what_small_ops_do(name: str) -> None:
+    tensors = inputs(skimp)
+    arrays = {n: tensors[n].detach().numpy().copy() for n in arrays_of() if n in tensors}
+    mine, numpys = eval(ROWS[name], tensors), eval(BY_NUMPY[name], {**HELP, **arrays})
+    written = "e" if name == "zero_" else "d"  # by rows that return nothing
+    expected = values(arrays[written] if numpys is None else numpys)
+    found = values(tensors[written] if mine is None else mine)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_overheads_are_differences_of_neighbours_in_time() -> None:
+    results = run.begin(["skimp", "numpy"])
+    slices = {"skimp": [3e-6, None, 9e-6, 5e-6], "numpy": [1e-6, 1e-6, 2e-6, 1.5e-6]}
+    results.rounds = [{"micro/cat": {e: {"slices": s} for e, s in slices.items()}}]
+    assert overhead(results).splitlines()[2:] == ["| general | 1 | 3.5 µs | 3.5 µs |  |  | `cat` |"]
+    far = over({"a": 2e-6, "b": 9e-7}, PLAIN_GOAL, {"c": 1.4e-6, "d": 9e-6}, RECORDED_GOAL)
+    assert far == "`d`, `a`"
 
 
 def test_rows_that_go_back_do() -> None:
