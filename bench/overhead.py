@@ -97,15 +97,15 @@ def inputs() -> dict[str, Any]:
 
 
 def softmax(x: Array) -> Array:
-    e = np.exp(x - np.maximum.reduce(x, -1, keepdims=True))
+    e: Array = np.exp(x - np.maximum.reduce(x, -1, keepdims=True))
     e /= np.add.reduce(e, -1, keepdims=True)
     return e
 
 
 def log_softmax(x: Array) -> Array:
-    x = x - np.maximum.reduce(x, -1, keepdims=True)
-    x -= np.log(np.add.reduce(np.exp(x), -1, keepdims=True))
-    return x
+    y: Array = x - np.maximum.reduce(x, -1, keepdims=True)
+    y -= np.log(np.add.reduce(np.exp(y), -1, keepdims=True))
+    return y
 
 
 def layer_norm(x: Array) -> Array:
