@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 import pytest
@@ -55,3 +56,73 @@ def test_what_instances_hold_is_pytorchs() -> None:
     assert set(vars(made[0].optimizer)) <= set(vars(made[1].optimizer)) | set(
         dir(made[1].optimizer)
     )
+
+
+def _doubled(lib: Any, name: str) -> tuple[Any, list[Any]]:
+    """The ctx of a Function that keeps a 7 under `name` for backward, and what came of it."""
+
+    class Doubled(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, number: int) -> Any:
+            ctx.save_for_backward(x)
+            try:
+                setattr(ctx, name, 7)
+            except (AttributeError, TypeError) as error:
+                seen.append(type(error))
+            return x * number
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            held = getattr(ctx, name)
+            seen.append(held if isinstance(held, int) else None)
+            return ctx.saved_tensors[0] * g, None
+
+    seen: list[Any] = []
+    x = lib.tensor([3.0, 4.0], requires_grad=True)
+    y = Doubled.apply(x, 2)
+    node = y.grad_fn
+    (y * y).sum().backward()
+    return node, [*seen, x.grad.tolist(), repr(y), [of for _, of in node.next_functions]]
+
+
+HERE, THERE = (set(dir(_doubled(lib, "kept")[0])) for lib in (skimp, oracle))
+# on PyTorch assigning a 7 to them is an error, there or in apply, or breaks the call
+SPECIAL = {
+    "dirty_tensors", "materialize_grads", "non_differentiable", "to_save", "saved_for_forward",
+    "apply", "_is_pure_view", "_get_user_fn", "_materialize_non_diff_grads",
+    "_forward_cls", "saved_variables",
+}  # fmt: skip
+LIKELY = {"shape", "dtype", "saved", "edges", "node", "label", "metas", "more", "release", "plan"}
+NAMES = (
+    {n for n in THERE if n[:2] != "__"} - SPECIAL
+    | LIKELY
+    | {f"_{n}" for n in LIKELY}
+    | {n.removeprefix("_skimp") for n in HERE if n.startswith("_skimp_")}
+)
+
+
+def test_what_ctx_has_is_pytorchs_or_says_that_it_is_skimps() -> None:
+    own = {n for n in HERE - THERE if n[:2] != "__"}
+    assert len(own) > 10
+    assert [n for n in own if not n.startswith("_skimp_")] == []
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_ctx_keeps_what_forward_assigns(name: str) -> None:
+    """Whatever its name: the gradient is right, and backward finds it, as on PyTorch."""
+    assert _doubled(skimp, name)[1] == _doubled(oracle, name)[1]
+
+
+@pytest.mark.parametrize("space", ["distributions.utils", "nn.modules.transformer"])
+def test_helpers_that_libraries_import_take_pytorchs_arguments(space: str) -> None:
+    count = 0
+    for name, theirs in vars(importlib.import_module(f"torch.{space}")).items():
+        ours = getattr(importlib.import_module(f"skimp.{space}"), name, None)
+        if not inspect.isfunction(theirs) or not inspect.isfunction(ours):
+            continue
+        count += 1
+        have, want = (inspect.signature(f).parameters for f in (ours, theirs))
+        needed = [p for p in have if have[p].default is inspect.Parameter.empty]
+        assert list(have) == list(want), name
+        assert set(needed) <= {p for p in want if want[p].default is inspect.Parameter.empty}, name
+    assert count > 2

@@ -57,14 +57,14 @@ class MakeDualBackward0(_Boundary):
     """Where a dual tensor begins."""
 
     __slots__ = ()
-    label = "MakeDualBackward0"
+    _skimp_label = "MakeDualBackward0"
 
 
 class UnpackDualBackward0(_Boundary):
     """Behind what was unpacked: reverse derivatives pass, forward ones of the level end."""
 
     __slots__ = ()
-    label = "UnpackDualBackward0"
+    _skimp_label = "UnpackDualBackward0"
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         return (None,) if self.level.multiplying else grads
@@ -203,7 +203,7 @@ def _sources(t: Tensor, level: _Level) -> tuple[list[Node], bool]:
             continue
         if node in level.tangents:
             found.append(node)
-        edges = node._edges
+        edges = node._skimp_edges
         connected |= not edges
         stack.extend(edges[::2])
     return found, connected and level.recorded

@@ -19,10 +19,10 @@ from skimp.autograd.mapped import apply_samples, apply_vmap
 class FunctionCtx:
     """What `forward` uses to tell `backward`: its `ctx`."""
 
-    _to_save: tuple[Any, ...] = ()
-    _dirty: tuple[Any, ...] = ()
-    _nondiff: tuple[Any, ...] = ()
-    _materialize = True
+    to_save: tuple[Any, ...] = ()
+    dirty_tensors: tuple[Any, ...] = ()
+    non_differentiable: tuple[Any, ...] = ()
+    materialize_grads = True
     saved_for_forward: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -35,7 +35,7 @@ class FunctionCtx:
                     f"save_for_backward can only save variables, but argument {i} is of type "
                     f"{type(t).__name__}"
                 )
-        self._to_save = tensors
+        self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep tensors for `jvp`."""
@@ -43,11 +43,11 @@ class FunctionCtx:
 
     def mark_dirty(self, *args: Tensor) -> None:
         """These inputs were modified in place; they must be returned."""
-        self._dirty = args
+        self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """These outputs have no gradient."""
-        self._nondiff = args
+        self.non_differentiable = args
 
     def mark_shared_storage(self, *pairs: Any) -> None:
         """Deprecated and without effect, as in PyTorch."""
@@ -60,7 +60,7 @@ class FunctionCtx:
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros (True) or None for outputs without a gradient."""
-        self._materialize = value
+        self.materialize_grads = value
 
 
 class BackwardCFunction(Node, FunctionCtx):
@@ -68,16 +68,15 @@ class BackwardCFunction(Node, FunctionCtx):
 
     _forward_cls: ClassVar[Any]
     needs_input_grad: tuple[bool, ...]
-    _tensor_args: tuple[bool, ...]
-    _freed = False
-    _live: tuple[bool, ...]  # which outputs are tensors
-    _metas: tuple[Any, ...] = ()
+    _skimp_tensor_args: tuple[bool, ...]
+    _skimp_freed = False
+    _skimp_live: tuple[bool, ...]  # which outputs are tensors
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` saved."""
-        saved = self._saved
-        if self._freed or saved is None:
+        saved = self._skimp_saved
+        if self._skimp_freed or saved is None:
             raise errors.freed(self)
         return tuple(
             [saving.one(self, saved[i][0], saved[i][1], saved[i][2]) for i in range(len(saved))]
@@ -92,20 +91,20 @@ class BackwardCFunction(Node, FunctionCtx):
 
     @property
     def _raw_saved_tensors(self) -> tuple[Any, ...]:
-        if self._freed:
+        if self._skimp_freed:
             raise errors.freed(self)
-        return tuple([saving.SavedTensor(self, entry, 0, entry[2]) for entry in self._saved])
+        return tuple([saving.SavedTensor(self, entry, 0, entry[2]) for entry in self._skimp_saved])
 
     def __repr__(self) -> str:
         return f"<torch.autograd.function.{type(self).__name__} object at {id(self):#x}>"
 
     def maybe_clear_saved_tensors(self) -> None:
-        self.release()
+        self._skimp_release()
 
-    def release(self) -> None:
-        self._freed = True
-        if self._saved:
-            self._saved = None
+    def _skimp_release(self) -> None:
+        self._skimp_freed = True
+        if self._skimp_saved:
+            self._skimp_saved = None
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         user = self._forward_cls
@@ -115,39 +114,41 @@ class BackwardCFunction(Node, FunctionCtx):
                 "You should only implement one of them."
             )
         f = user.vjp if user.vjp is not Function.vjp else user.backward
-        arrived = self._arrived(grads)
+        arrived = self._skimp_arrived(grads)
         if not modes.state.vmaps:  # else the engine may need them once more
             grads.clear()
         found = f(self, *arrived)
         del arrived
-        return self._checked(found if isinstance(found, tuple) else (found,))
+        return self._skimp_checked(found if isinstance(found, tuple) else (found,))
 
-    def _arrived(self, grads: Grads) -> list[Any]:
-        if not self._materialize:
+    def _skimp_arrived(self, grads: Grads) -> list[Any]:
+        if not self.materialize_grads:
             return list(grads)
         out: list[Any] = []
-        for g, is_tensor, (shape, dtype) in zip(grads, self._live, self.metas(), strict=True):
+        for g, is_tensor, (shape, dtype) in zip(
+            grads, self._skimp_live, self._skimp_metas(), strict=True
+        ):
             if g is None and is_tensor:
                 g = empty(shape, dtype).zero_()
             out.append(g)
         return out
 
-    def _checked(self, found: tuple[Any, ...]) -> list[Tensor | None]:
+    def _skimp_checked(self, found: tuple[Any, ...]) -> list[Tensor | None]:
         """Backward's results, for the inputs that were tensors."""
-        expected = len(self._tensor_args)
+        expected = len(self._skimp_tensor_args)
         if len(found) > expected and all([g is None for g in found[expected:]]):
             found = found[:expected]
         if len(found) != expected:
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"function {self._skimp_label} returned an incorrect number of gradients (expected "
                 f"{expected}, got {len(found)})"
             )
         out: list[Tensor | None] = []
-        for i, (g, is_tensor) in enumerate(zip(found, self._tensor_args, strict=True)):
+        for i, (g, is_tensor) in enumerate(zip(found, self._skimp_tensor_args, strict=True)):
             if g is not None and not is_tensor:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient different than None at position "
-                    f"{i + 1}, but the corresponding forward input was not a Variable"
+                    f"function {self._skimp_label} returned a gradient different than None at "
+                    f"position {i + 1}, but the corresponding forward input was not a Variable"
                 )
             if g is not None and not isinstance(g, Tensor):
                 raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
@@ -161,7 +162,11 @@ class FunctionMeta(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
         label = f"{name}Backward"
-        space = {"_forward_cls": cls, "label": label, "__module__": "skimp.autograd.function"}
+        space = {
+            "_forward_cls": cls,
+            "_skimp_label": label,
+            "__module__": "skimp.autograd.function",
+        }
         cls._backward_cls = type(label, (BackwardCFunction,), space)
         super().__init__(name, bases, attrs)
 
@@ -243,10 +248,10 @@ class Function(metaclass=FunctionMeta):
         tensors = [a for a in args if isinstance(a, Tensor)]
         recorded = modes.state.grad and any([t._rg for t in tensors])
         init(ctx, tuple([x for t in tensors for x in edge(t)]) if recorded else (), (), None)  # type: ignore[arg-type]
-        ctx._code, ctx._lasti = lines.here()
+        ctx._skimp_code, ctx._skimp_lasti = lines.here()
         if lines.TRACE:
-            ctx.more().trace = lines.trace()
-        ctx._tensor_args = tuple([isinstance(a, Tensor) for a in args])
+            ctx._skimp_more().trace = lines.trace()
+        ctx._skimp_tensor_args = tuple([isinstance(a, Tensor) for a in args])
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._rg for a in args])
         before = modes.state.grad
         modes.state.grad = False
@@ -279,19 +284,19 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
     """The outputs, made results of `ctx`."""
     single = not isinstance(output, tuple)
     outputs = (output,) if single else output
-    for t in ctx._dirty:
+    for t in ctx.dirty_tensors:
         if not _is(t, outputs):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as "
                 "output. The inputs that are modified inplace must all be outputs of the Function."
             )
-    ctx._live = tuple([isinstance(t, Tensor) for t in outputs])
+    ctx._skimp_live = tuple([isinstance(t, Tensor) for t in outputs])
     metas = tuple(
         [(shape_of(t), t._dtype) if isinstance(t, Tensor) else ((), None) for t in outputs]
     )
-    ctx._shape, ctx._dtype = metas[0] if metas else ((), None)
+    ctx._skimp_shape, ctx._skimp_dtype = metas[0] if metas else ((), None)
     if len(metas) != 1:
-        ctx.more().metas = metas
+        ctx._skimp_more().metas = metas
     wrapped = tuple(
         [
             _output(ctx, i, t, inputs, recorded) if isinstance(t, Tensor) else t
@@ -299,8 +304,8 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
         ]
     )
     if recorded:
-        ctx._saved = [_kept(ctx, t, wrapped, outputs) for t in ctx._to_save]
-    ctx._to_save = ctx._dirty = ctx._nondiff = ()
+        ctx._skimp_saved = [_kept(ctx, t, wrapped, outputs) for t in ctx.to_save]
+    ctx.to_save = ctx.dirty_tensors = ctx.non_differentiable = ()
     return wrapped[0] if single else wrapped
 
 
@@ -321,9 +326,9 @@ def _kept(ctx: Any, t: Any, wrapped: tuple[Any, ...], outputs: tuple[Any, ...]) 
 
 
 def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -> Tensor:
-    dirty = _is(t, ctx._dirty)
+    dirty = _is(t, ctx.dirty_tensors)
     is_input = _is(t, inputs)
-    differentiable = t._dtype.category > 1 and not _is(t, ctx._nondiff)
+    differentiable = t._dtype.category > 1 and not _is(t, ctx.non_differentiable)
     if dirty and is_input:
         if recorded:
             _rewrite(ctx, i, t, inputs)
@@ -355,7 +360,7 @@ def _rewrite(ctx: Any, i: int, t: Tensor, inputs: list[Tensor]) -> None:
         raise RuntimeError(
             "a leaf Variable that requires grad has been used in an in-place operation."
         )
-    if t._base is not None and len(ctx.metas()) > 1:
+    if t._base is not None and len(ctx._skimp_metas()) > 1:
         raise RuntimeError("Functions which modify views in-place must return a single Variable")
     alias.replace_history(t, ctx, i, [a is t for a in inputs].index(True))
 
@@ -367,7 +372,7 @@ class Error(Node):
     """Stands where no second derivative exists."""
 
     __slots__ = ("text",)
-    label = "torch::autograd::Error"
+    _skimp_label = "torch::autograd::Error"
     text: str
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:

@@ -331,7 +331,7 @@ def _reached(outputs: Any) -> set[int]:
         seen.add(node)
         if type(node) is AccumulateGrad:
             found.add(id(node.variable))
-        todo += [n for n in node._edges[::2] if n is not None]
+        todo += [n for n in node._skimp_edges[::2] if n is not None]
     return found
 
 

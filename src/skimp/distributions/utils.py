@@ -39,9 +39,10 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     return tuple(whole.broadcast_tensors(*tensors))
 
 
-def standard_normal(shape: Any, dtype: Any) -> Tensor:
+def standard_normal(shape: Any, dtype: Any, device: Any = None) -> Tensor:
     """Normal numbers drawn as torch.normal draws them for tensors of zeros and ones."""
-    return whole.normal(whole.zeros(shape, dtype=dtype), whole.ones(shape, dtype=dtype))
+    like = {"dtype": dtype, "device": device}
+    return whole.normal(whole.zeros(shape, **like), whole.ones(shape, **like))
 
 
 def sum_rightmost(value: Tensor, dim: int) -> Tensor:

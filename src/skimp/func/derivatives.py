@@ -102,7 +102,7 @@ def _depends_on_others(outputs: list[Any], own: Leaves) -> bool:
         if node is None or node in seen:
             continue
         seen.add(node)
-        edges = node._edges
+        edges = node._skimp_edges
         if not edges:
             return True
         stack.extend(edges[::2])

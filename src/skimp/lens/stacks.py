@@ -103,7 +103,7 @@ class Here:
 
     def module_of(self, node: Node) -> int:
         """Who ran when a node was made; OUTSIDE too where that was too long ago."""
-        at = bisect_right(self.numbers, node._number) - 1
+        at = bisect_right(self.numbers, node._skimp_number) - 1
         return self.paths[at] if at >= 0 else OUTSIDE
 
 
@@ -190,13 +190,13 @@ class Stacks:
         node = here.node
         assert node is not None
         module = here.module_of(node)
-        code = node._code
+        code = node._skimp_code
         if code is None:
             stack = 0
         else:
-            found = self._latest.get((id(code), node._lasti, module))
-            stack = self._alone(code, node._lasti) if found is None else found[0]
-        here.spot = spot = self._spot(node.name(), stack, module, "backward")
+            found = self._latest.get((id(code), node._skimp_lasti, module))
+            stack = self._alone(code, node._skimp_lasti) if found is None else found[0]
+        here.spot = spot = self._spot(node._skimp_label, stack, module, "backward")
         return spot
 
     def _phase(self, here: Here, op: str) -> str:

@@ -136,7 +136,7 @@ class Watch:
         here.node = node
         here.spot = None
         here.depth = len(here.calls)
-        here.saved = [] if keep or not node._saved else _saved_by(node)
+        here.saved = [] if keep or not node._skimp_saved else _saved_by(node)
 
     def node_ends(self, node: Node) -> None:
         """It has run."""
@@ -269,7 +269,7 @@ class _Noted(int):
 
 def _saved_by(node: Any) -> list[int]:
     found = []
-    for value in node._saved:
+    for value in node._skimp_saved:
         kind = type(value)
         if kind in _PLAIN:
             continue

@@ -70,7 +70,7 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any, called: Parame
             parts.append("NumPy array")
     elif isinstance(holder, dict):
         if isinstance(value, Node):
-            parts.append(f"graph of {value.name()}")
+            parts.append(f"graph of {value._skimp_label}")
             return
         _add(parts, _of_dict(holder, value, before, called))
     elif isinstance(holder, (list, tuple)):
@@ -90,7 +90,7 @@ def _add(parts: list[str], label: str) -> None:
 
 def _of_tensor(parts: list[str], holder: Any, value: Any) -> None:
     if isinstance(value, Node):
-        parts.append(f"graph of {value.name()}")
+        parts.append(f"graph of {value._skimp_label}")
     elif value is holder._grad:
         parts[-1] += ".grad"
     elif value is holder._base:
@@ -103,14 +103,16 @@ def _of_tensor(parts: list[str], holder: Any, value: Any) -> None:
 
 
 def _of_node(parts: list[str], holder: Any, value: Any) -> None:
-    if value is holder._saved:
-        code = holder._code
-        at = f", {_file(code.co_filename)}:{lines.number(code, holder._lasti)}" if code else ""
-        parts.append(f"saved by {holder.name()}{at}")
+    if value is holder._skimp_saved:
+        code = holder._skimp_code
+        at = (
+            f", {_file(code.co_filename)}:{lines.number(code, holder._skimp_lasti)}" if code else ""
+        )
+        parts.append(f"saved by {holder._skimp_label}{at}")
     elif isinstance(holder, AccumulateGrad) and value is holder.variable:
         parts.append("a leaf of it")
     elif not isinstance(value, (tuple, Node)):
-        parts.append(f"kept by {holder.name()}")
+        parts.append(f"kept by {holder._skimp_label}")
 
 
 def _of_object(parts: list[str], holder: Any, value: Any) -> None:

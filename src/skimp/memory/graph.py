@@ -70,10 +70,12 @@ def saved(*outputs: Tensor) -> KeptList:
                 continue
             nbytes = 0 if id(s) in seen else max(s.nbytes, 0)
             seen.add(id(s))
-            code = node._code
-            at = f"{code.co_filename}:{number(code, node._lasti)}" if code is not None else ""
+            code = node._skimp_code
+            at = f"{code.co_filename}:{number(code, node._skimp_lasti)}" if code is not None else ""
             shape = tuple(value.shape)
-            found.append(Kept(node.name(), name, shape, value.dtype, nbytes, id(s) in freed, at))
+            found.append(
+                Kept(node._skimp_label, name, shape, value.dtype, nbytes, id(s) in freed, at)
+            )
     rest = sum([nbytes for key, nbytes in freed.items() if key not in seen])
     if rest:
         found.append(Kept("kept in other ways", "", (), None, rest, True, ""))

@@ -144,7 +144,7 @@ class Recorder:
     # -- what observers are told ------------------------------------------------------------------
 
     def node_begins(self, node: Any, keep: bool) -> None:
-        self._begin(_NODE.format(node.name()))
+        self._begin(_NODE.format(node._skimp_label))
 
     def node_ends(self, node: Any) -> None:
         self._end()

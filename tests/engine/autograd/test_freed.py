@@ -52,7 +52,7 @@ def twice(library: Any, sample: Sample) -> str:
     library.autograd.backward(outs, grads)
     if library is skimp:
         for node in nodes(outs):
-            for value in node._saved or ():
+            for value in node._skimp_saved or ():
                 assert not isinstance(value, skimp.Tensor), (sample.op, node)
                 assert type(value) not in SPECIAL, (sample.op, node)
     try:

@@ -20,7 +20,7 @@ def leaf(*values: float) -> Any:
 
 
 def kept(node: Any) -> list[str]:
-    return [slot.name for slot in node._plan.slots]
+    return [slot.name for slot in node._skimp_plan.slots]
 
 
 def test_only_what_the_wanted_formulas_read_is_kept() -> None:
@@ -62,7 +62,7 @@ def test_layout_of_an_argument_is_not_the_argument() -> None:
         {"input": x},
         out,
     )
-    assert all([not isinstance(v, skimp.Tensor) for v in out.grad_fn._saved])
+    assert all([not isinstance(v, skimp.Tensor) for v in out.grad_fn._skimp_saved])
     out.backward()
     assert x.grad.tolist() == [1, 1, 1]
 

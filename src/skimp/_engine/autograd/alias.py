@@ -283,16 +283,16 @@ def leave(t: Tensor) -> None:
 
 
 def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
-    node._shape, node._dtype = shape_of(t), t._dtype
+    node._skimp_shape, node._skimp_dtype = shape_of(t), t._dtype
     copy = _new(CopySlices)
     own = _own_edge(node)
-    others = node._edges[: 2 * own] + node._edges[2 * own + 2 :]
+    others = node._skimp_edges[: 2 * own] + node._skimp_edges[2 * own + 2 :]
     init(copy, (*edge(base), *others), shape_of(base), base._dtype)
     copy.fn = node
     copy.own = own
     copy.base, copy.view = window_of(base), window_of(t)
-    copy._code, copy._lasti = node._code, node._lasti
-    node.more().within = _ref(copy)
+    copy._skimp_code, copy._skimp_lasti = node._skimp_code, node._skimp_lasti
+    node._skimp_more().within = _ref(copy)
     fresh = not base._rg
     old, old_index = base._node, base._index
     base._node, base._index, base._rg, base._inherits = copy, 0, True, False
@@ -309,7 +309,7 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
 
 def _own_edge(node: Node) -> int:
     """Which of the edges of an in-place op's node belongs to the tensor written to."""
-    extra = node._extra
+    extra = node._skimp_extra
     assert extra is not None
     return extra.own
 
@@ -320,7 +320,7 @@ class CopySlices(Node):
     """
 
     __slots__ = ("base", "fn", "own", "view")
-    label = "torch::autograd::CopySlices"
+    _skimp_label = "torch::autograd::CopySlices"
     fn: Node | None
     own: int  # the place of the view's own gradient among those that `fn` returns
     base: Window
@@ -332,7 +332,7 @@ class CopySlices(Node):
         if fn is None:
             raise errors.freed(self)
         if g is None:
-            return (None,) * (len(self._edges) >> 1)
+            return (None,) * (len(self._skimp_edges) >> 1)
         if not g._hollow:  # else the engine may need them once more
             grads.clear()
         whole = ops.copy_(empty_like_base(self.base, g), g)
@@ -351,11 +351,11 @@ class CopySlices(Node):
             ops.copy_(part, -own if self.view.neg else own)
         return [whole, *out]
 
-    def release(self) -> None:
+    def _skimp_release(self) -> None:
         if self.fn is not None:
-            self.fn.release()
+            self.fn._skimp_release()
             self.fn = None
-            self._saved = None
+            self._skimp_saved = None
 
 
 def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:
@@ -370,6 +370,6 @@ def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:
         if fresh:
             mark_views(t)
         return
-    extra = node._extra = node._extra or Extra()
+    extra = node._skimp_extra = node._skimp_extra or Extra()
     extra.own = own
     _rebase_view(t, t._base, node)

@@ -86,20 +86,22 @@ def apply(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
 def _refuse_nan(node: Node, results: Any) -> None:
     for i, r in enumerate(results):
         if isinstance(r, Tensor) and r._dtype.category > 1 and bool(ops.any(r != r)):
-            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+            raise RuntimeError(
+                f"Function '{node._skimp_label}' returned nan values in its {i}th output."
+            )
 
 
 def _tell(node: Node) -> None:
-    trace = node._extra.trace if node._extra is not None else None
+    trace = node._skimp_extra.trace if node._skimp_extra is not None else None
     if trace is None:
         text = (
-            f"Error detected in {node.name()}. No forward pass information available. Enable "
+            f"Error detected in {node._skimp_label}. No forward pass information available. Enable "
             f"detect anomaly during "
             f"forward pass for more information. The forward call was at {lines.of(node)}."
         )
     else:
         text = (
-            f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-            f"{trace}"
+            f"Error detected in {node._skimp_label}. Traceback of forward call that caused the "
+            f"error:\n{trace}"
         )
     warnings.warn(text, stacklevel=5)

@@ -61,20 +61,20 @@ class Captures:
 
     def search(self, origins: Sequence[Node]) -> None:
         """Find the nodes on a path to a caught gradient: only those run."""
-        oldest = min([n._number for n in self.at], default=0)
+        oldest = min([n._skimp_number for n in self.at], default=0)
         order: list[Node] = []
         seen: set[Node] = set()
         todo = list(origins)
         while todo:
             node = todo.pop()
-            if node in seen or node._number < oldest:
+            if node in seen or node._skimp_number < oldest:
                 continue
             seen.add(node)
             order.append(node)
-            todo += [n for n in node._edges[::2] if n is not None]
-        for node in sorted(order, key=lambda n: n._number):
+            todo += [n for n in node._skimp_edges[::2] if n is not None]
+        for node in sorted(order, key=lambda n: n._skimp_number):
             if node in self.at or any(
-                [n in self.wanted for n in node._edges[::2] if n is not None]
+                [n in self.wanted for n in node._skimp_edges[::2] if n is not None]
             ):
                 self.wanted.add(node)
 
@@ -85,10 +85,10 @@ class Captures:
         """
         if self.accumulate and type(node) is AccumulateGrad:
             return False
-        ends = not any([n in self.wanted for n in node._edges[::2] if n is not None])
+        ends = not any([n in self.wanted for n in node._skimp_edges[::2] if n is not None])
         if ends:
-            if node._extra is not None:
-                grads = hooks.on_outputs(node._extra, grads)
+            if node._skimp_extra is not None:
+                grads = hooks.on_outputs(node._skimp_extra, grads)
             if type(node) is AccumulateGrad:
                 grads = hooks.of_leaf(node, grads)
         if not self.accumulate:
@@ -150,14 +150,18 @@ def run(
         while begins:
             to, index, r = begins.pop(0)
             if wanted is None or to in wanted:
-                if (a := r._np) is None or a.shape != to._shape or r._dtype is not to._dtype:
+                if (
+                    (a := r._np) is None
+                    or a.shape != to._skimp_shape
+                    or r._dtype is not to._skimp_dtype
+                ):
                     r = _validated(to, 0, r, to, index)
-                if to in buffers or to._extra is not None:
+                if to in buffers or to._skimp_extra is not None:
                     _deliver(to, index, r, waiting, buffers, create)
                 else:
                     buffers[to] = [r]
                     if type(to) is not AccumulateGrad:
-                        heappush(waiting, (-to._number, to))
+                        heappush(waiting, (-to._skimp_number, to))
                 if type(to) is AccumulateGrad:
                     leaves = leaves or Leaves(origins, wanted)
                     if leaves.complete(to):
@@ -167,7 +171,7 @@ def run(
         while waiting:
             node = heappop(waiting)[1]
             grads = buffers.pop(node)
-            extra = node._extra
+            extra = node._skimp_extra
             if captures is not None and captures.take(node, grads):
                 continue
             if extra is not None:
@@ -175,11 +179,11 @@ def run(
             if watched.ON or (extra is not None and extra.after):
                 results = _watched(node, grads, wanted, keep)
             else:
-                results = node._plan.run(node, grads, wanted, keep)
-            if node._saved is None:
-                node._first = caller
+                results = node._skimp_plan.run(node, grads, wanted, keep)
+            if node._skimp_saved is None:
+                node._skimp_first = caller
             del grads
-            edges = node._edges
+            edges = node._skimp_edges
             i = 0
             for r in results:
                 to = edges[i]
@@ -187,18 +191,18 @@ def run(
                     if r is not None and not (
                         type(r) is Tensor
                         and (a := r._np) is not None
-                        and to._extra is None
-                        and a.shape == to._shape
-                        and r._dtype is to._dtype
+                        and to._skimp_extra is None
+                        and a.shape == to._skimp_shape
+                        and r._dtype is to._skimp_dtype
                     ):
                         r = _validated(node, i >> 1, r, to, edges[i + 1])
                     is_leaf = type(to) is AccumulateGrad
-                    if to in buffers or to._extra is not None:
+                    if to in buffers or to._skimp_extra is not None:
                         _deliver(to, edges[i + 1], r, waiting, buffers, create)
                     else:
                         buffers[to] = [r]
                         if not is_leaf:
-                            heappush(waiting, (-to._number, to))
+                            heappush(waiting, (-to._skimp_number, to))
                     if is_leaf:
                         if leaves is None and count(to) != HELD_BY_ONE:
                             leaves = Leaves(origins, wanted)
@@ -220,11 +224,11 @@ def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> 
     """Run a node that has hooks, under anomaly mode, or while somebody observes backward."""
     for one in watched.OBSERVERS:
         one.node_begins(node, keep)
-    extra = node._extra
+    extra = node._skimp_extra
     if anomaly.ON or (extra is not None and extra.after):
         results = _with_hooks(node, grads, wanted, keep)
     else:
-        results = node._plan.run(node, grads, wanted, keep)
+        results = node._skimp_plan.run(node, grads, wanted, keep)
     for one in watched.OBSERVERS:
         one.node_ends(node)
     return results
@@ -236,10 +240,10 @@ def _with_hooks(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) 
         results = anomaly.apply(node, grads, wanted)
     else:
         results = node.apply(grads, wanted)
-    if node._extra is not None:
-        results = hooks.after(node._extra, results, arrived)
+    if node._skimp_extra is not None:
+        results = hooks.after(node._skimp_extra, results, arrived)
     if not keep:  # not before: hooks may look at what was saved
-        node.release()
+        node._skimp_release()
     return results
 
 
@@ -256,7 +260,7 @@ def _deliver(
     if buffer is not None:
         _add(buffer, index, g, create)
     else:
-        extra = node._extra
+        extra = node._skimp_extra
         if extra is None or extra.metas is None:
             buffers[node] = [g]
         else:
@@ -264,7 +268,7 @@ def _deliver(
             buffer[index] = g
             buffers[node] = buffer
         if type(node) is not AccumulateGrad:
-            heappush(waiting, (-node._number, node))
+            heappush(waiting, (-node._skimp_number, node))
 
 
 def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
@@ -309,14 +313,15 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast
     dimensions, casts.
     """
-    extra = to._extra
+    extra = to._skimp_extra
     if extra is None or extra.metas is None:
-        shape, dtype = to._shape, to._dtype
+        shape, dtype = to._skimp_shape, to._skimp_dtype
     else:
         shape, dtype = extra.metas[index]
     if not isinstance(g, Tensor):
         raise TypeError(
-            f"function {node.name()} returned a {type(g).__name__} where a gradient was expected"
+            f"function {node._skimp_label} returned a {type(g).__name__} where a gradient was "
+            "expected"
         )
     a = g._np
     have = a.shape if a is not None else g._layout.shape  # type: ignore[union-attr]
@@ -326,7 +331,7 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
             g = ops.sum(g, tuple(range(lead)))
         elif not _expands_to(shape, have):
             raise RuntimeError(
-                f"Function {node.name()} returned an invalid gradient at index {i} - got "
+                f"Function {node._skimp_label} returned an invalid gradient at index {i} - got "
                 f"{list(have)} but expected shape compatible with {list(shape)}"
             )
         else:
@@ -412,7 +417,7 @@ def _accumulate(
 
 
 AccumulateGrad.apply = _accumulate  # type: ignore[method-assign, assignment]
-AccumulateGrad._plan = Runs(_accumulate)
+AccumulateGrad._skimp_plan = Runs(_accumulate)
 
 
 def _strides_for(t: Tensor) -> tuple[int, ...]:

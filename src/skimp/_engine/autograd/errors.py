@@ -25,7 +25,7 @@ def type_name(t: Any) -> str:
 
 def short(node: Any) -> str:
     """A node's name as PyTorch's messages give it: `Mul` for MulBackward0, `T1` for TBackward1."""
-    name: str = node.name()
+    name: str = node._skimp_label
     stem, found, number = name.rpartition("Backward")
     if found and (not number or number.isdigit()):
         return stem + number.removeprefix("0")
@@ -35,10 +35,10 @@ def short(node: Any) -> str:
 def freed(node: Any) -> RuntimeError:
     """What the node saved is gone."""
     text = FREED
-    first = getattr(node, "_first", None)
-    if node._code is not None:
+    first = getattr(node, "_skimp_first", None)
+    if node._skimp_code is not None:
         text += (
-            f"\nThe graph has a {node.name()} in common with an earlier backward: "
+            f"\nThe graph has a {node._skimp_label} in common with an earlier backward: "
             f"made at {lines.of(node)}."
         )
     if first is not None:
@@ -56,8 +56,8 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
         "failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
         "check_nan=False)."
     )
-    if node._code is not None:
-        text += f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
+    if node._skimp_code is not None:
+        text += f"\nSaved by {node._skimp_label} for its gradient at {lines.of(node)}."
     written = t._storage.written
     if written is not None:
         code, lasti, at = written
@@ -73,8 +73,9 @@ def detached(node: Any, t: Any) -> RuntimeError:
     _, code, lasti = t._cut
     return RuntimeError(
         "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This "
-        f"is not supported, please use out-of-place `.detach()` instead\nSaved by {node.name()} "
-        f"for its gradient at {lines.of(node)}.\nDetached at {lines.describe(code, lasti)}."
+        f"is not supported, please use out-of-place `.detach()` instead\nSaved by "
+        f"{node._skimp_label} for its gradient at {lines.of(node)}.\n"
+        f"Detached at {lines.describe(code, lasti)}."
     )
 
 
@@ -92,10 +93,10 @@ def uncovered(base: Any, view: Any) -> RuntimeError:
 def withheld(node: Any, site: Any) -> RuntimeError:
     """Nothing was saved for backward where the op ran."""
     return RuntimeError(
-        f"{node.name()} needs what it did not keep: the operation at {lines.of(node)} ran inside "
-        f"disable_saved_tensors_hooks(), called without a message at {lines.describe(*site)}, "
-        "where nothing is saved for backward. Run it outside, or give disable_saved_tensors_hooks "
-        "a message, which only refuses hooks."
+        f"{node._skimp_label} needs what it did not keep: the operation at {lines.of(node)} ran "
+        "inside disable_saved_tensors_hooks(), called without a message at "
+        f"{lines.describe(*site)}, where nothing is saved for backward. Run it outside, or "
+        "give disable_saved_tensors_hooks a message, which only refuses hooks."
     )
 
 

@@ -157,7 +157,7 @@ def retain_grad(t: Tensor) -> None:
     assert node is not None
 
     t._retains = True
-    node.more().retains[t._index] = ref(t)
+    node._skimp_more().retains[t._index] = ref(t)
 
 
 def retains_grad(t: Tensor) -> bool:
@@ -176,7 +176,7 @@ def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
         if t._hooks is None:
             t._hooks = OrderedDict()
         return RemovableHandle.put(t._hooks, hook)
-    return RemovableHandle.put(node.more().on.setdefault(t._index, OrderedDict()), hook)
+    return RemovableHandle.put(node._skimp_more().on.setdefault(t._index, OrderedDict()), hook)
 
 
 def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:

@@ -73,4 +73,4 @@ def trace() -> str:
 
 def of(node: Any) -> str:
     """The line at which a node's op was called."""
-    return describe(node._code, node._lasti)
+    return describe(node._skimp_code, node._skimp_lasti)

@@ -1,8 +1,11 @@
 """Nodes: what the graph of a gradient is made of, and the edges between them.
 
-A node is made by the op that it differentiates. `_edges` holds, flat, (node, index) of every input:
-where the gradients go, None for inputs that need none. `_saved` holds, flat, (value, version) of
-everything that the formulas read; None once freed.
+A node is made by the op that it differentiates. `_skimp_edges` holds, flat, (node, index) of every
+input: where the gradients go, None for inputs that need none. `_skimp_saved` holds, flat,
+(value, version) of everything that the formulas read; None once freed.
+
+The node of an `autograd.Function` is the `ctx` that users assign to: what is skimp's own says so,
+and every other name that PyTorch's nodes don't have is theirs.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class Runs:
 def _run_itself(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
     results = node.apply(grads, wanted)
     if not keep:
-        node.release()
+        node._skimp_release()
     return results
 
 
@@ -74,21 +77,21 @@ class Node:
     """A step of backward: gradients of an op's outputs in, gradients of its inputs out."""
 
     __slots__ = (
-        "__weakref__", "_code", "_dtype", "_edges", "_extra", "_first", "_lasti", "_number",
-        "_saved", "_shape",
+        "__weakref__", "_skimp_code", "_skimp_dtype", "_skimp_edges", "_skimp_extra",
+        "_skimp_first", "_skimp_lasti", "_skimp_number", "_skimp_saved", "_skimp_shape",
     )  # fmt: skip
 
-    label: ClassVar[str] = "Node"
-    _plan: Any = Runs(_run_itself)
-    _edges: tuple[Any, ...]
-    _saved: Any
-    _number: int
-    _shape: tuple[int, ...]  # of output 0
-    _dtype: dtype
-    _code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
-    _lasti: int
-    _extra: Extra | None
-    _first: tuple[CodeType | None, int]  # where the backward that freed the node was called
+    _skimp_label: ClassVar[str] = "Node"
+    _skimp_plan: Any = Runs(_run_itself)
+    _skimp_edges: tuple[Any, ...]
+    _skimp_saved: Any
+    _skimp_number: int
+    _skimp_shape: tuple[int, ...]  # of output 0
+    _skimp_dtype: dtype
+    _skimp_code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
+    _skimp_lasti: int
+    _skimp_extra: Extra | None
+    _skimp_first: tuple[CodeType | None, int]  # where the backward that freed the node was called
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes
@@ -96,29 +99,29 @@ class Node:
         """
         raise NotImplementedError
 
-    def release(self) -> None:
+    def _skimp_release(self) -> None:
         """Forget what was saved."""
 
     # -- what PyTorch shows of a node -------------------------------------------------------------
 
     def name(self) -> str:
-        return type(self).label
+        return type(self)._skimp_label
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        e = self._edges
+        e = self._skimp_edges
         return tuple([(e[i], e[i + 1]) for i in range(0, len(e), 2)])
 
     @property
     def metadata(self) -> dict[Any, Any]:
-        return self.more().metadata
+        return self._skimp_more().metadata
 
     @property
     def requires_grad(self) -> bool:
         return True
 
     def _sequence_nr(self) -> int:
-        return self._number
+        return self._skimp_number
 
     def _set_sequence_nr(self, number: int) -> None:
         raise RuntimeError(
@@ -126,8 +129,8 @@ class Node:
         )
 
     @property
-    def _input_metadata(self) -> list[tuple[Any, Any]]:
-        return list(self.metas())
+    def _input_metadata(self) -> tuple[tuple[Any, Any], ...]:
+        return self._skimp_metas()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
@@ -138,31 +141,27 @@ class Node:
 
     # -- outputs and hooks ------------------------------------------------------------------------
 
-    def more(self) -> Extra:
-        if self._extra is None:
-            self._extra = Extra()
-        return self._extra
+    def _skimp_more(self) -> Extra:
+        if self._skimp_extra is None:
+            self._skimp_extra = Extra()
+        return self._skimp_extra
 
-    def metas(self) -> tuple[tuple[Any, Any], ...]:
+    def _skimp_metas(self) -> tuple[tuple[Any, Any], ...]:
         """(shape, dtype) of each output."""
-        extra = self._extra
+        extra = self._skimp_extra
         if extra is not None and extra.metas is not None:
             return extra.metas
-        return ((self._shape, self._dtype),)
+        return ((self._skimp_shape, self._skimp_dtype),)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces
         grad_inputs.
         """
-        return RemovableHandle.put(self.more().after, hook)
+        return RemovableHandle.put(self._skimp_more().after, hook)
 
     def register_prehook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(grad_outputs)` before this node; what it returns replaces them."""
-        return RemovableHandle.put(self.more().before, hook)
-
-    @property
-    def _register_hook_dict(self) -> dict[int, Hook]:
-        return self.more().after
+        return RemovableHandle.put(self._skimp_more().before, hook)
 
 
 class RemovableHandle:
@@ -219,13 +218,13 @@ class AccumulateGrad(Node):
     """The end of every path: adds what arrives to a leaf's `.grad`."""
 
     __slots__ = ("variable",)
-    label = "torch::autograd::AccumulateGrad"
+    _skimp_label = "torch::autograd::AccumulateGrad"
     variable: Tensor
     # the same for all of them, so that making one is cheap
-    _edges = ()
-    _saved = ()
-    _code = None
-    _lasti = 0
+    _skimp_edges = ()
+    _skimp_saved = ()
+    _skimp_code = None
+    _skimp_lasti = 0
 
     def _sequence_nr(self) -> int:
         return 2**64 - 1
@@ -243,25 +242,25 @@ def accumulate_of(t: Tensor) -> Node:
             return node
     made = AccumulateGrad()
     made.variable = t
-    made._number = next(sequence)
+    made._skimp_number = next(sequence)
     a = t._np
-    made._shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
-    made._dtype = t._dtype
-    made._extra = None
+    made._skimp_shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
+    made._skimp_dtype = t._dtype
+    made._skimp_extra = None
     t._accumulate = weakref.ref(made)
     return made
 
 
 def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtype) -> None:
     """Fill in a node that is not made by the short way of `record`."""
-    node._edges = edges
-    node._saved = ()
-    node._number = next(sequence)
-    node._shape = shape
-    node._dtype = dtype
-    node._code = None
-    node._lasti = 0
-    node._extra = None
+    node._skimp_edges = edges
+    node._skimp_saved = ()
+    node._skimp_number = next(sequence)
+    node._skimp_shape = shape
+    node._skimp_dtype = dtype
+    node._skimp_code = None
+    node._skimp_lasti = 0
+    node._skimp_extra = None
 
 
 def shape_of(t: Tensor) -> tuple[int, ...]:

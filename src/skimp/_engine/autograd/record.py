@@ -137,10 +137,10 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
         runner.give(plan)
     node: OpNode = _new(plan.cls)  # type: ignore[assignment]
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
-    node._plan = plan
-    node._code, node._lasti = lines.here()
+    node._skimp_plan = plan
+    node._skimp_code, node._skimp_lasti = lines.here()
     if lists:
-        node._spans = lists
+        node._skimp_spans = lists
     if target is not None:
         bindings = _for_write(node, bindings, target)
     if plan.slots:
@@ -151,16 +151,16 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
 def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[str, Any]:
     """The bindings of an in-place op: with a clone of the old values where a formula reads them."""
     own = next(iter(bindings))
-    plan = node._plan
+    plan = node._skimp_plan
     names = plan.rule.names
-    extra = node.more()
+    extra = node._skimp_more()
     if own in names:
-        spans = node._spans if plan.lists else {}
+        spans = node._skimp_spans if plan.lists else {}
         extra.own = sum([spans.get(n, 1) for n in names[: names.index(own)]])
     else:
-        extra.own = len(node._edges) >> 1
+        extra.own = len(node._skimp_edges) >> 1
         extra.zeroed = True
-        node._edges += edge(target)
+        node._skimp_edges += edge(target)
     if any([s.kind == ARG and s.of == own for s in plan.slots]):
         return {**bindings, own: ops.clone(target)}
     return bindings
@@ -177,7 +177,7 @@ def _save_inputs(node: OpNode, plan: Plan, bindings: dict[str, Any]) -> None:
             saved += (of, None)
         else:
             saved += (None, None)  # a result: when there is one
-    node._saved = saved
+    node._skimp_saved = saved
 
 
 def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
@@ -185,9 +185,9 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
     several = isinstance(outputs, (tuple, list))
     results = outputs if several else (outputs,)
     first = results[0]
-    node._shape, node._dtype = shape_of(first), first._dtype
+    node._skimp_shape, node._skimp_dtype = shape_of(first), first._dtype
     if several:
-        extra = node._extra = node._extra or Extra()
+        extra = node._skimp_extra = node._skimp_extra or Extra()
         extra.metas = tuple([(shape_of(t), t._dtype) for t in results])
     for i, t in enumerate(results):
         if t._dtype.category in _DIFFERENTIABLE and i not in nondiff:
@@ -196,13 +196,13 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
             t._index = i
     save_results(node, results)
     if lines.TRACE:
-        node.more().trace = lines.trace()
+        node._skimp_more().trace = lines.trace()
 
 
 def save_results(node: OpNode, results: Sequence[Tensor]) -> None:
     """Save what the formulas read of the outputs."""
-    saved = node._saved
-    for i, (kind, _, of, meta) in enumerate(node._plan.slots):
+    saved = node._skimp_saved
+    for i, (kind, _, of, meta) in enumerate(node._skimp_plan.slots):
         if kind == RESULT:
             saved[2 * i : 2 * i + 2] = saving.save(node, results[of], of)
         elif kind == RESULT_META:

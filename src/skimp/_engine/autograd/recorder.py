@@ -147,10 +147,14 @@ def _of_plan(
             edges.append(f"n{x}, {x}._index")
         else:
             edges.append("None, 0")
-    text += ["node = cls()", f"node._edges = ({', '.join(edges)},)", f"node._plan = plan{bits}"]
+    text += [
+        "node = cls()",
+        f"node._skimp_edges = ({', '.join(edges)},)",
+        f"node._skimp_plan = plan{bits}",
+    ]
     if plan.lists:
         spans = ", ".join([f"{name!r}: len({local[name]})" for name in plan.lists])
-        text.append(f"node._spans = {{{spans}}}")
+        text.append(f"node._skimp_spans = {{{spans}}}")
     pairs = []
     for i, slot in enumerate(plan.slots):
         if slot.kind == CONSTANT:
@@ -162,7 +166,7 @@ def _of_plan(
         found, pair = _kept(slot, i, x, slot.of in tensors)
         text += found
         pairs.append(pair)
-    text.append(f"node._saved = [{', '.join(pairs)}]" if pairs else "node._saved = ()")
+    text.append(f"node._skimp_saved = [{', '.join(pairs)}]" if pairs else "node._skimp_saved = ()")
     return text
 
 
@@ -208,27 +212,30 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
 
 # the number, what the first output is like, and the user's line
 _PLACE = """\
-    node._number = next_number()
+    node._skimp_number = next_number()
     a = first._np
-    node._shape = a.shape if a is not None else first._layout.shape
-    node._dtype = first._dtype
+    node._skimp_shape = a.shape if a is not None else first._layout.shape
+    node._skimp_dtype = first._dtype
     frame = here(2)
     code = frame.f_code
-    node._lasti = frame.f_lasti
+    node._skimp_lasti = frame.f_lasti
     if code.co_filename not in users:
         while code.co_filename in inside and frame.f_back is not None:
             frame = frame.f_back
             code = frame.f_code
-        code, node._lasti = (code, frame.f_lasti) if code.co_filename in users else outside(frame)
-    node._code = code""".splitlines()
+        if code.co_filename not in users:
+            code, node._skimp_lasti = outside(frame)
+        else:
+            node._skimp_lasti = frame.f_lasti
+    node._skimp_code = code""".splitlines()
 
 
 def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
     """The lines that make the node the history of each output."""
     if count is None:
-        return ["node._extra = None", "out._rg = True", "out._node = node", "out._index = 0"]
+        return ["node._skimp_extra = None", "out._rg = True", "out._node = node", "out._index = 0"]
     text = [
-        "node._extra = extra = Extra()",
+        "node._skimp_extra = extra = Extra()",
         "extra.metas = tuple([(shape_of(t), t._dtype) for t in out])",
     ]
     for i in range(count):

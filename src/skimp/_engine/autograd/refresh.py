@@ -92,23 +92,23 @@ def node_of_view(t: Tensor) -> Node | None:
 
 def move_retain(t: Tensor, before: Node, index: int) -> None:
     """The wish to keep `t`'s gradient goes over to its new node."""
-    extra = before._extra
+    extra = before._skimp_extra
     assert t._node is not None
     if extra is not None and extra.retains.pop(index, None) is not None:
-        t._node.more().retains[t._index] = weakref.ref(t)
+        t._node._skimp_more().retains[t._index] = weakref.ref(t)
 
 
 class AsStridedBackward0(Node):
     """The node of a view whose base was written to: scatters into zeros of the base."""
 
     __slots__ = ("base", "view")
-    label = "AsStridedBackward0"
+    _skimp_label = "AsStridedBackward0"
     base: Window
     view: Window
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         g = grads[0]
-        if g is None or self._edges[0] is None:
+        if g is None or self._skimp_edges[0] is None:
             return (None,)
         return (scatter(g, self.base, self.view),)
 
@@ -119,7 +119,7 @@ def strided(edge: tuple[Node | None, int], base: Window, view: Window, t: Tensor
     init(node, edge, shape_of(t), t._dtype)
     node.base = base
     node.view = view
-    node._code, node._lasti = lines.here()
+    node._skimp_code, node._skimp_lasti = lines.here()
     return node
 
 

@@ -60,10 +60,10 @@ def instead_of(t: Tensor) -> Tensor:
 
 def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
     """A deferred storage with the values of `base`, from what `node` saved."""
-    saved = node._saved
+    saved = node._skimp_saved
     if not saved:
         return None
-    found = {slot.name: i for i, slot in enumerate(node._plan.slots)}
+    found = {slot.name: i for i, slot in enumerate(node._skimp_plan.slots)}
     values = []
     for name in parameters(rule.rematerialize):
         i = found.get(name)
@@ -76,7 +76,7 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
             version is None
             or value._version != version
             or value._storage.exported
-            or value._storage.unseen > node._number  # its bytes are not what the node read
+            or value._storage.unseen > node._skimp_number  # its bytes are not what the node read
         ):
             return None
         if isinstance(value, Tensor):

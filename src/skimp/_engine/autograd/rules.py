@@ -202,7 +202,7 @@ class Rule:
 
             space = {
                 "__slots__": (),
-                "label": _label(self.name),
+                "_skimp_label": _label(self.name),
                 "rule": self,
                 "__module__": "skimp.autograd.graph",
             }

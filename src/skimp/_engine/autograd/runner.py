@@ -39,9 +39,13 @@ def runner(plan: Plan) -> Runner:
     names = sorted({str(r) for step in plan.steps for r in step.reads if not isinstance(r, int)})
     results = [f"r{p}" for p in range(len(plan.rule.names))]
     made = f"[{', '.join(results)}]"
-    text = ["def function(node, grads, wanted, keep):", "    edges = node._edges"]
+    text = ["def function(node, grads, wanted, keep):", "    edges = node._skimp_edges"]
     if plan.slots:
-        text += ["    saved = node._saved", "    if saved is None:", "        raise freed(node)"]
+        text += [
+            "    saved = node._skimp_saved",
+            "    if saved is None:",
+            "        raise freed(node)",
+        ]
     text += [f"    {line}" for line in _gradients(names, _released(plan))]
     if any([slot.kind == RESULT for slot in plan.slots]):
         text.append("    revive = state.grad")
@@ -51,7 +55,7 @@ def runner(plan: Plan) -> Runner:
         text.append(f"    {' = '.join(results)} = None")
     unless = ""
     if not plan.lists:
-        text.append("    traceless = node._extra is not None and node._extra.zeroed")
+        text.append("    traceless = node._skimp_extra is not None and node._skimp_extra.zeroed")
         unless = "traceless or "
         if plan.rule.releases_early:
             text += _early(plan, made)
@@ -89,15 +93,15 @@ def _gradients(names: list[str], released: list[str]) -> list[str]:
 
 
 def _released(plan: Plan) -> list[str]:
-    """The lines of `OpNode.release`, unless what was saved is to stay."""
+    """The lines of `OpNode._skimp_release`, unless what was saved is to stay."""
     if plan.frees:
-        return ["if not keep:", "    node._saved = None"]
+        return ["if not keep:", "    node._skimp_saved = None"]
     if not plan.frees_if_tensor:
         return []
     held = [
         f"saved[{i + 1}] is not None or type(saved[{i}]) in SPECIAL" for i in plan.frees_if_tensor
     ]
-    return [f"if not keep and ({' or '.join(held)}):", "    node._saved = None"]
+    return [f"if not keep and ({' or '.join(held)}):", "    node._skimp_saved = None"]
 
 
 def _unpacked(i: int, slot: Slot) -> list[str]:
@@ -149,7 +153,7 @@ def _early(plan: Plan, made: str) -> list[str]:
     large = ["g._np is None", *[f"(type(v{i}) is Tensor and v{i}._np is None)" for i in slots]]
     return [
         f"    if saved and ({' or '.join(large)}) and not (keep or g._hollow or traceless):",
-        "        node._saved = saved = t = None",
+        "        node._skimp_saved = saved = t = None",
         *[f"        {line}" for line in _shedding(plan)],
         f"        return {made}",
     ]
@@ -172,11 +176,11 @@ def _spread(node: Any, grads: Grads, found: list[Any]) -> list[Any]:
     them, or an in-place op left no trace of what it wrote to.
     """
     out: list[Any] = []
-    plan = node._plan
+    plan = node._skimp_plan
     for name, r in zip(plan.rule.names, found, strict=True):
-        n = node._spans[name] if name in plan.lists else 1
+        n = node._skimp_spans[name] if name in plan.lists else 1
         out.extend([None] * n if r is None else r if isinstance(r, (list, tuple)) else [r])
-    if node._extra is not None and node._extra.zeroed:
+    if node._skimp_extra is not None and node._skimp_extra.zeroed:
         like = next(g for g in grads if g is not None)
-        out.append(zero(like, node._shape, node._dtype))
+        out.append(zero(like, node._skimp_shape, node._skimp_dtype))
     return out

@@ -64,17 +64,17 @@ def nodes(outputs: Iterable[Any]) -> list[Node]:
         if node is None or node in found:
             continue
         found.add(node)
-        todo += node._edges[::2]
+        todo += node._skimp_edges[::2]
         inner = getattr(node, "fn", None)  # what a CopySlices runs
         todo.append(inner)
-    return sorted(found, key=lambda n: -n._number)
+    return sorted(found, key=lambda n: -n._skimp_number)
 
 
 def _entries(node: Any) -> Iterator[tuple[str, Any]]:
-    saved = node._saved
+    saved = node._skimp_saved
     if not saved:
         return
-    plan = node._plan
+    plan = node._skimp_plan
     if not isinstance(plan, Plan):  # a Function: [value, version, result]
         for i, entry in enumerate(saved):
             yield f"saved_tensors[{i}]", entry[0]
@@ -91,7 +91,7 @@ def _entries(node: Any) -> Iterator[tuple[str, Any]]:
 def _entry(node: Node, name: str, value: Any, seen: set[int]) -> Saved:
     line = lines.of(node)
     if isinstance(value, (Packed, Withheld)) or not isinstance(value, Tensor):
-        return Saved(node.name(), name, (), None, 0, "packed", line)
+        return Saved(node._skimp_label, name, (), None, 0, "packed", line)
     s = value._storage
     if s.deferred is not None:
         kind, nbytes = "deferred", 0
@@ -101,4 +101,4 @@ def _entry(node: Node, name: str, value: Any, seen: set[int]) -> Saved:
         kind = "leaf" if value._rg and value._node is None and value._base is None else "saved"
         nbytes = len(s)
     seen.add(id(s))
-    return Saved(node.name(), name, shape_of(value), value._dtype, nbytes, kind, line)
+    return Saved(node._skimp_label, name, shape_of(value), value._dtype, nbytes, kind, line)

@@ -148,7 +148,7 @@ def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
     """An alias of `t` with a history."""
     new = ghost(t)
     new._rg = True
-    if node is not None and node._extra is not None and node._extra.within is not None:
+    if node is not None and node._skimp_extra is not None and node._skimp_extra.within is not None:
         node, index = seen_from(node, t), 0
     new._node = node
     new._index = index
@@ -158,9 +158,9 @@ def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
 
 def seen_from(fn: Node, t: Tensor) -> Node | None:
     """The history of a view that `fn` wrote to, as it was after that write."""
-    assert fn._extra is not None
-    assert fn._extra.within is not None
-    copy: Any = fn._extra.within()
+    assert fn._skimp_extra is not None
+    assert fn._skimp_extra.within is not None
+    copy: Any = fn._skimp_extra.within()
     return None if copy is None else strided((copy, 0), copy.base, copy.view, t)
 
 
@@ -242,10 +242,10 @@ def strides_of(t: Tensor) -> tuple[int, ...]:
 
 def holds_tensor(node: Any) -> bool:
     """Whether a tensor is among what `node` saved of arguments that have no gradient."""
-    saved = node._saved
+    saved = node._skimp_saved
     if saved is None:
         return False
-    for at in node._plan.frees_if_tensor:
+    for at in node._skimp_plan.frees_if_tensor:
         if saved[at + 1] is not None or type(saved[at]) in SPECIAL:
             return True
     return False
@@ -271,10 +271,10 @@ def one(node: Any, value: Any, version: int | None, result: int | None) -> Any:
 
 def _was_followed(node: Any, slot: Any) -> bool:
     """Whether the argument had a grad_fn when it was saved."""
-    names = node._plan.rule.names
-    if slot[0] or slot[2] not in names or node._plan.lists:
+    names = node._skimp_plan.rule.names
+    if slot[0] or slot[2] not in names or node._skimp_plan.lists:
         return False
-    to = node._edges[2 * names.index(slot[2])]
+    to = node._skimp_edges[2 * names.index(slot[2])]
     return to is not None and type(to) is not AccumulateGrad
 
 
@@ -293,7 +293,7 @@ def with_zeros(node: Node, grads: Grads) -> list[Tensor]:
     """The gradients of all outputs, with zeros (of one element's size) where nothing arrived."""
     like = next(g for g in grads if g is not None)
     out = []
-    for g, (shape, dtype) in zip(grads, node.metas(), strict=True):
+    for g, (shape, dtype) in zip(grads, node._skimp_metas(), strict=True):
         out.append(zero(like, shape, dtype) if g is None else g)
     return out
 
@@ -324,7 +324,7 @@ class SavedTensor:
 
     def unpack(self) -> Any:
         """The saved tensor."""
-        if self.node._saved is None:
+        if self.node._skimp_saved is None:
             raise errors.freed(self.node)
         return one(self.node, self.box[self.at], self.box[self.at + 1], self.result)
 
@@ -338,7 +338,7 @@ class SavedTensor:
                 "are supported:\n    (pack_hook: Callable, unpack_hook: Callable) -> "
                 f"None\n\nInvoked with: {pack_hook!r}, {unpack_hook!r}"
             )
-        if self.node._saved is None:
+        if self.node._skimp_saved is None:
             raise RuntimeError(FREED)
         value = self.box[self.at]
         if isinstance(value, Packed):
@@ -358,10 +358,13 @@ def attribute(node: Any, name: str) -> Any:
     for prefix, raw in (("_saved_", False), ("_raw_saved_", True)):
         if name.startswith(prefix):
             wanted = name[len(prefix) :]
-            for i, slot in enumerate(node._plan.slots):
+            for i, slot in enumerate(node._skimp_plan.slots):
                 if slot.name == wanted or _alias(slot.name) == wanted:
                     return _shown(node, slot, 2 * i, raw)
-            if wanted in node._plan.rule.names or _alias_back(wanted) in node._plan.rule.names:
+            if (
+                wanted in node._skimp_plan.rule.names
+                or _alias_back(wanted) in node._skimp_plan.rule.names
+            ):
                 return None  # a tensor that these gradients do not need
     raise AttributeError(f"'{type(node).__name__}' object has no attribute '{name}'")
 
@@ -378,8 +381,8 @@ def _alias_back(name: str) -> str:
 def _shown(node: Any, slot: Any, at: int, raw: bool) -> Any:
     result = slot.of if slot.kind == 1 else None
     if raw:
-        return SavedTensor(node, node._saved or [], at, result)
-    if node._saved is None:
+        return SavedTensor(node, node._skimp_saved or [], at, result)
+    if node._skimp_saved is None:
         raise errors.freed(node)
     with modes.enable_grad():
-        return one(node, node._saved[at], node._saved[at + 1], result)
+        return one(node, node._skimp_saved[at], node._skimp_saved[at + 1], result)

@@ -62,7 +62,7 @@ def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> Non
             continue
         node.__class__ = _class(type(node), title, bool(inputs))
         if inputs:
-            node.more().shown = flat
+            node._skimp_more().shown = flat
 
 
 def _tensors(result: Any) -> list[Tensor]:
@@ -83,12 +83,12 @@ def _class(cls: type[Node], title: str, edges: bool) -> type[Node]:
 
 def _made(cls: type[Node], title: str, edges: bool) -> type[Node]:
     own = cls.__mro__[1] if "shown" in cls.__dict__ else cls
-    body: dict[str, Any] = {"__slots__": (), "label": title, "shown": True}
+    body: dict[str, Any] = {"__slots__": (), "_skimp_label": title, "shown": True}
     if edges:
         body["next_functions"] = property(_next_functions)
     return type(title, (own,), body)
 
 
 def _next_functions(node: Node) -> tuple[tuple[Node | None, int], ...]:
-    e = node.more().shown
+    e = node._skimp_more().shown
     return tuple([(e[i], e[i + 1]) for i in range(0, len(e), 2)])

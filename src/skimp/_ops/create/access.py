@@ -268,7 +268,7 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
             tuple(self.shape),
             self._dtype,
             requires_grad=self._rg,
-            grad_fn=node.name() if node is not None else None,
+            grad_fn=node._skimp_label if node is not None else None,
             default_dtype=promotion.get_default_dtype(),
             is_parameter=getattr(self, "_is_param", False),
         )
@@ -276,7 +276,7 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
         _printed(self),
         self._dtype,
         requires_grad=self._rg,
-        grad_fn=node.name() if node is not None else None,
+        grad_fn=node._skimp_label if node is not None else None,
         default_dtype=promotion.get_default_dtype(),
         is_parameter=type(self) in ORDINARY and getattr(self, "_is_param", False),
         class_name="tensor" if type(self) in ORDINARY else type(self).__name__,

@@ -145,7 +145,7 @@ def set_(
     self._accumulate = None
     if kept is not None:
         self._node, self._index = kept, 0
-        kept._shape = layout.shape
+        kept._skimp_shape = layout.shape
     return self
 
 

@@ -42,7 +42,7 @@ def _suffixes(t: Any) -> list[str]:
             suffixes.append(f"dtype={t._dtype!r}")
     suffixes.append(f"layout={t.layout!r}")
     if t.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{t.grad_fn.name()}>")
+        suffixes.append(f"grad_fn=<{t.grad_fn._skimp_label}>")
     elif t.requires_grad:
         suffixes.append("requires_grad=True")
     return suffixes

@@ -26,12 +26,15 @@ def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = N
     return whole.triu(whole.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
-def _detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None, size: int) -> bool:
+def _detect_is_causal_mask(
+    mask: Tensor | None, is_causal: bool | None = None, size: int | None = None
+) -> bool:
     """The hint, or whether the mask is the causal one."""
     if is_causal is not None or mask is None:
         return is_causal is True
     causal = _generate_square_subsequent_mask(
-        size, dtype=mask.dtype if mask.is_floating_point() else None
+        mask.size(-2) if size is None else size,
+        dtype=mask.dtype if mask.is_floating_point() else None,
     )
     return mask.size() == causal.size() and bool((mask == causal).all())
 
@@ -41,8 +44,8 @@ def _get_seq_len(src: Tensor, batch_first: bool) -> int:
     return int(shape[0 if len(shape) == 2 or not batch_first else 1])
 
 
-def _get_clones(module: Module, n: int) -> ModuleList:
-    return ModuleList([copy.deepcopy(module) for _ in range(n)])
+def _get_clones(module: Module, N: int) -> ModuleList:  # noqa: N803  # PyTorch's name, which programs give
+    return ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
 def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
