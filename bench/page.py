@@ -9,6 +9,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench import budget_table, charts, tables
 from bench.engines import ROOT
@@ -261,14 +262,27 @@ def between_processes(kept: Path) -> list[str]:
     if not kept.exists():
         return []
     found = json.loads(kept.read_text())
-    return [
+    collectives, ddp = found["collectives"], found.get("ddp")
+    told = [
         "## Between processes",
         "Collectives of `torch.distributed` between processes of one host, one thread each, beside"
-        " PyTorch's gloo, in turns; the smallest median of the turns"
-        f" (`python -m bench.distributed`, commit {found['commit']}, load average {found['load']}"
-        " before it).",
-        found["table"],
+        " PyTorch's gloo, in turns; the smallest median of the turns (`python -m bench.distributed"
+        f" collectives`, {_when(collectives)}).",
+        collectives["table"],
     ]
+    if ddp:
+        told += [
+            "`DistributedDataParallel` on two ranks of one thread: training steps of the GPT above,"
+            " alone on both ranks at once and with the gradients averaged, in turns; the lower"
+            " quartile of the time until the last rank is done, and of the processor's time that a"
+            f" rank takes (`python -m bench.distributed ddp`, {_when(ddp)}).",
+            ddp["table"],
+        ]
+    return told
+
+
+def _when(found: dict[str, Any]) -> str:
+    return f"commit {found['commit']}, load average {found['load']} before it"
 
 
 def failures(found: Sequence[Row]) -> list[str]:

@@ -194,7 +194,10 @@ def _first_tag() -> int:
 
 
 def _combine(op: ReduceOp, dtype: dtypes.dtype) -> Callable[[Array, Array], None]:
-    """Combine elements into the second array."""
+    """Combine elements into the second array, in float32 where these have fewer bits."""
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        wide = mpi.in_float32(op)
+        return lambda source, target: wide(target, source.astype(np.float32), out=target)
     ufunc = mpi.ufunc(op, dtype)
     if ufunc is not None:
         return lambda source, target: ufunc(target, source, out=target)
@@ -219,19 +222,23 @@ def _reduced(
     factor: float | None = None,
 ) -> Iterator[Any]:
     """The others' elements of a piece, from the `start`-th on, combined into ours; all are
-    multiplied before.
+    multiplied before. What has less than 32 bits is rounded once, after all.
     """
     width, combine = target.itemsize, _combine(op, dtype)
+    narrow = dtype.is_floating_point and width < 4
     step = max(BLOCK // width, 1)
     scratch = np.empty(min(step, target.size), target.dtype)
     for at in range(0, target.size, step):
         ours = target[at : at + step]
         theirs = scratch[: ours.size]
         _scale(ours, factor)
+        total = ours.astype(np.float32) if narrow else ours
         for rank in meeting.others:
             yield from meeting.read(rank, piece, (start + at) * width, theirs)
             _scale(theirs, factor)
-            combine(theirs, ours)
+            combine(theirs, total)
+        if narrow:
+            ours[...] = total
 
 
 def _share(pieces: Sequence[Array], start: int, stop: int) -> Iterator[tuple[int, int, Array]]:

@@ -189,6 +189,11 @@ def ufunc(op: ReduceOp, dtype: dtypes.dtype) -> Callable[..., Any] | None:
     return _UFUNCS[name]
 
 
+def in_float32(op: ReduceOp) -> Callable[..., Any]:
+    """NumPy's function for the operation on numbers of less than 32 bits that were widened."""
+    return _UFUNCS[_OPS[op]]
+
+
 def _through_float32(ufunc: Callable[..., Any], kind: np.dtype[Any]) -> Callable[..., None]:
     """An MPI operation on a type of less than 32 bits: computed in float32, rounded once."""
 

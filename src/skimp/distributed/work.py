@@ -212,19 +212,26 @@ def until(poll: Callable[[], bool], work: Work, seconds: float) -> None:
 
 
 class Progress:
-    """Polls operations that nobody waits for, from a thread that lives while there are any."""
+    """Polls operations that nobody waits for, from a thread that lives while there are any.
 
-    PAUSE = 0.001
+    Each poll takes the interpreter from who computes, so pauses grow while nothing comes, and are
+    short again when an operation is done or added.
+    """
+
+    PAUSE, LONGEST = 0.001, 0.004
+    IDLE = 0.2  # seconds without an operation after which the thread ends
 
     def __init__(self) -> None:
         self._waiting: list[Work] = []
         self._lock = threading.Lock()
         self._runs = False
+        self._pause = self.PAUSE
 
     def add(self, work: Work) -> None:
         """Poll it from now on."""
         with self._lock:
             self._waiting.append(work)
+            self._pause = self.PAUSE
             if self._runs:
                 return
             self._runs = True
@@ -235,7 +242,10 @@ class Progress:
         for work in list(self._waiting):
             work._poll()
         with self._lock:
-            self._waiting = [w for w in self._waiting if not w._done]
+            left = [w for w in self._waiting if not w._done]
+            if len(left) < len(self._waiting):
+                self._pause = self.PAUSE
+            self._waiting = left
 
     def drain(self, seconds: float) -> None:
         """Wait until nothing waits, or for so long."""
@@ -245,13 +255,15 @@ class Progress:
             time.sleep(NAP)
 
     def _run(self) -> None:
-        idle = 0
+        idle = 0.0
         while True:
-            time.sleep(self.PAUSE)
+            pause = self._pause
+            time.sleep(pause)
+            self._pause = min(2 * pause, self.LONGEST)
             self.poll()
             with self._lock:
-                idle = 0 if self._waiting else idle + 1
-                if idle > 200:
+                idle = 0.0 if self._waiting else idle + pause
+                if idle > self.IDLE:
                     self._runs = False
                     return
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -145,6 +146,21 @@ def _large() -> list[str]:
     return made + [AVERAGED.format(kind) for kind in ("float32", "float64", "bfloat16", "float16")]
 
 
+def _fractions() -> list[str]:
+    """Sums and averages of two terms that are rounded, through MPI and from where they lie."""
+    made = []
+    for kind, n in product(("float32", "float64", "float16", "bfloat16"), (4001, 140001)):
+        values = f"(torch.arange({n})*7919%65537*(0.0173*(r+1.7))).to(torch.{kind})"
+        made += [
+            f"x={values}; dist.all_reduce(x,dist.ReduceOp.{op}); x/=n; out=x[::7]"
+            for op in ("SUM", "PRODUCT")
+        ]
+        made.append(f"x={values}; dist.reduce(x,1); out=x[::7] if r else None")
+        halves = f"y={values}[1:]; x=y[{n // 2}:]*0"
+        made.append(f"{halves}; dist.reduce_scatter_single(x,y); out=x[::7]")
+    return made
+
+
 # gradients that DDP averages from where they lie
 AVERAGED = (
     "m=torch.nn.PReLU(140001).to(torch.{0}); x=(torch.arange(140001)%501*-1.3*(r+1.7))"
@@ -166,7 +182,8 @@ g=dist.new_group([1]); x=torch.ones(90000)*(r+1); dist.all_reduce(x,group=g) if 
 @cache
 def steps() -> list[str]:
     """All of them."""
-    return [*STEPS.strip().splitlines(), *_products(), *LARGE.strip().splitlines(), *_large()]
+    plain = [*STEPS.strip().splitlines(), *_products(), *LARGE.strip().splitlines()]
+    return [*plain, *_large(), *_fractions()]
 
 
 @cache

@@ -121,3 +121,11 @@ def test_one_rank_cannot_hold_what_four_can(tmp_path: Path) -> None:
     done = launch("-n", "1", *words)
     assert done.returncode == 1
     assert "OutOfMemoryError" in done.stderr
+
+
+def test_half_precision_sums_of_many_are_rounded_once(tmp_path: Path) -> None:
+    done = launch("-n", "3", str(HERE / "halves.py"), str(tmp_path / "found"))
+    assert done.returncode == 0, done.stderr
+    for r in range(3):
+        for whole, part, large in json.loads((tmp_path / f"found.{r}").read_text()).values():
+            assert whole == part == large + 2
