@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,17 +22,20 @@ TAKES_VALUE = ("--runs",)
 SHARES: Final = (0.85, 0.7, 0.55, 0.4)  # of the peak that are tried
 WIDTH: Final = 40  # characters of the longest bar
 LEAST: Final = 1 << 16  # bytes between budgets that are tried
+LONGEST: Final = 10  # times as long as without a budget: a run that takes longer is stopped
+PATIENCE: Final = 5.0  # seconds that any run may take beyond that
 MEMORY_ERROR: Final = "OutOfMemoryError"
 
 
 class Run(NamedTuple):
-    """A run within a budget; no outcome: an op needs more."""
+    """A run within a budget; no outcome: an op needs more, or it was stopped."""
 
     budget: int
     outcome: Outcome | None
+    stopped: bool = False
 
 
-Try = Callable[[int | None], Outcome | None]
+Try = Callable[[int], Run]
 
 
 def add_to(commands: Any) -> None:
@@ -53,12 +57,18 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if not words:
         return no_program(NAME, USAGE)
 
-    def attempt(budget: int | None) -> Outcome | None:
-        return run(words, budget, options.no_spill)
-
     try:
-        free = attempt(None)
+        began = time.monotonic()
+        free = run(words, None, options.no_spill)
         assert free is not None
+        longest = LONGEST * (time.monotonic() - began) + PATIENCE
+
+        def attempt(budget: int) -> Run:
+            try:
+                return Run(budget, run(words, budget, options.no_spill, longest))
+            except subprocess.TimeoutExpired:
+                return Run(budget, None, stopped=True)
+
         runs = search(free.peak, attempt, options.runs)
     except Failed as error:
         return refuse(NAME, str(error), 1)
@@ -70,15 +80,21 @@ class Failed(Exception):
     """The program fails, with or without a budget."""
 
 
-def run(words: Sequence[str], budget: int | None, no_spill: bool) -> Outcome | None:
-    """A run of the program; None where memory is refused. Failed: it fails otherwise."""
+def run(
+    words: Sequence[str], budget: int | None, no_spill: bool, longest: float | None = None
+) -> Outcome | None:
+    """A run of the program; None where memory is refused. Failed: it fails otherwise.
+    TimeoutExpired: it took more than `longest` seconds, and was killed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "outcome.json"
         options = ["--quiet", "--outcome", str(told)]
         if budget is not None:
             options += ["--budget", str(budget), *(["--no-spill"] if no_spill else [])]
         command = [sys.executable, "-m", "skimp", "run", *options, *words]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=longest
+        )
         if done.returncode == 0:
             return Outcome(**json.loads(told.read_text()))
         if budget is not None and MEMORY_ERROR in done.stderr:
@@ -92,7 +108,7 @@ def search(peak: int, attempt: Try, most: int) -> list[Run]:
     too_small = 0
     for share in SHARES[:most]:
         budget = int(peak * share)
-        runs.append(Run(budget, attempt(budget)))
+        runs.append(attempt(budget))
         if runs[-1].outcome is None:
             too_small = budget
             break
@@ -101,7 +117,7 @@ def search(peak: int, attempt: Try, most: int) -> list[Run]:
         if fits - too_small <= max(fits // 20, LEAST):
             break
         budget = (fits + too_small) // 2
-        runs.append(Run(budget, attempt(budget)))
+        runs.append(attempt(budget))
         if runs[-1].outcome is None:
             too_small = budget
     return sorted(runs, key=lambda one: -one.budget)
@@ -118,7 +134,8 @@ def drawn(free: Outcome, runs: Sequence[Run]) -> str:
     for one in runs:
         name = f"{readable(one.budget):>12} {one.budget / max(free.peak, 1):>8.0%}"
         if one.outcome is None:
-            lines.append(f"{name}  an op needs more")
+            why = f"more than {LONGEST} times as long" if one.stopped else "an op needs more"
+            lines.append(f"{name}  {why}")
             continue
         times = _slowdown(free, one)
         bar = "█" * max(1, round(WIDTH * times / slowest))

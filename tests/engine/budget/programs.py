@@ -205,9 +205,7 @@ def outcome(seed: int, length: int) -> Outcome:
 def spend(seed: int, nbytes: int) -> spending.Spending:
     """A budget in which everything may go; of "always", where it is more than there is."""
     kinds = random.Random(seed)
-    found = spending.Spending(nbytes, kinds.random() < 0.6, None, kinds.random() < 0.2)
-    found.least = 1
-    return found
+    return spending.Spending(nbytes, kinds.random() < 0.6, None, kinds.random() < 0.2, least=1)
 
 
 def check(seed: int, length: int = 30) -> int:

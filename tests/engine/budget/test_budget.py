@@ -19,8 +19,10 @@ import pytest
 import skimp as torch
 from skimp._engine.budget import places, spending, spill
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import Storage
 from skimp.errors import OutOfMemoryError
 from tests.support.running import default_mode
 
@@ -416,3 +418,54 @@ def test_the_variable() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == str(300 * MIB)
+
+
+def test_a_budget_that_holds_notes_nothing() -> None:
+    with torch.memory.budget(held() + 8 * MIB):
+        budget: Any = host.budget
+        made = [numbers(i) for i in range(3)]
+        made[0].requires_grad_().sum().backward()
+        assert not budget.knows
+        assert [type(t._storage) for t in made] == [Storage] * 3
+        assert active == []
+
+
+def test_a_budget_wakes_when_it_is_met_and_notes_from_the_next_backward_on() -> None:
+    w = numbers(1).requires_grad_()
+    with torch.memory.budget(held() + 5 * MIB):
+        budget: Any = host.budget
+        losses = []
+        for _ in range(2):
+            x = w
+            for _ in range(8):
+                x = torch.tanh(x.cumsum(0))
+            assert budget.knows
+            x.sum().backward()
+            losses.append(w.grad.clone())
+            w.grad = None
+            assert budget.notes
+        assert torch.equal(*losses)
+
+
+def test_small_storages_that_were_there_go_where_large_ones_are_not_enough() -> None:
+    made = [torch.arange(4096.0) + i for i in range(100)]
+    with torch.memory.budget(held() + MIB):
+        budget: Any = host.budget
+        more = [torch.arange(4096.0) - i for i in range(100)]
+        assert sum(map(is_away, [*made, *more])) >= 30
+        assert budget.knows
+        assert not budget.notes
+        assert all([t[7] == 7 + i for i, t in enumerate(made)])
+        assert all([t[7] == 7 - i for i, t in enumerate(more)])
+
+
+def test_what_an_op_was_writing_when_the_budget_woke_has_no_stale_copy() -> None:
+    with torch.memory.budget(held() + 2 * MIB):
+        x = numbers(0)
+        y = numbers(1)  # its room wakes the budget
+        z = numbers(2)
+        assert is_away(x) or is_away(y)
+        x.add_(1)
+        more = [numbers(i) for i in range(3, 6)]
+        assert torch.equal(x, numbers(0) + 1)
+        del more, z

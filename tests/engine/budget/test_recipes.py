@@ -333,8 +333,7 @@ def test_parts_below_a_sum_have_their_places_when_they_are_made_again() -> None:
         x = numbers(0).view(512, 512)
         want = torch.nn.functional.batch_norm(x, None, None, training=True).numpy()
         for _ in range(16):  # sets have another order each time
-            budget = spending.Spending(host.allocated + 8 * MIB, True, None, True)
-            budget.least = 1
+            budget = spending.Spending(host.allocated + 8 * MIB, True, None, True, least=1)
             try:
                 spending.obey(budget)
                 y = torch.nn.functional.batch_norm(x, None, None, training=True)

@@ -133,6 +133,12 @@ def test_fit_finds_the_smallest_budget(tmp_path: Path) -> None:
     assert "█" in found.stdout
 
 
+def test_fit_stops_a_run_that_takes_too_long(tmp_path: Path) -> None:
+    (tmp_path / "sleeps.py").write_text("import time; time.sleep(600)")
+    with pytest.raises(subprocess.TimeoutExpired):
+        fit.run([str(tmp_path / "sleeps.py")], MIB, False, longest=0.5)
+
+
 def outcome_of(budget: int | None) -> Outcome:
     return replace(telling.outcome(budget), peak=1000 * MIB, seconds=1.0)
 
@@ -140,9 +146,10 @@ def outcome_of(budget: int | None) -> Outcome:
 def test_what_was_done_adds_up() -> None:
     counts.reset()
     with torch.memory.budget("1GiB"):
+        budget: Any = host.budget
+        budget.note()
         x = numbers(0).view(512, 512)
         y = x @ x
-        budget: Any = host.budget
         y._storage.recipe[0].seconds = 0.0  # cheaper than the file
         for t in (x, y):
             assert budget._evict(t._storage)
@@ -160,10 +167,11 @@ def test_what_was_done_adds_up() -> None:
 def test_the_search_closes_in() -> None:
     asked: list[Any] = []
 
-    def attempt(budget: int | None) -> Outcome | None:
+    def attempt(budget: int) -> fit.Run:
         asked.append(budget)
-        fits = budget is None or budget >= 330 * MIB
-        return outcome_of(budget) if fits else None
+        if budget < 300 * MIB:
+            return fit.Run(budget, None, stopped=True)
+        return fit.Run(budget, outcome_of(budget) if budget >= 330 * MIB else None)
 
     runs = fit.search(1000 * MIB, attempt, 12)
     assert len(runs) == len(asked) <= 12
@@ -171,4 +179,5 @@ def test_the_search_closes_in() -> None:
     assert 330 * MIB <= min(fitting) <= 350 * MIB
     text = fit.drawn(outcome_of(None), runs)
     assert "an op needs more" in text
+    assert "more than 10 times as long" in fit.drawn(outcome_of(None), [attempt(MIB)])
     assert N

@@ -22,6 +22,7 @@ from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shap
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
+from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, empty
 
@@ -123,6 +124,8 @@ def run(
     """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what
     they saved.
     """
+    if host.budget is not None:
+        host.budget.between_ops()
     before, task = _state.grad, _tasks.now
     observers = tuple(watched.OBSERVERS)
     for one in observers:

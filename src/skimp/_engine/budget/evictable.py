@@ -51,7 +51,6 @@ class Evictable(Followed):
     held: int = 0  # recipes that are followed now and will read them
     changing: int = 0  # what needs them is being made, because they will be others
     settled: bool = False  # the op that made or wrote them is done
-    handed_out: bool = False  # their address
     born: int = 0  # its place among all that a budget has known
     made_at: call_site.Site | None = None  # the line
     checksum: int | None = None  # of bytes that are away, where that is verified
@@ -73,11 +72,6 @@ class Evictable(Followed):
         if block.dtype != _BYTE or block.ndim != 1:
             block = as_bytes(block)
         return block if self.size is None else block[: self.size]
-
-    def address(self) -> int:
-        """Where the bytes begin, which they do from now on."""
-        self.handed_out = True
-        return super().address()
 
     def export(self) -> Array:
         """All bytes for outsiders, who may write to them from now on."""
@@ -329,9 +323,10 @@ def _how(s: Evictable) -> str:
 
 def _read_back(s: Evictable, place: Place) -> None:
     nbytes = len(s)
-    block = storages.taken(nbytes, s)
-    began = perf_counter()
+    host.refund(s)  # of a read that was interrupted before it began
     try:
+        block = storages.taken(nbytes, s)
+        began = perf_counter()
         place.read(block[:nbytes])
         counts.read(s.op, s.made_at, nbytes, perf_counter() - began)
         s.place = place if s.settled else None  # what its op still writes to it is not announced

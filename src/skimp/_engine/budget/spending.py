@@ -36,8 +36,10 @@ ALWAYS: Final = "always"  # instead of a size: evict all that may go at each all
 UNBOUNDED: Final = 1 << 60
 LEAST: Final = 4 << 10  # bytes of a storage, or more in large budgets: what has less stays
 _MANY: Final = 1 << 10
+BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody looked at
 FEW: Final = 3  # tensors that any op may read at once
 SHARE: Final = 8  # of the budget that a deferred expression of more may read
+LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
 
 
 def goes_from(budget: int) -> int:
@@ -48,18 +50,34 @@ def goes_from(budget: int) -> int:
 class Spending:
     """A budget that is obeyed.
 
-    `least`: bytes from which a storage may be evicted. `always`: whatever may go, goes at every
-    allocation, though there is room: a test's way to meet everything in every state.
+    Knowing storages and noting recipes cost every op some time, and a budget that nothing breaks
+    wants neither. So one that spills is asleep at first. When it has to make room, it looks for the
+    storages that there are, large ones first, and writes them to the file; once much is written
+    between two backwards, it notes recipes. One that may not spill needs all of it from the start.
+
+    `least`: bytes from which a storage may be evicted, `goes_from(nbytes)` unless told. `always`:
+    whatever may go, goes at every allocation, though there is room: a test's way to meet everything
+    in every state.
     """
 
     def __init__(
-        self, nbytes: int, spills: bool = True, directory: str | None = None, always: bool = False
+        self,
+        nbytes: int,
+        spills: bool = True,
+        directory: str | None = None,
+        always: bool = False,
+        least: int | None = None,
     ) -> None:
         self.nbytes: Final = nbytes
         self.spills = spills
         self.directory: Final = directory
         self.always: Final = always
-        self.least = 1 if always else goes_from(nbytes)
+        if least is None:
+            least = 1 if always else goes_from(nbytes)
+        self.smallest: Final = least  # what `least` is when all that may go is known
+        self.notes = self.knows = always or not spills  # recipes; storages
+        self.least = least if self.knows else max(least, POOLED)
+        self._written = counts.written  # when backward last began
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = weakref.WeakValueDictionary[int, Evictable]()
         self.clock: Final = telling.Clock()
@@ -70,7 +88,10 @@ class Spending:
         """Know an owner of `nbytes`, which are about to be charged."""
         if nbytes < self.least:
             return None
-        self._know(owner)
+        if self.knows:
+            self._know(owner)
+        else:
+            owner.made_at = call_site.find()
         if self.always:
             self._evict_all()
         return self
@@ -78,8 +99,8 @@ class Spending:
     def computes(self, owner: Any) -> object:
         """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
-        if len(owner) >= self.least and self._know(owner):
-            if owner.recipe is None:
+        if self.knows and len(owner) >= self.least and self._know(owner):
+            if self.notes and owner.recipe is None:
                 recipes.of_expression(owner, owner.deferred)
             owner.settled = True
             computing.recipe = owner.recipe
@@ -87,24 +108,63 @@ class Spending:
 
     def regain(self, owner: Any) -> None:
         """Know an owner that has bytes again, which somebody else had allocated."""
-        if len(owner) >= self.least:
+        if self.knows and len(owner) >= self.least:
             self._know(owner)
 
-    def enrol_all(self) -> None:
-        """Know the storages that were there before."""
+    def begin(self) -> None:
+        """What this needs of what was there before. Nothing is under way."""
+        if self.knows:
+            self.enrol_all(settled=True)
+        if self.notes:
+            recording.begin()
+        else:
+            recording.end()
+
+    def between_ops(self) -> None:
+        """No op of this thread is under way, and backward begins: the time to note recipes from now
+        on, if much was written since the last.
+        """
+        written, self._written = self._written, counts.written
+        if self.notes or not self.knows or counts.written - written <= self.nbytes // LITTLE:
+            return
+        if not call_site.elsewhere():
+            self.note()
+
+    def note(self) -> None:
+        """Know all storages and note recipes, from now on. Nothing is under way."""
+        self.least = self.smallest
+        self.knows = self.notes = True
+        self.begin()
+        host.spend(self)
+
+    def _wake(self) -> bool:
+        """Know more storages, in the middle of an op; False: all are known."""
+        if self.knows and self.least == self.smallest:
+            return False
+        if self.knows:
+            self.least = self.smallest
+        self.knows = True
+        self.enrol_all(settled=False)
+        host.spend(self)
+        return True
+
+    def enrol_all(self, settled: bool) -> None:
+        """Know the storages that were there before. `settled`: no op writes to them now."""
         for s in pending():
             evictable.enrol(s)
         objects = gc.get_objects()
         for s in objects:
             # by its type: what has a `__class__` of its own may do anything when asked for it
-            if issubclass(type(s), Storage) and s.nbytes >= self.least and self._know(s):
-                s.settled = True
+            if issubclass(type(s), Storage) and s.nbytes >= self.least:
+                made_at = getattr(s, "made_at", None) or BEFORE
+                if self._know(s, made_at) and settled:
+                    s.settled = True
         for t in objects:
             if issubclass(type(t), Tensor) and t._np is not None and t._storage.loose:
                 t.layout_of()
                 t._np = None
 
-    def _know(self, s: Any) -> bool:
+    def _know(self, s: Any, made_at: call_site.Site | None = None) -> bool:
         known = evictable.enrol(s)
         if known:
             key = id(s)
@@ -114,7 +174,7 @@ class Spending:
             self.gone.pop(key, None)
             s.loose = True
             if s.made_at is None:
-                s.made_at = call_site.find()
+                s.made_at = made_at or call_site.find()
         return known
 
     def _forget_dead(self) -> None:
@@ -125,7 +185,8 @@ class Spending:
 
     def deferring(self, owner: Any) -> bool:
         """Know a new expression; whether it reads so much that it had better materialize now."""
-        evictable.enrol(owner)
+        if self.notes:
+            evictable.enrol(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
             return False
@@ -155,6 +216,9 @@ class Spending:
             found = choice.choose(self.known, tried, self.spills)
             counts.search_seconds += perf_counter() - began
             if not found:
+                if self._wake():
+                    tried.clear()
+                    continue
                 return False
             self._evict_some(found, nbytes, tried)
         return True
@@ -265,8 +329,7 @@ def obey(spending: Spending | None) -> None:
     if spending is None:
         recording.end()
     else:
-        spending.enrol_all()
-        recording.begin()
+        spending.begin()
     host.spend(spending)
     if spending is not None:
         spending.make_room(0)

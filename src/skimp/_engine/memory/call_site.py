@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 # how the file names of this package's code begin: its folder, and what it compiles itself
 OWN_CODE: Final = (str(Path(__file__).parents[2]) + os.sep, "<skimp ")
 _SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp")])
+_OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + str(Path("_engine", "dispatch")), OWN_CODE[1])
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -67,6 +69,18 @@ def is_ours(filename: str) -> bool:
 def is_surface(filename: str) -> bool:
     """Whether code of this package is no op: modules and optimizers call ops for the program."""
     return filename.startswith(_SURFACE) or filename.endswith(_METHODS)
+
+
+def elsewhere() -> bool:
+    """Whether another thread may be in the middle of an op."""
+    here = threading.get_ident()
+    for ident, frame in sys._current_frames().items():
+        found: FrameType | None = None if ident == here else frame
+        while found is not None:
+            if found.f_code.co_filename.startswith(_OPS):
+                return True
+            found = found.f_back
+    return False
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

@@ -102,6 +102,9 @@ class Budget(Protocol):
         is, and no longer.
         """
 
+    def between_ops(self) -> None:
+        """Backward begins: no op of this thread is under way."""
+
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
 

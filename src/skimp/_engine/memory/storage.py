@@ -68,6 +68,7 @@ class Storage:
     # somebody outside can write to the bytes unseen: nothing that reads them is deferred
     exported: bool = False
     external: bool = False  # the bytes belong to somebody else
+    handed_out: bool = False  # somebody outside has their address
     site: call_site.Site | None = None  # where the expression was made, if somebody listened
     saved: bool = (
         False  # autograd saved a tensor on it, and wants to know the line of the next write
@@ -125,6 +126,11 @@ class Storage:
             return 0
         address: int = self.flat().__array_interface__["data"][0]
         return address
+
+    def hand_out(self) -> int:
+        """Where the bytes begin, for the program: from now on they stay there."""
+        self.handed_out = True
+        return self.address()
 
     def view(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
         """An ndarray over these bytes; materializes. It does not keep the storage alive, only the

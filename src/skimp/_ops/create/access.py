@@ -111,7 +111,7 @@ def data_ptr(self: Tensor) -> int:
     """The address of the first element; materializes. 0 for an empty tensor."""
     if self.numel() == 0:
         return 0
-    return self._storage.address() + self.layout_of().offset * self._dtype.itemsize
+    return self._storage.hand_out() + self.layout_of().offset * self._dtype.itemsize
 
 
 @asked("a.flags.c_contiguous")

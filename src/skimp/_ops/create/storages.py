@@ -81,7 +81,7 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte; materializes."""
-        return self._storage.address()
+        return self._storage.hand_out()
 
     @property
     def device(self) -> device:
