@@ -226,6 +226,8 @@ def check(seed: int, length: int = 30) -> int:
             budget = spend(seed, base + int(share * (want.peak - base)) + 4096)
             try:
                 spending.obey(budget)
+                if choice.random() < 0.3:
+                    budget.note()  # as if much had been written before
                 found = outcome(seed, length)
                 assert host.peak <= budget.nbytes, "above the budget"
                 break
