@@ -129,7 +129,12 @@ def _run(words: Sequence[str]) -> int:
     """Run it to its end. SystemExit goes on to the interpreter, which knows what its codes mean."""
     try:
         _load(words).run()
-    except (SystemExit, BadProgram):
+    except SystemExit as error:
+        joining = sys.modules.get("skimp.distributed.joining")
+        if error.code and joining is not None:  # the program is a rank, perhaps
+            joining.leave()  # when the process ends, Python knows no more with which code
+        raise
+    except BadProgram:
         raise
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)

@@ -96,12 +96,12 @@ def test_another_number_of_ranks_reads_the_checkpoint() -> None:
 
 
 @default_mode  # with everything deferred it is lower
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 2, 4, 8])
 def test_the_peak_of_each_rank_is_the_formulas(n: int, tmp_path: Path) -> None:
     layers, width = 8, 512
     target = tmp_path / "found"
     words = ["-n", str(n), "--limit", "40MiB", str(HERE / "peaks.py"), str(target)]
-    if n == 4:  # parameters and momentum alone are 16 MiB
+    if n > 2:  # parameters and momentum alone are 16 MiB
         words[3] = "10MiB"
     done = launch(*words, str(layers), str(width))
     assert done.returncode == 0, done.stderr

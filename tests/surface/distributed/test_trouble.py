@@ -58,6 +58,14 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback_first() -> None:
     assert "BAD TERMINATION" not in done.stdout + done.stderr
 
 
+def test_the_exit_code_is_that_of_the_first_rank_that_failed() -> None:
+    done = launched("launch", "-n", "3", str(PROGRAM), "exit")
+    assert done.returncode == 3
+    waited = [line for line in done.stderr.splitlines() if "waited in" in line]
+    assert sorted([line[:8] for line in waited]) == ["[rank0]:", "[rank1]:"]
+    assert all("but rank 2 ended with exit code 3" in line for line in waited)
+
+
 def test_a_rank_that_is_killed_is_named() -> None:
     done = launched("launch", "-n", "2", str(PROGRAM), "kill")
     assert done.returncode == 128 + signal.SIGKILL

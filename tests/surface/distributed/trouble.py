@@ -17,6 +17,8 @@ dist.all_reduce(x)
 print("sum", x.tolist(), os.environ["LOCAL_RANK"], flush=True)
 if last and how == "raise":
     raise ValueError("boom")
+if last and how == "exit":
+    sys.exit(3)
 if last and how == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if last and how == "late":
