@@ -56,3 +56,4 @@ def test_regions_are_shown_as_tables(shell: InteractiveShell) -> None:
     html = shell.display_formatter.format(r)[0]["text/html"]
     assert "<caption>a &lt;step&gt;</caption>" in html
     assert "<th>peak</th><td>3.91 KiB</td>" in html
+    assert repr(r).startswith("a <step>: peak 3.91 KiB (3.91 KiB extra), allocated 3.91 KiB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -180,6 +181,31 @@ def test_nothing_stays_when_a_recording_ends() -> None:
     assert Storage.saved is saved
     assert call_site.finder is None
     assert (watched.ON, watched.OBSERVERS, host.watched) == ([], [], False)
+
+
+def test_a_peak_is_in_a_step_or_after_the_last() -> None:
+    w = nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([w], 0.1)
+    with Recording() as recording:
+        for _ in range(2):
+            w.sum().backward()
+            optimizer.step()
+        first = lens.to_text(recording.report(), [])
+        large = torch.ones(1000)
+        last = lens.to_text(recording.report(), [])
+    assert re.search(r" s in step 1's backward ", first)
+    assert re.search(r" s after step 2 at .*test_recording\.py:\d+ \(ones\)", last)
+    assert large.shape == (1000,)
+
+
+def test_a_program_that_steps_no_optimizer_is_told_how_to_say_where_steps_end() -> None:
+    w = nn.Parameter(torch.zeros(4))
+    with Recording() as recording:
+        for _ in range(2):
+            w.sum().backward()
+            w.data.add_(w.grad, alpha=-0.1)
+    text = lens.to_text(recording.report(), [])
+    assert "not known: no optimizer stepped; skimp.memory.step() says where a step ends" in text
 
 
 def test_one_recording_at_a_time() -> None:

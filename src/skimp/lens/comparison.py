@@ -50,9 +50,9 @@ def _everything(
     _bytes(table, "allocated", first.allocated, second.allocated)
     _bytes(table, "live at the end", first.live, second.live)
     times = [f"{t:.2f} s" for t in seconds]
-    table.add_row("time of the process", *times, f"{seconds[1] / seconds[0]:.2f}")
+    table.add_row("time by itself", *times, f"{seconds[1] / seconds[0]:.2f}")
     recorded = [f"{report.seconds:.2f} s" for report in (first, second)]
-    table.add_row("the program, recorded", *recorded, "")
+    table.add_row("time while recorded", *recorded, "")
     return Group(title, Padding(table, (0, 0, 0, 2), expand=False), _printed(*printed))
 
 

@@ -95,7 +95,8 @@ class Recording:
         report = make(self.program, collector, places)
         if self.watch.batch:  # of a forward that has not returned yet
             now = collector.now()
-            begun = Mark("forward", self.watch.batch, now, now)
+            start = now - (time.perf_counter() - self.watch.began)
+            begun = Mark("forward", self.watch.batch, start, now)
             report = replace(report, marks=(*report.marks, begun))
         found = cheapest(report, excess, host.limit or 0)
         if found is None:

@@ -16,6 +16,7 @@ from skimp.lens import terminal, totals
 from skimp.lens.data import Report
 from skimp.lens.sections import SECTIONS, Row, Section, short, times, where
 
+NO_STEPS = "not known: no optimizer stepped; skimp.memory.step() says where a step ends"
 NUMBERS = ("bytes", "tensors", "times", "share", "peak", "at its end", "seconds")
 
 
@@ -98,6 +99,8 @@ def _lines(report: Report, show: Sequence[str]) -> Iterable[Row]:
     yield "at the end", readable(report.live), _end_words(report)
     if len(report.steps) > 2:
         yield "each step", "", growth_words(report)
+    elif sum(mark.kind == "backward" for mark in report.marks) > 1 and len(report.steps) == 1:
+        yield "each step", "", NO_STEPS
     for advice in report.advice[:1]:
         yield "advice", readable(advice.saves), f"less at the peak: {advice.text}"
     if not show and peak.bytes:
@@ -110,11 +113,22 @@ def _peak_words(report: Report) -> str:
         return "nothing was allocated"
     place = peak.place
     exact = f"{peak.bytes:,} bytes, " if peak.bytes >= 1024 else ""  # else it stands there already
-    step = f" in step {peak.step + 1}'s {place.phase}" if len(report.steps) > 1 else ""
+    step = _step_words(report) if len(report.steps) > 1 else ""
     at = f" at {where(place)}" if place.line else ""
     module = f", {place.module}" if place.module else ""
     op = f" ({place.op}{module})" if place.op else ""
     return f"{exact}reached after {peak.seconds:.3f} s{step}{at}{op}"
+
+
+def _step_words(report: Report) -> str:
+    """In which phase of which step the peak is. The last one has not ended: a failed program's, or
+    what comes after training.
+    """
+    peak = report.peak
+    phase = "" if peak.place.phase in ("", "other") else peak.place.phase
+    if peak.step == report.steps[-1].first:
+        return f" after step {peak.step}" + (f", in {phase}" if phase else "")
+    return f" in step {peak.step + 1}" + (f"'s {phase}" if phase else "")
 
 
 def _modules_words(report: Report) -> str:

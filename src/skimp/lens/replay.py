@@ -27,6 +27,7 @@ IN_PLACE: Final = frozenset(
 )
 ELEMENTWISE: Final = ("pointwise", "composite")  # composite, and as large: an activation
 PASSING: Final = ("saved for backward", "temporary", "data")
+STATE: Final = 5056  # bytes of the CPU's generator's state, which a checkpoint keeps
 LARGE: Final = POOLED  # bytes of a tensor that is computed by itself
 
 
@@ -226,7 +227,9 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
             made.append(replace(r, start=start, end=max(r.end, again + 0.45)))
         elif r.end <= left:
             made.append(replace(r, start=start, end=again + (r.end - first) * scale))
-    return made, result.born - min(r.born for r in inside)
+    done = max(back) + 0.5
+    state = replace(result, start=first, end=done, bytes=STATE, role="saved for backward")
+    return [*made, state], result.born - min(r.born for r in inside)
 
 
 def _in_place(played: Replay) -> list[Advice]:
@@ -331,5 +334,9 @@ def _rows(report: Report) -> list[Row]:
 
 
 def _batch(report: Report) -> int:
-    sizes = [int(m.name) for m in report.marks if m.kind == "forward" and m.name.isdigit()]
-    return sizes[-1] if sizes else 0
+    """How many samples the last forward before the peak was given; other parts of a program
+    (validation, a few samples to look at) may give others.
+    """
+    known = [m for m in report.marks if m.kind == "forward" and m.name.isdigit()]
+    before = [m for m in known if m.start <= report.peak.seconds]
+    return int((before or known)[-1].name) if known else 0

@@ -49,6 +49,7 @@ class Watch:
         self._made = 0  # allocations when it began
         self._told: set[int] = set()  # parameters whose gradients were told since the last one
         self.batch = ""  # how many samples the outermost module was given last
+        self.began = 0.0  # and when
 
     def start(self) -> None:
         """Listen."""
@@ -92,8 +93,9 @@ class Watch:
             owner = self.paths.number(Path(root.root, name.rpartition(".")[0]))
             self.collector.became(id(s), Role(role, id(s), owner, name))
 
-    def entered(self, args: tuple[Any, ...]) -> None:
+    def entered(self, args: tuple[Any, ...], start: float) -> None:
         """The outermost module is called with these."""
+        self.began = start
         sizes = [t.shape[0] for t in args if isinstance(t, Tensor) and t.ndim]
         self.batch = str(sizes[0]) if sizes else ""
         for t in args:
@@ -229,7 +231,7 @@ def _watched_call(watch: Watch, call: Any) -> Any:
         start = time.perf_counter()
         result = None
         try:
-            watch.entered((*args, *kwargs.values()))
+            watch.entered((*args, *kwargs.values()), start)
             result = call(self, *args, **kwargs)
         finally:
             here.leave()

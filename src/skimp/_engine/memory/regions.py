@@ -117,6 +117,9 @@ class Region:
             f"copied {readable(self.copied)}, {self.seconds:.3f} s"
         )
 
+    def __repr__(self) -> str:
+        return str(self) if self._end is not None else object.__repr__(self)
+
     def _both(self) -> tuple[_Reading, _Reading]:
         if self._start is None:
             raise RuntimeError(f"region {self.name!r} has no figures yet: enter it with `with`")
