@@ -225,8 +225,10 @@ onnx: ModuleType
 ops: ModuleType
 package: ModuleType
 quantization: ModuleType
+quasirandom: ModuleType
 return_types: ModuleType
 storage: ModuleType
+torch_version: ModuleType
 xpu: ModuleType
 
 def load_ipython_extension(shell: Any) -> None:

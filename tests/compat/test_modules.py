@@ -327,3 +327,36 @@ def test_every_public_module_of_distributed_can_be_imported_or_is_listed() -> No
         elif not ABSENT.match(name):
             missing.append(name)
     assert not missing
+
+
+WALK = """
+import types
+import torch
+def walk(module, path):
+    for name, value in sorted(vars(module).items()):
+        inner = f"{path}.{name}"
+        if isinstance(value, types.ModuleType) and value.__name__ == inner:
+            yield inner
+            yield from walk(value, inner)
+print(*walk(torch, "torch"))
+"""
+
+
+def test_modules_below_are_attributes_where_they_are_in_torch() -> None:
+    """Programs write `torch.distributed.device_mesh` without importing it."""
+    theirs = subprocess.run(
+        [sys.executable, "-c", WALK], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "torch.distributed.device_mesh" in theirs
+    public = [n for n in theirs if not re.search(r"\._", n)]
+    ours = [n for n in public if has_module(n)]
+    assert len(ours) > 150
+    for name in ours:
+        found: Any = skimp
+        for part in name.split(".")[1:]:
+            found = getattr(found, part)
+
+
+def has_module(name: str) -> bool:
+    whole = name.replace("torch", "skimp", 1)
+    return whole in table.MODULES or modules.has_file(whole)

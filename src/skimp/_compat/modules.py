@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import sys
 import types
 from collections.abc import Callable
@@ -68,11 +69,20 @@ def lookup(module: str) -> Callable[[str], Any]:
 
 
 def _inner(module: str, name: str, section: Module) -> types.ModuleType:
-    """The module of that name below, which has rows; the error where there is none."""
-    found = sys.modules.get(f"{module}.{name}")
-    if found is None:
-        raise missing(theirs(module), name, [*vars(sys.modules[module]), *section.rows])
-    return found
+    """The module of that name below, imported now if it is not yet; the error where there is none.
+
+    PyTorch's packages import most of what is below them, so that programs write
+    `torch.distributed.device_mesh` without an import of it.
+    """
+    inner = f"{module}.{name}"
+    found = sys.modules.get(inner)
+    if found is not None:
+        return found
+    space = vars(sys.modules[module])
+    is_package = "__path__" in space and not name.startswith("__")
+    if is_package and importlib.util.find_spec(inner) is not None:
+        return importlib.import_module(inner)
+    raise missing(theirs(module), name, [*space, *section.rows])
 
 
 def _make(module: str, name: str, row: Row) -> Any:

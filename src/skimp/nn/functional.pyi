@@ -376,6 +376,17 @@ def group_norm(
 ) -> Any:
     """Groups of channels of each image with their mean taken out, over their deviation."""
 
+def grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: dtypes.dtype | None = None,
+) -> Tensor:
+    """A product for each group of rows (columns, or of what is summed over), with a matrix of its
+    own."""
+
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:

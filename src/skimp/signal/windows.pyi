@@ -2,9 +2,12 @@
 # ruff: noqa: N803
 
 from collections.abc import Iterable
+from types import ModuleType
 
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
+
+windows: ModuleType
 
 def bartlett(
     M: int,

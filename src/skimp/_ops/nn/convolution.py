@@ -59,7 +59,7 @@ def _summed(g: Any) -> Any:
     return g.sum([0, *range(2, g.ndim)])
 
 
-def _to_input(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
+def input_gradient(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
     return _conv_adjoint(g, conj(weight), tuple(shape[2:]), *steps)
 
 
@@ -67,7 +67,7 @@ def _to_places(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
     return _conv(g, conj(weight), None, *steps, tuple(shape[2:]))
 
 
-def _to_weight(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
+def weight_gradient(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
     return _conv_weights(g, input, tuple(shape), *steps)
 
 
@@ -76,8 +76,8 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
     it."""
     if modes.state.grad or g._hollow or input._hollow or weight._hollow:
         return (
-            _to_input(g, weight, input.shape, *steps) if "input" in needs else None,
-            _to_weight(g, conj(input), weight.shape, *steps),
+            input_gradient(g, weight, input.shape, *steps) if "input" in needs else None,
+            weight_gradient(g, conj(input), weight.shape, *steps),
             _summed(g) if "bias" in needs else None,
         )
     stride, padding, dilation, groups = steps
@@ -101,10 +101,10 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
 
 _APART = Rule(
     "ConvolutionBackward0",
-    input=lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
+    input=lambda g, input_shape, weight, stride, padding, dilation, groups: input_gradient(
         g, weight, input_shape, stride, padding, dilation, groups
     ),
-    weight=lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+    weight=lambda g, input, weight_shape, stride, padding, dilation, groups: weight_gradient(
         g, conj(input), weight_shape, stride, padding, dilation, groups
     ),
     bias=lambda g: _summed(g),
@@ -174,7 +174,7 @@ def _conv(
         input=lambda g, input_shape, weight, stride, padding, dilation, groups: _to_places(
             g, weight, input_shape, stride, padding, dilation, groups
         ),
-        weight=lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+        weight=lambda g, input, weight_shape, stride, padding, dilation, groups: weight_gradient(
             conj(input), g, weight_shape, stride, padding, dilation, groups
         ),
     ),
@@ -204,7 +204,7 @@ def _conv_adjoint(
         grad=lambda g, grad_shape, input, stride, padding, dilation, groups: _to_places(
             conj(input), conj(g), grad_shape, stride, padding, dilation, groups
         ),
-        input=lambda g, grad, input_shape, stride, padding, dilation, groups: _to_input(
+        input=lambda g, grad, input_shape, stride, padding, dilation, groups: input_gradient(
             conj(grad), conj(g), input_shape, stride, padding, dilation, groups
         ),
     ),

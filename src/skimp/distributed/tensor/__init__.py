@@ -10,10 +10,10 @@ from skimp._compat.modules import lookup, public
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.collectives import broadcast
 from skimp.distributed.tensor import norms
-from skimp.distributed.tensor.placements import Placement, Replicate, Shard
+from skimp.distributed.tensor.placements import Partial, Placement, Replicate, Shard
 from skimp.distributed.tensor.spec import Spec, attach, spec_of
 
-__all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor", "norms"]
+__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "norms"]
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 
@@ -29,8 +29,9 @@ class DTensor(metaclass=_Parts):
     @staticmethod
     def from_local(local_tensor: Tensor, device_mesh: Any, placements: Any, **_: Any) -> Tensor:
         """The rank's part, as a part: of equal parts of dim 0, or of the whole on each rank."""
+        dim = _dealt("DTensor.from_local", placements)
         made = local_tensor.detach()
-        if isinstance(placements[0], Shard):
+        if dim == 0:
             rows = local_tensor.shape[0] * device_mesh.size()
             return attach(made, Spec(device_mesh, (rows, *local_tensor.shape[1:]), 0))
         return attach(made, Spec(device_mesh, tuple(local_tensor.shape), None))
@@ -38,13 +39,24 @@ class DTensor(metaclass=_Parts):
 
 def distribute_tensor(tensor: Tensor, device_mesh: Any, placements: Any = None) -> Tensor:
     """This rank's part of rank 0's tensor: rows of dim 0 (`Shard(0)`), or all (`Replicate()`)."""
-    how = (placements or [Replicate()])[0]
+    dim = _dealt("distribute_tensor", placements)
     whole = tensor.detach().clone()
     broadcast(whole, group=device_mesh.get_group(), group_src=0)
-    if isinstance(how, Replicate):
+    if dim is None:
         return attach(whole, Spec(device_mesh, tuple(tensor.shape), None))
-    if how.dim != 0:
-        raise RuntimeError(f"distribute_tensor: {how}: skimp deals out rows of dim 0 only")
     spec = Spec(device_mesh, tuple(tensor.shape), 0)
     first, last = spec.rows(device_mesh.get_local_rank())
     return attach(whole[first:last].clone(), spec)
+
+
+def _dealt(op: str, placements: Any) -> int | None:
+    """The dim that ranks have parts of: 0, or None where each has all."""
+    how = tuple(placements or [Replicate()])
+    if how == (Replicate(),):
+        return None
+    if how == (Shard(0),):
+        return 0
+    raise RuntimeError(
+        f"{op}: placements {how}: skimp has tensors in rows of dim 0, (Shard(0),), or whole on each"
+        " rank, (Replicate(),), over a mesh of one dim"
+    )
