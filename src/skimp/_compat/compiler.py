@@ -19,7 +19,10 @@ def compile(
     options: Any = None,
     disable: bool = False,
 ) -> Any:
-    """The function or module itself; without one, a decorator."""
+    """The function or module itself; without one, a decorator.
+
+    Raises: RuntimeError for both a mode and options.
+    """
     if model is None:
         return lambda f: compile(f, disable=disable)
     if mode is not None and options is not None:

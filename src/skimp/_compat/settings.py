@@ -43,7 +43,10 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """0 or "default", 1 or "warn", 2 or "error"."""
+    """0 or "default", 1 or "warn", 2 or "error".
+
+    Raises: RuntimeError for another mode.
+    """
     found = MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if found not in MODES.values():
         raise RuntimeError(
@@ -59,7 +62,10 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted: products of float32 are always computed in float32."""
+    """Accepted: products of float32 are always computed in float32.
+
+    Raises: RuntimeError for a precision of another name.
+    """
     if precision not in PRECISIONS:
         raise RuntimeError(
             f"Invalid float32 matmul precision {precision!r}; it is one of {', '.join(PRECISIONS)}"

@@ -57,7 +57,10 @@ def sym_fresh_size(expr: Any) -> Any:
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """The second argument if the first holds, else the third."""
+    """The second argument if the first holds, else the third.
+
+    Raises: AssertionError for a condition that is no bool and for values of two types.
+    """
     if not isinstance(b, bool) or type(t) is not type(f):
         raise AssertionError("sym_ite takes a bool and two values of one type")
     return t if b else f

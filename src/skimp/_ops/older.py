@@ -28,7 +28,9 @@ _SCATTERED = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod":
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Write one number over the main diagonal; `wrap` goes on below it in tall matrices.
 
+    Shape: at least two dims, of equal length where there are more.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for other shapes.
     """
     if self.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
@@ -50,7 +52,9 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it: slow, and not differentiable.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for a tensor that requires grad, TypeError for what is no function.
     """
     return _by_element("apply_", self, (), callable)
 
@@ -59,7 +63,9 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its partner in `tensor`.
 
+    Shape: any; the partner broadcasts to it.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for a tensor that requires grad and for other shapes.
     """
     return _by_element("map_", self, (tensor,), callable)
 
@@ -85,7 +91,9 @@ def _by_element(
 def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     """Numbers from start to end, both included: PyTorch's first form of arange.
 
+    Shape: (n,) with n = floor((end - start) / step) + 1.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for a step of 0 and for one that leads away from `end`.
     Memory: a new tensor.
     """
     warn(
@@ -120,7 +128,9 @@ def segment_reduce(
     """One result for each run of rows: `lengths` says how long the runs are, or `offsets` where
     they begin and end.
 
+    Shape: the input's, with as many slices along `axis` as there are runs.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for another reduction, and for runs that don't add up to the axis.
     Memory: a new tensor.
     """
     if reduce not in _BEGIN:
@@ -155,7 +165,9 @@ def segment_reduce(
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its partners.
 
+    Shape: any; the partners broadcast to it.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for a tensor that requires grad and for other shapes.
     """
     return _by_element("map2_", self, (x, y), callable)
 
@@ -166,7 +178,9 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
     `ambiguity_check`: refuse a tensor of which more than one order is true.
 
+    Shape: any; as many numbers as dims.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError with `ambiguity_check` where more than one order is true.
     Memory: no tensor is made.
     """
     strides = self.stride()
@@ -186,7 +200,9 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 def as_subclass(self: Tensor, cls: type) -> Tensor:
     """The tensor as an instance of a subclass: the same bytes, and gradients go through.
 
+    Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: TypeError for a class that is no subclass of Tensor.
     Memory: a view, which shares the input's bytes.
     """
     if not (issubclass(cls, Tensor)):
@@ -215,7 +231,9 @@ setattr(Tensor, "_make_subclass", staticmethod(_make_subclass))  # noqa: B010  (
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What `load_state_dict` puts in this tensor's place where swapping is asked for.
 
+    Shape: the parameter's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for another shape.
     Memory: a view, which shares the input's bytes.
     """
     if assign:
@@ -227,7 +245,9 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 def const_data_ptr(self: Tensor) -> int:
     """The address of the first element, for reading.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return self.data_ptr()
@@ -237,7 +257,9 @@ def const_data_ptr(self: Tensor) -> int:
 def resize(self: Tensor, *sizes: Any) -> Tensor:
     """A view of another shape; PyTorch has deprecated the name.
 
+    Shape: of as many elements as the input.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for another number of elements.
     Memory: a view, which shares the input's bytes.
     """
     warn("non-inplace resize is deprecated")
@@ -249,7 +271,9 @@ def resize(self: Tensor, *sizes: Any) -> Tensor:
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """A view of another tensor's shape; PyTorch has deprecated the name.
 
+    Shape: of as many elements as the input.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for another number of elements.
     Memory: a view, which shares the input's bytes.
     """
     warn("non-inplace resize_as is deprecated")
@@ -260,7 +284,10 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 def dequantize(input: Any) -> Any:
     """A tensor, or each of a list, as float32: no tensor is quantised.
 
+    Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: the input itself where it is float32, else a new tensor.
     """
     if isinstance(input, (list, tuple)):
         return [dequantize(t) for t in input]
@@ -273,7 +300,9 @@ def slice_inverse(
 ) -> Tensor:
     """The tensor of which `input` is a slice, shaped and laid out as `src`.
 
+    Shape: `src`'s.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError where the storage ends before.
     Memory: a view, which shares the input's bytes.
     """
     at = (0 if start is None else start) * src.stride(dim)

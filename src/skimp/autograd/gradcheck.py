@@ -58,9 +58,10 @@ def gradcheck(
     their sizes (atol grows with the vectors' sums, as in PyTorch).
 
     Shape: any; the slow mode calls `func` twice for every element of the inputs.
+    Dtypes: double precision; others warn, and differ by rounding.
     Raises: GradcheckError (or returns False, without `raise_exception`) where they differ,
     ValueError where no input requires grad.
-    Memory: inputs are changed in place during the check, and put back.
+    Memory: two calls for each element of the inputs; nothing stays.
     """
     try:
         _check(
@@ -325,7 +326,9 @@ def gradgradcheck(
     """Whether the gradients of `func`'s gradients equal central differences.
 
     Shape: any; `grad_outputs` are the outputs' (drawn, if not given).
+    Dtypes: double precision; others warn, and differ by rounding.
     Raises: as gradcheck.
+    Memory: two gradients for each element of the inputs; nothing stays.
     """
     ins = _tensors(inputs)
     outputs = _differentiable(func(*ins))

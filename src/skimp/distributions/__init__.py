@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.distributions import constraints, transforms
 from skimp.distributions.bernoulli import Bernoulli
 from skimp.distributions.beta import Beta
@@ -89,3 +90,4 @@ __all__ = [
     "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraints", "identity_transform",
     "kl_divergence", "register_kl", "transform_to", "transforms",
 ]  # fmt: skip
+_complete(globals())

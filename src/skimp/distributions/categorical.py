@@ -21,6 +21,10 @@ class Categorical(Chances):
     Either `probs`, weights that needn't sum to 1, or `logits`, their logarithms, of the batch's
     shape and one dimension of categories; both are kept normalised. ValueError for none or both,
     or a tensor without dimensions. Draws are int64. `mean` and `variance` are nan.
+
+    Dtypes: floating point chances; draws are int64.
+    Memory: `probs` or `logits` is normalised into a new tensor; draws are new tensors without a
+    gradient.
     """
 
     probs = parameter(constraints.simplex, lambda d: logits_to_probs(d.logits))

@@ -19,7 +19,10 @@ class ConstraintRegistry:
         self._registry: dict[type, Factory] = {}
 
     def register(self, constraint: Any, factory: Any = None) -> Any:
-        """Say which transform a class (or the class of an instance) has; also a decorator."""
+        """Say which transform a class (or the class of an instance) has; also a decorator.
+
+        Raises: TypeError for what is no constraint.
+        """
         if factory is None:
             return lambda made: self.register(constraint, made)
         if isinstance(constraint, constraints.Constraint):
@@ -33,7 +36,10 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Any) -> Any:
-        """The transform whose codomain is `constraint`."""
+        """The transform whose codomain is `constraint`.
+
+        Raises: NotImplementedError for a constraint without a transform.
+        """
         try:
             factory = self._registry[type(constraint)]
         except KeyError:

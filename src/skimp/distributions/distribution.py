@@ -27,6 +27,15 @@ from skimp.distributions import constraints
 from skimp.distributions.utils import broadcast_all, lazy_property, size_of
 from skimp.nn import whole
 
+SAYS = """\
+Shape: parameters broadcast to `batch_shape`; a draw is (*sample_shape, *batch_shape, *event_shape),
+and log_prob has a number for each event.
+Dtypes: floating point; draws have the parameters' dtype.
+Raises: ValueError for parameters, and for values, outside of their constraints, unless
+`validate_args=False`; NotImplementedError for what the distribution has no formula of.
+Memory: parameters are kept, as views where they are expanded; draws are new tensors, and only those
+of `rsample`, where there is one, have a gradient."""
+
 
 class _Parameter(lazy_property):
     """A declared parameter: an attribute where it was given, else computed from others and kept."""

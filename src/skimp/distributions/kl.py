@@ -58,6 +58,8 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence
 
     TypeError for what is no class. Of several declarations the most special one is taken, with a
     RuntimeWarning where there is none.
+
+    Raises: TypeError for what is no class.
     """
     given: Any
     for given, name in ((type_p, "type_p"), (type_q, "type_q")):
@@ -115,6 +117,12 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
         >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
         tensor(0.5000)
+
+    Shape: the common shape of both batches.
+    Dtypes: floating point, the parameters'.
+    Raises: NotImplementedError where nothing is registered for the classes, or for what they hold;
+    ValueError for events of different shapes.
+    Memory: a new tensor.
     """
     pair = type(p), type(q)
     fun = _FOUND.get(pair)

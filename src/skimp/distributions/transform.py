@@ -13,6 +13,13 @@ from skimp.distributions import constraints
 from skimp.distributions.utils import size_of, sum_rightmost
 from skimp.nn import whole
 
+SAYS = """\
+Shape: any whose last dims are an event of `domain`; `forward_shape` tells the result's.
+Dtypes: floating point; the result's is the input's.
+Raises: ValueError for a `cache_size` other than 0 and 1; NotImplementedError for an inverse or a
+determinant that there is none of.
+Memory: new tensors; with `cache_size=1` the last pair stays alive."""
+
 
 class Transform:
     """y = t(x), x = t.inv(y), of values in `domain` to values in `codomain`.

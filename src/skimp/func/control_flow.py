@@ -17,7 +17,13 @@ Leaves = list[Any]
 def cond(
     pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
 ) -> Any:
-    """What one of two functions makes of the operands; the other one is not called."""
+    """What one of two functions makes of the operands; the other one is not called.
+
+    Shape: both functions return the same.
+    Dtypes: as the functions'.
+    Raises: RuntimeError for a predicate of several elements.
+    Memory: as the function's that is called.
+    """
     if isinstance(pred, Tensor) and pred.numel() != 1:
         raise RuntimeError(
             "Expected pred to be bool or single-element tensor, but got "

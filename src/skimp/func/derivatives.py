@@ -155,7 +155,13 @@ def _products(
 
 
 def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
-    """A function that returns (gradients, value), or (gradients, (value, aux))."""
+    """A function that returns (gradients, value), or (gradients, (value, aux)).
+
+    Shape: the gradients have the arguments' shapes; `func` returns one number.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for a value of more than one element and for arguments of other dtypes.
+    Memory: new tensors; no `.grad` changes.
+    """
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = modes.state.grad
@@ -194,6 +200,11 @@ def _check_scalar(output: Any) -> None:
 def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
     """A function that returns the gradients of `func`, whose value is a scalar; with `has_aux`
     (gradients, aux).
+
+    Shape: the gradients have the arguments' shapes; `func` returns one number.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for a value of more than one element and for arguments of other dtypes.
+    Memory: new tensors; no `.grad` changes.
     """
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -208,6 +219,11 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     is a third.
 
     The function returns one product if there is one primal, else a tuple.
+
+    Shape: cotangents have the outputs' shapes, the products the primals'.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for outputs that are no tensors, and for cotangents of another structure.
+    Memory: new tensors; the function keeps what the graph saved until it is gone.
     """
     outer = modes.state.grad
     who = "vjp(f, *primals)"
@@ -264,6 +280,11 @@ def jvp(
 
     Computed by differentiating a vjp with respect to its cotangents, which takes `func` to be
     differentiable twice.
+
+    Shape: tangents have the primals' shapes, the product the output's.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for tangents of another structure or shape.
+    Memory: new tensors.
     """
     who = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
@@ -363,6 +384,11 @@ def jacrev(
     the arguments, a tensor of shape (*output, *argument).
 
     All rows are computed in one backward, or `chunk_size` of them at a time.
+
+    Shape: (*output, *argument) for each pair of leaves.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for outputs that are no tensors and arguments of other dtypes.
+    Memory: new tensors: all rows at once, or `chunk_size` of them.
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
@@ -399,6 +425,11 @@ def jacfwd(
 ) -> Function:
     """What `jacrev` returns, from products with tangents: less work where the arguments have fewer
     elements than the output.
+
+    Shape: (*output, *argument) for each pair of leaves.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for outputs that are no tensors and arguments of other dtypes.
+    Memory: new tensors.
     """
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -428,5 +459,11 @@ def jacfwd(
 
 
 def hessian(func: Function, argnums: Any = 0) -> Function:
-    """A function that returns the Hessian of `func`: columns of the Jacobian of its Jacobian."""
+    """A function that returns the Hessian of `func`: columns of the Jacobian of its Jacobian.
+
+    Shape: (*output, *argument, *argument) for each triple of leaves.
+    Dtypes: arguments that are differentiated are floating point or complex numbers.
+    Raises: RuntimeError for outputs that are no tensors and arguments of other dtypes.
+    Memory: new tensors.
+    """
     return jacfwd(jacrev(func, argnums), argnums)

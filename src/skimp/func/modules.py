@@ -24,6 +24,12 @@ def functional_call(
 
     Several dictionaries may share the names among them. What the module writes to its buffers goes
     to the dictionary. With `strict` the names must be exactly the module's.
+
+    Shape: as the module's.
+    Dtypes: as the module's.
+    Raises: ValueError for what is no dict of tensors; RuntimeError for missing or unknown names
+    with `strict`, AttributeError for unknown ones without.
+    Memory: no copies: the module computes with the tensors given.
     """
     return stateless.functional_call(
         module, parameter_and_buffer_dicts, args, kwargs, tie_weights=tie_weights, strict=strict
@@ -33,6 +39,11 @@ def functional_call(
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(parameters, buffers) of modules of one class, each stacked along a new first dimension; the
     parameters are leaves.
+
+    Shape: (models, *parameter) for each name.
+    Dtypes: the parameters'.
+    Raises: RuntimeError for no models, several classes, or modes that differ.
+    Memory: new tensors.
     """
     models = list(models)
     if not models:

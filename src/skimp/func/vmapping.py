@@ -34,6 +34,12 @@ def vmap(
     all, or nested as the arguments are. `out_dims`: where it stands in the results. `randomness`:
     whether random ops raise, draw for each sample, or the same for all. `chunk_size`: how many
     samples run together (all by default); fewer take less memory.
+
+    Shape: the mapped dim of all arguments has one size, which the results have at `out_dims`.
+    Dtypes: as `func`'s.
+    Raises: ValueError for sizes that differ and dims that do not fit the arguments; RuntimeError
+    for random numbers, unless `randomness` says which, and for branches on values.
+    Memory: as `func`'s on the batch; `chunk_size` bounds it.
     """
     if randomness not in MODES:
         raise RuntimeError(

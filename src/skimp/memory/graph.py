@@ -59,6 +59,11 @@ def saved(*outputs: Tensor) -> KeptList:
     """What the graph behind `outputs` keeps for backward, by op and line, and whether it is kept
     for backward alone. The list's `nbytes` is what the ledger will count as freed when the outputs
     let go of their graph. Deferred expressions that were not computed keep nothing yet.
+
+    Shape: any.
+    Dtypes: floating point and complex numbers.
+    Raises: AttributeError for what is no tensor.
+    Memory: the list holds the saved tensors themselves, no copies.
     """
     freed = freed_with([t._node for t in outputs if t._node is not None])
     found = KeptList()

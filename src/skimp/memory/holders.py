@@ -30,6 +30,11 @@ def holders(x: Tensor) -> Lines:
 
     Nothing is copied or computed. Takes time: it walks all that the program's names lead to.
     TypeError: `x` is no tensor with bytes of its own.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: TypeError for what is no tensor with bytes of its own.
+    Memory: the list is text: it keeps nothing alive.
     """
     s = _storage(x)
     found = _chains({id(s): s}, [sys._getframe().f_locals])
@@ -109,6 +114,11 @@ def aliases(x: Tensor) -> Aliases:
     strides and offset (in elements), dtype.
 
     TypeError: `x` is no tensor with bytes of its own.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: TypeError for what is no tensor with bytes of its own.
+    Memory: the list holds no tensors: names, shapes and strides.
     """
     s = _storage(x)
     tensors = users(s)

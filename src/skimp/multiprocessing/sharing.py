@@ -165,13 +165,24 @@ reduction.ForkingPickler.register(Tensor, _reduce_tensor)
 def share_memory_(self: Tensor) -> Tensor:
     """Move the bytes into memory that processes started later share; they see each other's
     writes.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError where the system has no shared memory.
+    Memory: written in place: the bytes move, once.
     """
     share(self._storage)
     return self
 
 
 def _tensor_is_shared(self: Tensor) -> bool:
-    """Whether the bytes are in shared memory."""
+    """Whether the bytes are in shared memory.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: no tensor is made.
+    """
     return is_shared(self._storage)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skimp._compat.modules import lookup
+from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.nn import attention, functional, init, modules, parallel, parameter, utils
 from skimp.nn.modules import *  # noqa: F403  (as PyTorch does: its list is theirs)
 from skimp.nn.modules.utils import factory_kwargs
@@ -15,6 +16,7 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 __all__ += modules.__all__
+_complete(globals())
 
 
 __getattr__ = lookup(__name__)

@@ -32,6 +32,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that a module counts among its parameters; requires grad unless told otherwise.
 
     Shape: any.
+    Dtypes: floating point and complex numbers; others without `requires_grad`.
     Raises: RuntimeError for integers that shall require grad.
     Memory: of the tensor's storage, not a copy.
     """
@@ -142,6 +143,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     state_dict.
 
     Shape: any.
+    Dtypes: any.
+    Raises: nothing.
     Memory: of the tensor's storage, not a copy.
     """
 
@@ -208,6 +211,9 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
     """A parameter whose shape the first forward gives.
 
     Shape: none (RuntimeError) until `materialize`.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError, or ValueError for some attributes, before `materialize`.
+    Memory: none before `materialize`, then a new storage.
     """
 
     cls_to_become = Parameter
@@ -228,6 +234,9 @@ class UninitializedBuffer(_Uninitialized, Tensor):  # type: ignore[misc]
     """A buffer whose shape the first forward gives.
 
     Shape: none (RuntimeError) until `materialize`.
+    Dtypes: any.
+    Raises: RuntimeError, or ValueError for some attributes, before `materialize`.
+    Memory: none before `materialize`, then a new storage.
     """
 
     cls_to_become = Tensor

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.dispatch.describing import said_of_same
+from skimp._engine.dispatch.docstrings import completed
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -103,16 +105,26 @@ def _cell(mode: str, name: str, doc: str) -> Callable[..., Any]:
 _CALL = (
     "(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or "
     "of packed rows (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, "
-    "bidirectional)."
+    "bidirectional).\n\n"
+    "Shape: as nn.LSTM's, nn.GRU's and nn.RNN's; weights in the order of a layer's parameters.\n"
+    "Dtypes: floating point, input, state and weights alike.\n"
+    "Raises: RuntimeError for another number of weights and for shapes and dtypes that don't fit.\n"
+    "Memory: new tensors; backward keeps what each step computed."
 )
+_STEP = """
+
+Shape: input (N, width) or (width,), h (N, hidden) or (hidden,), w_ih (gates hidden, width).
+Dtypes: floating point, input, state and weights alike.
+Raises: TypeError for what is no tensor, RuntimeError for shapes and dtypes that don't fit.
+Memory: new tensors."""
 lstm = _recurrent("LSTM", "lstm", f"LSTM layers: {_CALL}")
 gru = _recurrent("GRU", "gru", f"GRU layers: {_CALL}")
 rnn_tanh = _recurrent("RNN_TANH", "rnn_tanh", f"Elman layers with tanh: {_CALL}")
 rnn_relu = _recurrent("RNN_RELU", "rnn_relu", f"Elman layers with relu: {_CALL}")
-lstm_cell = _cell("LSTM", "lstm_cell", "One step of an LSTM: the new h and c.")
-gru_cell = _cell("GRU", "gru_cell", "One step of a GRU: the new h.")
-rnn_tanh_cell = _cell("RNN_TANH", "rnn_tanh_cell", "One step of an Elman RNN with tanh.")
-rnn_relu_cell = _cell("RNN_RELU", "rnn_relu_cell", "One step of an Elman RNN with relu.")
+lstm_cell = _cell("LSTM", "lstm_cell", f"One step of an LSTM: the new h and c.{_STEP}")
+gru_cell = _cell("GRU", "gru_cell", f"One step of a GRU: the new h.{_STEP}")
+rnn_tanh_cell = _cell("RNN_TANH", "rnn_tanh_cell", f"One step of an Elman RNN with tanh.{_STEP}")
+rnn_relu_cell = _cell("RNN_RELU", "rnn_relu_cell", f"One step of an Elman RNN with relu.{_STEP}")
 
 # -- normalisation, convolution -------------------------------------------------------------------
 
@@ -177,7 +189,14 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Tensor:
-    """The convolution, or the transposed one, that a kernel's number of dimensions asks for."""
+    """The convolution, or the transposed one, that a kernel's number of dimensions asks for.
+
+    Shape: input (N, C, spatial...), weight (out, in / groups, kernel...), or (in, out / groups,
+    kernel...) where `transposed`.
+    Dtypes: floating point and complex numbers, alike.
+    Raises: RuntimeError for channels, sizes and dtypes that don't fit.
+    Memory: a new tensor.
+    """
     nd = weight.ndim - 2
     if nd not in (1, 2, 3):
         raise RuntimeError(f"convolution: expected a weight of 3 to 5 dimensions, got {nd + 2}")
@@ -214,6 +233,12 @@ def embedding_bag(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The bags of nn.functional.embedding_bag, and for each index its bag, each bag's size, and of
     maxima the index that each came from (empty or zeros where the mode needs none).
+
+    Shape: weight (rows, width), indices (n,), offsets (bags,); (bags, width), and three of n, bags
+    and (bags, width).
+    Dtypes: floating point weight; int32 or int64 positions.
+    Raises: RuntimeError for an index that is not there and for positions of another dtype.
+    Memory: new tensors.
     """
     if per_sample_weights is not None and mode != 0:
         raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
@@ -325,13 +350,25 @@ def triplet_margin_loss(
 
 
 def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """The square root of the sum of squares over some dims."""
+    """The square root of the sum of squares over some dims.
+
+    Shape: the input's less `dim`, which `keepdim` leaves with size 1.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for integers, IndexError for a dim that is not there.
+    Memory: a new tensor.
+    """
     made: Tensor = NAMESPACES["linalg"]["vector_norm"](input, 2, dim, keepdim)
     return made
 
 
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
-    """The sum of singular values; a bool in place of the dims is `keepdim`."""
+    """The sum of singular values; a bool in place of the dims is `keepdim`.
+
+    Shape: the input's less two dims, which `keepdim` leaves with size 1.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for integers and for less than two dims.
+    Memory: a new tensor.
+    """
     if isinstance(dim, bool):
         dim, keepdim = (-2, -1), dim
     made: Tensor = NAMESPACES["linalg"]["matrix_norm"](input, "nuc", dim, keepdim)
@@ -339,9 +376,20 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The norm over all dims but one, which stays as the only one that is not 1; -1 leaves none."""
+    """The norm over all dims but one, which stays as the only one that is not 1; -1 leaves none.
+
+    Shape: 1 but for `dim`.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for integers.
+    Memory: a new tensor.
+    """
     _need_tensor("norm_except_dim", "v", 1, v)
     if dim == -1:
         return v.norm(pow)
     others = [d for d in range(v.ndim) if d != dim % v.ndim]
     return v.norm(pow, others, True)
+
+
+for _name in __all__:
+    _f = globals()[_name]
+    _f.__doc__ = completed(_f.__doc__, said_of_same(_f.__doc__))

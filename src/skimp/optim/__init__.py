@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skimp._compat.modules import lookup
+from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.optim import lr_scheduler, optimizer, swa_utils
 from skimp.optim.adafactor import Adafactor
 from skimp.optim.adam import Adam, AdamW
@@ -20,6 +21,6 @@ __all__ = [
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "optimizer",
     "swa_utils",
 ]  # fmt: skip
-
+_complete(globals())
 
 __getattr__ = lookup(__name__)

@@ -35,6 +35,7 @@ class Adafactor(PerParameter):
     for n + m numbers where Adam keeps 2 n m.
 
     Shape: any, dense; the last two dimensions are the matrix, and parameters of fewer keep all.
+    Dtypes: floating point.
     Raises: ValueError for options out of range; RuntimeError in step for complex parameters and
     sparse gradients.
     Memory: parameters and state are written in place; a step has temporaries of a parameter's size.

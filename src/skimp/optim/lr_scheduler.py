@@ -1,5 +1,6 @@
 """torch.optim.lr_scheduler: learning rate schedules."""
 
+from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.optim.schedules.base import LRScheduler
 from skimp.optim.schedules.combined import ChainedScheduler, SequentialLR
 from skimp.optim.schedules.cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -26,3 +27,6 @@ __all__ = [
 
 class _LRScheduler(LRScheduler):
     """The old name of LRScheduler, which programs still subclass."""
+
+
+_complete(globals())

@@ -53,6 +53,7 @@ class Muon(PerParameter):
     belong to another optimizer.
 
     Shape: matrices (n, m), dense.
+    Dtypes: floating point.
     Raises: ValueError for parameters that are no matrices and options out of range; RuntimeError in
     step for complex parameters and sparse gradients.
     Memory: parameters and state are written in place; a step works in bfloat16 copies.

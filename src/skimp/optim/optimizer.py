@@ -15,6 +15,10 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.queries import typename
 
+SAYS = """\
+Shape: any.
+Dtypes: floating point and complex numbers."""
+
 Hooks = OrderedDict[int, Callable[..., Any]]
 _STEP_PRE: Hooks = OrderedDict()
 _STEP_POST: Hooks = OrderedDict()
@@ -84,6 +88,7 @@ class Optimizer:
     """The base of all optimizers; subclasses define `step`.
 
     Shape: parameters of any shapes, leaves.
+    Dtypes: floating point and complex numbers.
     Raises: TypeError for a tensor in place of an iterable and for what is no tensor, ValueError
     for none, for non-leaves and for one parameter in two groups.
     Memory: it holds the parameters themselves; state comes with the first step.

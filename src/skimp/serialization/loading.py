@@ -41,6 +41,9 @@ def load(
     list nor named by the program is built: that is an UnpicklingError, which says the line to
     write. With `mmap=True` the bytes stay in the file until they are read; writes to such tensors
     don't reach the file.
+
+    Raises: FileNotFoundError; RuntimeError for a file that is cut short; pickle.UnpicklingError for
+    a class that is not on the list.
     """
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")

@@ -28,6 +28,9 @@ def save(
 
     A path is replaced when all is written: a save that is killed leaves the old file. Tensors that
     share a storage share it after loading, and a view writes all of its storage.
+
+    Raises: RuntimeError for a folder that is not there; what pickle raises for an object that it
+    can't write.
     """
     if pickle_module is not pickle:
         raise ValueError(

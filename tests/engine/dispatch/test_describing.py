@@ -47,7 +47,7 @@ def is_sparse(sample: Sample) -> bool:
     return any([getattr(a, "layout", torch.strided) is not torch.strided for a in sample.args])
 
 
-@pytest.mark.filterwarnings("ignore:torch.chain_matmul|Using torch.cross")
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("op", [op for op, names in NAMES.items() if op in OPS])
 def test_memory_is_a_view_a_new_tensor_or_the_argument(op: str) -> None:
     for sample in samples_of(op, NAMES[op], 2):

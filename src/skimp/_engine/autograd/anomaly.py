@@ -17,10 +17,12 @@ _NAME = "anomaly mode"  # in the list of those for whom nodes are watched
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether a backward that fails shows the lines of the forward."""
     return bool(ON)
 
 
 def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode refuses gradients that are NaN."""
     return bool(ON) and ON[0]
 
 

@@ -33,6 +33,13 @@ def backward(
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from (or of
     `inputs` only).
+
+    Shape: outputs of one element, or `grad_tensors` of their shapes.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for outputs that do not require grad, for several elements without a
+    gradient, for other shapes, and for a graph that was released.
+    Memory: new tensors in `.grad`, or written in place where there is one; what the graph saved is
+    released unless `retain_graph`.
     """
     if grad_variables is not None:
         warnings.warn(
@@ -92,7 +99,14 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of `outputs` with respect to `inputs`; no `.grad` changes."""
+    """The gradients of `outputs` with respect to `inputs`; no `.grad` changes.
+
+    Shape: the inputs'; outputs of one element, or `grad_outputs` of their shapes.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError as `backward`, and for inputs that the outputs do not depend on, unless
+    `allow_unused`.
+    Memory: new tensors; what the graph saved is released unless `retain_graph`.
+    """
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "

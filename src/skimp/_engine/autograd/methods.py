@@ -78,7 +78,13 @@ def set_requires_grad(t: Tensor, value: bool) -> None:
 
 
 def requires_grad_(t: Tensor, requires_grad: bool = True) -> Tensor:
-    """Take part in differentiation from now on, or no longer."""
+    """Take part in differentiation from now on, or no longer.
+
+    Shape: any.
+    Dtypes: floating point and complex numbers; others can only be set to False.
+    Raises: RuntimeError for other dtypes, and for False on what is no leaf.
+    Memory: no tensor is made.
+    """
     set_requires_grad(t, requires_grad)
     return t
 
@@ -129,6 +135,13 @@ def backward(
 ) -> None:
     """Add this tensor's gradients to the `.grad` of the leaves it was computed from (or of `inputs`
     only).
+
+    Shape: one number, or `gradient` has the tensor's shape.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for a tensor that does not require grad, for several elements without
+    `gradient`, and for a graph that was released.
+    Memory: new tensors in `.grad`, or written in place where there is one; what the graph saved is
+    released unless `retain_graph`.
     """
     if isinstance(gradient, (list, tuple)):
         calls.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
@@ -148,7 +161,13 @@ def backward(
 
 
 def retain_grad(t: Tensor) -> None:
-    """Keep this tensor's `.grad` in backward although it is not a leaf."""
+    """Keep this tensor's `.grad` in backward although it is not a leaf.
+
+    Shape: the gradient has the tensor's shape.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for a tensor that does not require grad.
+    Memory: the gradient stays after backward.
+    """
     if not t._rg:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if t._node is None or t._retains:
@@ -168,6 +187,11 @@ def retains_grad(t: Tensor) -> bool:
 def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the
     gradient.
+
+    Shape: the gradient has the tensor's shape.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for a tensor that does not require grad.
+    Memory: no tensor is made.
     """
     if not t._rg:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -180,7 +204,13 @@ def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
 
 
 def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(tensor)` after backward has updated this leaf's `.grad`."""
+    """Call `hook(tensor)` after backward has updated this leaf's `.grad`.
+
+    Shape: the gradient has the tensor's shape.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for a tensor that does not require grad or is no leaf.
+    Memory: no tensor is made.
+    """
     if not t._rg:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if grad_fn(t) is not None:
@@ -194,7 +224,18 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> R
 
 
 def detach(input: Tensor) -> Tensor:
-    """The same bytes and version, without the history: does not require grad."""
+    """The same bytes and version, without the history: does not require grad.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> x.detach()[0] = 5
+    >>> x
+    tensor([5., 1.], requires_grad=True)
+
+    Shape: any; the result's is the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: a view, which shares the input's bytes.
+    """
     if not input._on_fast_path and input._asks():
         return input._hand_over(detach, input)  # type: ignore[no-any-return]
     new = _new(Tensor)  # `ghost`, written out: the path of a small op
@@ -219,7 +260,13 @@ def detach(input: Tensor) -> Tensor:
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Forget the history of this tensor: it becomes a leaf that does not require grad."""
+    """Forget the history of this tensor: it becomes a leaf that does not require grad.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for a view.
+    Memory: the tensor itself; no byte moves.
+    """
     if input._base is not None:
         raise RuntimeError(DETACH_VIEW)
     if input._rg:
@@ -278,7 +325,13 @@ def output_nr(t: Tensor) -> int:
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode."""
+    """Whether the tensor was made in inference mode.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: no tensor is made.
+    """
     if not isinstance(input, Tensor):
         got = type(input).__name__
         raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {got}")

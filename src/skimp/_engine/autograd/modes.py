@@ -32,10 +32,12 @@ state: _State = _State()
 
 
 def is_grad_enabled() -> bool:
+    """Whether operations are recorded for gradients here."""
     return state.grad
 
 
 def is_inference_mode_enabled() -> bool:
+    """Whether this is inside of `inference_mode`."""
     return state.inference
 
 

@@ -313,6 +313,8 @@ def set_budget(
     takes less time. They come back when somebody looks. With `verify`, checksums are compared then.
 
     OSError: there is no directory on a disk. OutOfMemoryError comes from the op that does not fit.
+
+    Raises: ValueError for text that is no size, and below 0.
     """
     if size is None:
         obey(None)

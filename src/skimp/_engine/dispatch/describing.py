@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.dispatch import result_types
+from skimp._engine.dispatch.docstrings import completed, is_said, of_file, sections
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.pointwise_forms import ROWS
-from skimp._engine.dispatch.row import FORMS, Form, signature
+from skimp._engine.dispatch.row import FORMS, NAMESPACES, Form, signature
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
 
-_ORDER = ("Sha", "Dty", "Rai", "Mem", "Sou")
-_STARTS = re.compile(r"\n(?=(?:Shape|Dtypes|Raises|Memory|Source):)")
+_SAME = re.compile(r"\(?nn\.functional\.(\w+)")  # another form of that function
 _KINDS = {
     "bool": dtypes.bool,
     "integers": dtypes.int64,
@@ -41,15 +40,17 @@ _RESULTS: dict[Callable[..., Any], str] = {
 
 def settle() -> None:
     """Complete the docstrings of all forms; called once all rows are declared."""
-    for f, form in FORMS.items():
-        if not f.__doc__ or f.__doc__.startswith("Refused"):
-            continue
-        text, *said = _STARTS.split(inspect.cleandoc(f.__doc__))
-        sections = [s for s in _sections(form, f) if not _is_said(s, said)]
-        if sections:
-            ordered = sorted([*said, *sections], key=_place)
-            f.__doc__ = "\n".join([text.rstrip(), "", *[s.rstrip() for s in ordered]])
+    for f, form in sorted(FORMS.items(), key=lambda pair: bool(_SAME.match(pair[0].__doc__ or ""))):
+        if f.__doc__ and not f.__doc__.startswith("Refused"):
+            f.__doc__ = completed(f.__doc__, [*_sections(form, f), *said_of_same(f.__doc__)])
     host.reset_peak()  # the operands that rows were asked about are no program's
+
+
+def said_of_same(text: str) -> list[str]:
+    """What is said of the function of nn.functional that this is another form of."""
+    found = _SAME.match(text)
+    known = NAMESPACES["nn.functional"].get(found[1]) if found else None
+    return sections(known.__doc__ or "") if known else []
 
 
 def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
@@ -57,7 +58,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     op = form.op
     row = op.row or ROWS.get(op.name.removesuffix("_"))
     if isinstance(row, Pointwise):
-        return _of_pointwise(row, form.writes)
+        return _of_pointwise(row, form.writes, "out" in signature(f).parameters)
     parameters = signature(f).parameters
     known = _of_reduction(parameters) if op.kind == "reduction" else []
     if form.writes:
@@ -67,21 +68,14 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
         known.append("Memory: a view, which shares the input's bytes.")
     elif op.kind == "reduction" or op.rule is not None:
         known.append("Memory: a new tensor.")
-    text = getattr(sys.modules[op.raw.__module__], "SAYS", "")
-    known += [said for said in _STARTS.split(text) if said and not _is_said(said, known)]
+    known += [said for said in of_file(op.raw.__module__) if not is_said(said, known)]
+    if form.writes and not is_said("Raises", known):
+        known.append("Raises: RuntimeError for a leaf that requires grad.")
     to_out = [s.replace("new tensor.", "new tensor, or `out`.") for s in known]
     return to_out if "out" in parameters else known
 
 
-def _is_said(section: str, known: list[str]) -> bool:
-    return section[:5] in [s[:5] for s in known]
-
-
-def _place(section: str) -> int:
-    return _ORDER.index(section[:3])
-
-
-def _of_pointwise(row: Pointwise, writes: bool) -> list[str]:
+def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
     one = len(row.args) == 1
     shape = "any; the result's is the input's."
     if not one:
@@ -100,12 +94,16 @@ def _of_pointwise(row: Pointwise, writes: bool) -> list[str]:
         errors.append("RuntimeError for shapes that don't broadcast")
     if writes:
         errors.append("RuntimeError where the result's type can't be cast to the input's")
-    memory = "written in place." if writes else "a new tensor, or `out`; large ones are deferred."
+    if not errors:
+        errors.append(
+            "RuntimeError for an `out` of a type that can't hold it" if out else "nothing"
+        )
+    new = f"a new tensor{', or `out`' if out else ''}; large ones are deferred."
     return [
         f"Shape: {shape}",
         f"Dtypes: {_listed(taken)}{f'; {result}' if result else ''}.",
-        *([f"Raises: {'; '.join(errors)}."] if errors else []),
-        f"Memory: {memory}",
+        f"Raises: {'; '.join(errors)}.",
+        f"Memory: {'written in place.' if writes else new}",
     ]
 
 

@@ -202,6 +202,7 @@ def view(
 
 _COPIES = """
 
+Shape: the view's.
 Dtypes: those of the view.
 Raises: what the view raises, and RuntimeError for an `out` of another dtype.
 Memory: a new tensor, or `out`."""

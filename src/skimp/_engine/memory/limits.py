@@ -52,6 +52,8 @@ def set_limit(limit: int | str | None) -> None:
     rounding adds, and what is cached, which goes back to the system before anything is refused.
     While there is a limit the line of every allocation is looked up, so that a refusal can say who
     holds what.
+
+    Raises: ValueError for text that is no size, and below 0.
     """
     limited = None if limit is None else parse_size(limit)
     if limited is None:
@@ -72,7 +74,10 @@ def get_limit() -> int | None:
 
 
 def set_per_process_memory_fraction(fraction: float, device: object = None) -> None:
-    """The limit as a part of the machine's memory (PyTorch's function of the same name)."""
+    """The limit as a part of the machine's memory (PyTorch's function of the same name).
+
+    Raises: TypeError for what is no float, ValueError outside of 0 to 1.
+    """
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:

@@ -16,7 +16,10 @@ _SIZE: Final = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", re.IGN
 
 
 def parse_size(size: int | str) -> int:
-    """Bytes in `2147483648`, `"2GiB"`, `"1.5 G"` (powers of 1024) or `"500MB"` (powers of 1000)."""
+    """Bytes in `2147483648`, `"2GiB"`, `"1.5 G"` (powers of 1024) or `"500MB"` (powers of 1000).
+
+    Raises: ValueError for text that is no size, and below 0.
+    """
     if isinstance(size, int) and not isinstance(size, bool):
         if size < 0:
             raise ValueError(f"a size can't be negative; got {size}")

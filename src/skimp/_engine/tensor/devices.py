@@ -135,6 +135,7 @@ def _make_default(where: device | None) -> None:
 
 
 def get_default_device() -> device:
+    """Where tensors made without `device=` live."""
     return _default.device or CPU
 
 

@@ -59,7 +59,10 @@ def get_default_dtype() -> dtype:
 
 
 def set_default_dtype(new: Any, /) -> None:
-    """Set the type of Python floats: one of the floating-point types."""
+    """Set the type of Python floats: one of the floating-point types.
+
+    Raises: TypeError for what is no floating-point type.
+    """
     global _default
     if not isinstance(new, dtype):
         raise TypeError(

@@ -62,7 +62,10 @@ def size(self: Tensor, dim: None = None) -> Size: ...
 def size(self: Tensor, dim: int) -> int: ...
 @asked("Size(a.shape)")
 def size(self: Tensor, dim: int | None = None) -> Size | int:
-    """The shape, or one of its sizes."""
+    """The shape, or one of its sizes.
+
+    Raises: IndexError for a dim that is not there.
+    """
     a: Array | None = self._np
     if a is not None and type(dim) is int and -a.ndim <= dim < a.ndim:
         return int(a.shape[dim])
@@ -75,7 +78,10 @@ def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
 def stride(self: Tensor, dim: int) -> int: ...
 @asked("(self._layout or self.layout_of()).strides")
 def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
-    """Elements from one position to the next, of all dimensions or one."""
+    """Elements from one position to the next, of all dimensions or one.
+
+    Raises: IndexError for a dim that is not there.
+    """
     strides = self.layout_of().strides
     return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
 
@@ -180,7 +186,10 @@ export(
 @method
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers."""
+    """The elements as nested lists of Python numbers.
+
+    Raises: NotImplementedError for a tensor on "meta", which has no elements.
+    """
     a = self.array()
     return (a.astype(np.float32) if self._dtype in dtypes.FOREIGN else a).tolist()
 
@@ -190,6 +199,10 @@ def tolist(self: Tensor) -> Any:
 def numpy(self: Tensor, *, force: bool = False) -> Array:
     """The elements as a NumPy array on the same bytes: writes show on both sides, and each keeps
     the block alive.
+
+    Raises: RuntimeError for a tensor that requires grad or is a lazy conjugate; TypeError for
+    bfloat16.
+    Memory: no byte moves: the array and the tensor share theirs.
     """
     if force:
         self = self.detach().resolve_conj()
@@ -404,4 +417,5 @@ for _name, _counted in (("nelement", numel), ("ndimension", dim)):
 SAYS = """\
 Shape: any.
 Dtypes: bool, integers, floating point and complex numbers.
+Raises: nothing.
 Memory: no tensor is made."""

@@ -192,6 +192,7 @@ def _ctype(dtype: dtypes.dtype) -> str:
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the array's own bytes: writes show on both sides.
 
+    Shape: the array's.
     Raises: TypeError for what is no array of a known dtype, ValueError for strides below zero.
     Memory: none is made: the tensor shares the array's bytes.
     """
@@ -247,6 +248,7 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
     dtype).
 
+    Shape: the data's: nested sequences have a dim for each level.
     Memory: the input itself, or the array's own bytes, where nothing is to change; else a new
     tensor.
     """
@@ -468,7 +470,10 @@ def new_full(
 def new_tensor(
     input: Tensor, data: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
-    """A copy of `data`, of this tensor's dtype."""
+    """A copy of `data`, of this tensor's dtype.
+
+    Shape: the data's: nested sequences have a dim for each level.
+    """
     device, requires_grad = options.get("device"), options.get("requires_grad", False)
     device = input.device if device is None else device
     return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)

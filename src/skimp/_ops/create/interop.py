@@ -135,8 +135,10 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
     capsule.
 
+    Shape: the array's.
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor.
+    Raises: RuntimeError for what is no capsule and has no `__dlpack__`.
+    Memory: none is made: the tensor shares the array's bytes.
     """
     if device is not None:
         devices.check(device)
@@ -171,8 +173,11 @@ def frombuffer(
 ) -> Tensor:
     """A vector on a buffer's bytes, from byte `offset` on: writes show on both sides.
 
+    Shape: (count,), or what the buffer holds from `offset` on.
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor.
+    Raises: ValueError for what is no buffer, an empty one, and lengths that are no multiple of an
+    element.
+    Memory: none is made: the tensor shares the buffer's bytes.
     """
     return finish(_on_buffer(buffer, dtype, count, offset), requires_grad)
 
@@ -261,8 +266,11 @@ def asarray(
     `requires_grad=None` keeps that of a tensor; given, it is set on `obj` itself where `obj` is a
     leaf that need not be copied.
 
+    Shape: the object's.
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor.
+    Raises: ValueError where `copy=False` would have to copy; RuntimeError for an object of no known
+    dtype.
+    Memory: none is made where bytes can be shared, else a new tensor.
     """
     devices.check(device)
     if isinstance(obj, np.generic) and copy is False:
@@ -359,7 +367,13 @@ def array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
 
 
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """`to(device)`, under the Array API standard's name; streams mean nothing on a CPU."""
+    """`to(device)`, under the Array API standard's name; streams mean nothing on a CPU.
+
+    Shape: any; the result's is the input's.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: ValueError for a stream.
+    Memory: the input itself, or a new tensor on another device.
+    """
     return to(self, device)
 
 

@@ -13,7 +13,11 @@ from skimp._engine.tensor.tensor import Tensor
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself: it is on the CPU, or has no bytes that could be moved."""
+    """The tensor itself: it is on the CPU, or has no bytes that could be moved.
+
+    Raises: RuntimeError for a memory format that the rank does not allow.
+    Memory: the input itself, or a new tensor in another memory format.
+    """
     if self._meta is not None:
         raise NotImplementedError(NO_DATA)
     return self
@@ -22,19 +26,28 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 def cuda(
     self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
 ) -> Tensor:
-    """PyTorch's error of a build without CUDA."""
+    """PyTorch's error of a build without CUDA.
+
+    Raises: AssertionError, always.
+    Memory: no tensor is made.
+    """
     devices.check("cuda")
     return self
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """PyTorch's error of a machine without an accelerator."""
+    """PyTorch's error of a machine without an accelerator.
+
+    Raises: RuntimeError, always.
+    Memory: no tensor is made.
+    """
     raise RuntimeError("Cannot access accelerator device when none is available.")
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether the bytes are in page-locked memory: never.
 
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return False
@@ -43,6 +56,7 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
 def get_device(input: Tensor) -> int:
     """The number of the tensor's GPU; -1 on the CPU.
 
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return -1

@@ -44,7 +44,10 @@ def typename(obj: Any, /) -> str:
 
 
 def set_default_tensor_type(t: Any, /) -> None:
-    """Let floating-point tensors be of this type: `torch.DoubleTensor` or its name."""
+    """Let floating-point tensors be of this type: `torch.DoubleTensor` or its name.
+
+    Raises: TypeError for what is no floating-point tensor type.
+    """
     dtype = tensor_types.dtype_of(t)
     if dtype is None:
         raise TypeError(f"invalid type object: {t!r} is no tensor type")
@@ -52,7 +55,10 @@ def set_default_tensor_type(t: Any, /) -> None:
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module with a device's functions."""
+    """The module with a device's functions.
+
+    Raises: RuntimeError for a device of no known name.
+    """
     kind = "cpu" if device is None else devices.device(device).type
     if kind not in ("cpu", "cuda"):
         raise RuntimeError(f"Invalid device '{kind}': skimp has no module for it")
@@ -63,7 +69,10 @@ def get_device_module(device: Any = None) -> Any:
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
     """The name of the tensor's type; given a type, its name or a dtype, the tensor as that.
 
+    Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: TypeError for what names no type.
+    Memory: the input itself where it has the dtype, else a new tensor; no tensor without a type.
     """
     if dtype is None:
         name = tensor_types.type_of(self.dtype)
@@ -78,8 +87,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype, and on the device, of another.
 
+    Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor.
+    Raises: nothing.
+    Memory: the input itself where it has the dtype, else a new tensor.
     """
     return self.to(other)
 
@@ -88,7 +99,9 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
     """A tensor of this dtype: of sizes uninitialised, of data with its values.
 
+    Shape: of the sizes, or the data's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for a negative size and for data of no known dtype.
     Memory: a new tensor.
     """
     args = args or tuple(size or ()) if data is None else (data,)
@@ -100,7 +113,9 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: An
 def storage_type(self: Tensor) -> Any:
     """The class of the tensor's typed storage: `torch.FloatStorage` and the like.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return tensor_types.STORAGE_TYPES.get(self.dtype, TypedStorage)
@@ -110,7 +125,9 @@ def storage_type(self: Tensor) -> Any:
 def is_distributed(input: Tensor) -> bool:
     """Whether the tensor is spread over processes: never.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return False

@@ -199,5 +199,6 @@ def _given(size: Any, stride: Any, offset: int) -> Layout:
 
 
 SAYS = """\
+Shape: any; the tensor has the asked for shape afterwards.
 Dtypes: any.
 Raises: RuntimeError for a negative size; for a tensor that requires grad where it is resized."""

@@ -257,7 +257,9 @@ def method(f: F) -> F:
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The bytes that this tensor shares with its views.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return UntypedStorage(self._storage)
@@ -268,7 +270,13 @@ export("untyped_storage", untyped_storage, namespaces=(), looks=True)
 
 @method
 def storage(self: Tensor) -> TypedStorage:
-    """The bytes that this tensor shares with its views, as elements of its dtype."""
+    """The bytes that this tensor shares with its views, as elements of its dtype.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: no byte moves: the storage is the tensor's.
+    """
     return TypedStorage(wrap_storage=UntypedStorage(self._storage), dtype=self._dtype)
 
 
@@ -277,14 +285,22 @@ def storage(self: Tensor) -> TypedStorage:
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both tensors are the same part of the same storage.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return self._storage is tensor._storage and self.layout_of() == tensor.layout_of()
 
 
 def shares_memory(a: Tensor, b: Tensor) -> bool:
-    """Whether some byte belongs to both tensors."""
+    """Whether some byte belongs to both tensors.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: no tensor is made.
+    """
     one, two = a.layout_of(), b.layout_of()
     if a._storage is not b._storage:
         if not (a._storage.exported and b._storage.exported):
@@ -316,7 +332,13 @@ def _footprint(t: Tensor) -> Any:
 
 
 def aliases(x: Tensor) -> list[Tensor]:
-    """The live tensors on x's storage, x among them."""
+    """The live tensors on x's storage, x among them.
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
+    Memory: the list holds the tensors themselves, which share x's bytes.
+    """
     return [t for t in storages.users(x._storage) if isinstance(t, Tensor)]
 
 
@@ -325,8 +347,10 @@ def from_file(
 ) -> Tensor:
     """A flat tensor of the first elements of a file; writes go to the file only if `shared`.
 
+    Shape: (size,).
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor.
+    Raises: RuntimeError for a file that cannot be opened or is too short.
+    Memory: none is allocated: the tensor's bytes are a map of the file.
     """
     wanted = promotion.get_default_dtype() if dtype is None else dtype
     nbytes = (size or 0) * wanted.itemsize

@@ -81,6 +81,8 @@ def stft(
 ) -> Tensor:
     """The Fourier transforms of windowed frames, (batch, frequency, frame); `center` pads so that
     frame t is centred at t * hop_length.
+
+    Shape: (time) or (batch, time); the result is (batch, frequencies, frames).
     """
     if center:
         if align_to_window is not None:
@@ -175,6 +177,7 @@ def istft(
     """The signal whose frames have these spectra: the least squares estimate of Griffin and Lim
     (1984).
 
+    Shape: (frequencies, frames), or with a batch in front; the result is (time) or (batch, time).
     Dtypes: complex numbers.
     """
     hop = n_fft // 4 if hop_length is None else hop_length

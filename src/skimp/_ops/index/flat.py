@@ -125,6 +125,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
     vector.
+
+    Shape: the indices', broadcast with the input's but for `dim`; without a dim one vector.
     """
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))

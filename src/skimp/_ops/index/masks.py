@@ -130,7 +130,10 @@ def _small_where_method(self: Tensor, condition: Any, other: Any) -> Tensor | No
 
 @general("where", namespaces=(), fast=_small_where_method)
 def _where_method(self: Tensor, condition: Any, other: Any) -> Any:
-    """`input` where the condition holds, else `other`."""
+    """`input` where the condition holds, else `other`.
+
+    Shape: condition, input and other broadcast; the result has their common shape.
+    """
     return where(condition, self, other)
 
 
@@ -420,7 +423,10 @@ def selected(input: Tensor, mask: Tensor) -> Tensor:
     input=lambda g, mask: masked_fill(g, mask, 0),
     source=lambda g, mask, source_shape: _scatter_back(g, mask, source_shape)))  # fmt: skip
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
-    """The elements of `source`, in order, where the mask holds."""
+    """The elements of `source`, in order, where the mask holds.
+
+    Shape: mask and input broadcast; `source` has at least as many elements as the mask holds.
+    """
     if input._dtype is not source._dtype:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but got"
@@ -449,7 +455,10 @@ _scattered = NAMESPACES[""]["masked_scatter"]
 
 
 def masked_scatter_broadcast(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The elements of `source`, in order, where the mask holds; input and mask broadcast."""
+    """The elements of `source`, in order, where the mask holds; input and mask broadcast.
+
+    Shape: mask and input broadcast; `source` has at least as many elements as the mask holds.
+    """
     if isinstance(input, Tensor):  # its own refusal follows
         shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
         if shape != tuple(input.shape):

@@ -20,6 +20,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     each dim.
 
     Shape: (n, ndim) for n elements that are not zero.
+    Raises: RuntimeError for an `out` that is not int64.
     """
     if as_tuple:
         if out is not None:
@@ -74,13 +75,18 @@ def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that are not zero, a row each.
 
     Shape: (n, ndim) for n elements that are not zero.
+    Raises: nothing.
     """
     return _nonzero(input)
 
 
 @general(out="same", composite=False)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
+    """The first `size` rows of `nonzero`, filled up with rows of `fill_value`.
+
+    Shape: (size, ndim).
+    Raises: RuntimeError for a negative size.
+    """
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     if input._hollow:
@@ -115,7 +121,12 @@ def _triangle(name: str, of: Any) -> None:
         return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Rows and columns of the {'lower' if name[3] == 'l' else 'upper'} triangle."
+    f.__doc__ = f"""Rows and columns of the {"lower" if name[3] == "l" else "upper"} triangle.
+
+    Shape: (2, n) for the n elements of the triangle.
+    Dtypes: int64 or int32.
+    Raises: RuntimeError for another dtype and for a negative number of rows or columns.
+    """
     export(name, f, method=False)
 
 
@@ -128,6 +139,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around.
 
     Shape: the indices', for each dim of the shape.
+    Raises: TypeError for indices that are no integers, ValueError for a negative size.
     """
     if indices._dtype.category != dtypes.INT:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")

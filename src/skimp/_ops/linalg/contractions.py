@@ -48,6 +48,8 @@ general("outer", out=True, overlap="aligned", aliases=("ger",))(outer)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """The products summed over dims of both: the last `dims` of a with the first of b, or two lists
     of dims.
+
+    Shape: the dims of `a` that are not summed, then those of `b`.
     """
     result = _tensordot(a, b, *_tensordot_dims(a, b, dims))
     if out is None:
@@ -217,7 +219,10 @@ general("cross", method=False, namespaces=("linalg",))(linalg_cross)
 
 
 def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
+    """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated).
+
+    Shape: vectors of 3 along `dim`; others broadcast as linalg.cross's.
+    """
     if dim is None:
         warn(
             "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass "
@@ -265,7 +270,10 @@ def _part(matrices: list[Tensor], split: list[list[int]], i: int, j: int) -> Ten
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]), tensor([[1, -2, 3]]).t(), tensor([[1, -2, 3]]))])
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
-    """The product of matrices in the order that takes the fewest multiplications (deprecated)."""
+    """The product of matrices in the order that takes the fewest multiplications (deprecated).
+
+    Shape: matrices (n0, n1), (n1, n2), ...; the result is (n0, nk).
+    """
     warn(
         "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
         "torch.linalg.multi_dot "
@@ -287,7 +295,11 @@ export("chain_matmul", chain_matmul, method=False, autocast="lower")
 
 
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The product of matrices in the cheapest order; the first and last may be vectors."""
+    """The product of matrices in the cheapest order; the first and last may be vectors.
+
+    Shape: matrices (n0, n1), (n1, n2), ...; the result is (n0, nk), less the dim of an end that is
+    a vector.
+    """
     given = tensor_list("multi_dot", tensors)
     _check_chain(given)
     first, last = given[0].ndim == 1, given[-1].ndim == 1

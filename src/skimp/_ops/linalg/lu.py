@@ -155,7 +155,10 @@ def _check(name: str, A: Tensor) -> None:  # noqa: N803
 
 @linear("lu")
 def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
-    """P, L and U with A = P L U; P is empty without `pivot`."""
+    """P, L and U with A = P L U; P is empty without `pivot`.
+
+    Dtypes: floating point and complex numbers.
+    """
     _check("linalg.lu", A)
     p, lower, upper, _ = _lu(A, pivot)
     return return_types.linalg_lu(p if pivot else A.new_empty((0,)), lower, upper)
@@ -250,7 +253,10 @@ def lu_solve(
     left: bool = True,
     adjoint: bool = False,
 ) -> Tensor:
-    """The X of A X = B (X A = B without `left`), with A's LU factors; of A's adjoint on wish."""
+    """The X of A X = B (X A = B without `left`), with A's LU factors; of A's adjoint on wish.
+
+    Dtypes: floating point and complex numbers.
+    """
     name = "torch.linalg.lu_solve"
     check_square(name, LU, "LU")
     check_matrices(name, B, "B")

@@ -329,7 +329,10 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 def addbmm_(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """`addbmm` in place; an input that broadcasts takes the result's shape."""
+    """`addbmm` in place; an input that broadcasts takes the result's shape.
+
+    Shape: input (n, p), batch1 (b, n, m) and batch2 (b, m, p).
+    """
     given = {"input": input, "batch1": batch1, "batch2": batch2, "beta": beta, "alpha": alpha}
     tracked = modes.state.grad and any([t._rg for t in (input, batch1, batch2)])
     history.before_inplace(input)

@@ -122,7 +122,10 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
 
 
 def renorm_(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
-    """`renorm` in place; its derivative needs the tensor as it was, so a copy is kept."""
+    """`renorm` in place; its derivative needs the tensor as it was, so a copy is kept.
+
+    Shape: at least two dims; the result is the tensor.
+    """
     return input.copy_(renorm(input.clone(), p, dim, maxnorm))
 
 
@@ -133,7 +136,10 @@ export("renorm_", renorm_, namespaces=())
 def norm(
     input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """The norm of a vector, or of a matrix where `ord` or two dims say so."""
+    """The norm of a vector, or of a matrix where `ord` or two dims say so.
+
+    Shape: without dims one number, else the input's less `dim`, which `keepdim` leaves with size 1.
+    """
     if isinstance(dim, int):
         dim = (dim,)
     if ord is None:

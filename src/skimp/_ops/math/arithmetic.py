@@ -235,6 +235,8 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
     Shape: tensors (and numbers) that broadcast; the result has their common shape.
     Dtypes: integers, floating point and complex numbers.
+    Raises: RuntimeError for bools, for shapes that don't broadcast, and for a fraction `alpha` of
+    integers.
     Memory: a new tensor.
     """
     require_tensor("rsub", "input", input)
@@ -376,6 +378,8 @@ def positive(input: Tensor) -> Tensor:
 
     Shape: the input's.
     Dtypes: integers, floating point and complex numbers.
+    Raises: RuntimeError for bool.
+    Memory: the input itself.
     """
     require_tensor("positive", "input", input)
     if input._dtype is dtypes.bool:

@@ -377,8 +377,13 @@ def _three(
     return (input, tensor1, tensor2, *rest)
 
 
-_add_product(ADDCMUL, "input + value * tensor1 * tensor2.")
-_add_product(ADDCDIV, "input + value * tensor1 / tensor2.")
+_add_product(
+    ADDCMUL,
+    "input + value * tensor1 * tensor2.\n\nDtypes: integers, floating point and complex numbers.",
+)
+_add_product(
+    ADDCDIV, "input + value * tensor1 / tensor2.\n\nDtypes: floating point and complex numbers."
+)
 
 
 SAYS = """\

@@ -25,7 +25,9 @@ def result_type(
     """The dtype that arithmetic on the two (tensors or numbers) gives. By name they are tensor1 and
     tensor2, tensor and other, scalar and tensor, or scalar1 and scalar2.
 
+    Shape: any: a tensor without dims counts less than one with some.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: TypeError for what is neither tensor nor number.
     Memory: no tensor is made.
     """
     given = [
@@ -52,7 +54,9 @@ def result_type(
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return tuple(input.shape) == tuple(other.shape)

@@ -170,7 +170,10 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
 
 
 def float_power_(input: Tensor, exponent: Any) -> Tensor:
-    """input ** exponent, in place, of a tensor in double precision."""
+    """input ** exponent, in place, of a tensor in double precision.
+
+    Dtypes: float64 and complex128; the exponent any.
+    """
     dtype = _wide_type(input, exponent)
     if input._dtype is not dtype:
         raise RuntimeError(

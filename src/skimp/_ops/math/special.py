@@ -151,7 +151,9 @@ POLYGAMMA = Pointwise(
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma.
 
+    Shape: any; the result's is the input's.
     Dtypes: bool, integers and floating point.
+    Raises: RuntimeError for a negative `n`, NotImplementedError for complex numbers.
     """
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
@@ -159,11 +161,22 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def _polygamma(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma.
+
+    Dtypes: bool, integers and floating point.
+    Raises: RuntimeError for a negative `n`, NotImplementedError for complex numbers.
+    """
     return polygamma(n, self)
 
 
 @sampled(lambda tensor: [(tensor([[1, 2, 3]]), 1)])
 def _polygamma_(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma, in place.
+
+    Dtypes: floating point.
+    Raises: RuntimeError for a negative `n` and for integers, NotImplementedError for complex
+    numbers.
+    """
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
     return call(POLYGAMMA, (self,), (int(n),), self, True)

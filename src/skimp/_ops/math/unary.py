@@ -252,6 +252,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 
     Shape: any; the result's is the input's.
     Dtypes: integers and floating point.
+    Raises: NotImplementedError for bool and complex numbers, and for integers with `decimals`.
     Memory: a new tensor.
     """
     return (
@@ -264,7 +265,9 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest integer, halves to even, in place; or to so many decimals.
 
+    Shape: any.
     Dtypes: integers and floating point.
+    Raises: NotImplementedError for bool and complex numbers, and for integers with `decimals`.
     """
     return (
         call(ROUND_AT, (input,), (int(decimals),), input, True)
@@ -274,7 +277,13 @@ def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 
 def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """To the nearest integer, halves to even; or to so many decimals. Integers are refused."""
+    """To the nearest integer, halves to even; or to so many decimals. Integers are refused.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor, or `out`.
+    """
     return (
         round(input, decimals=decimals, out=out)
         if decimals
@@ -381,8 +390,10 @@ CONJ = Pointwise(
 def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The conjugate, computed; a real tensor itself.
 
+    Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor; the input itself where it is real.
+    Raises: nothing without `out`; RuntimeError for an `out` of another dtype.
+    Memory: the input itself where it is real, else a new tensor, or `out`.
     """
     if out is None and isinstance(input, Tensor) and not input._dtype.is_complex:
         return input
@@ -392,6 +403,7 @@ def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
 def conj_physical_(input: Tensor) -> Tensor:
     """The conjugate, in place.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
     """
     return call(CONJ, (input,), (), input, True) if input._dtype.is_complex else input
@@ -437,6 +449,7 @@ def nan_to_num(
 
     Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing.
     Memory: a new tensor.
     """
     return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), out)
@@ -445,6 +458,7 @@ def nan_to_num(
 def nan_to_num_(input: Tensor, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """Numbers for NaN and the infinities, in place.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
     """
     return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), input, True)
@@ -475,6 +489,7 @@ def frexp(input: Tensor) -> Any:
 
     Shape: the input's, both.
     Dtypes: floating point.
+    Raises: RuntimeError for integers and bools.
     """
     require_tensor("frexp", "input", input)
     if input._dtype.category != FLOAT:

@@ -117,7 +117,10 @@ def cdist(
     p: float = 2.0,
     compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
 ) -> Tensor:
-    """The p-norm distance between each row of x1 and each row of x2, batch by batch."""
+    """The p-norm distance between each row of x1 and each row of x2, batch by batch.
+
+    Shape: (..., P, M) and (..., R, M), whose batches broadcast; the result is (..., P, R).
+    """
     for word, t in (("X1", x1), ("X2", x2)):
         if t.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {word} got: {t.ndim}D")

@@ -269,7 +269,10 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
 
 @general("native_dropout_backward", method=False)
 def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
-    """The gradient of `native_dropout`."""
+    """The gradient of `native_dropout`.
+
+    Memory: a new tensor.
+    """
     return grad_output * _noise(mask, scale, grad_output._dtype)
 
 
@@ -277,4 +280,6 @@ SAYS = """\
 Shape: any; the result's is the input's (those of features need dims after the batch and the
 channels).
 Dtypes: floating point and complex numbers; others where nothing is dropped.
-Raises: ValueError or RuntimeError for a probability outside of 0 to 1."""
+Raises: ValueError or RuntimeError for a probability outside of 0 to 1.
+Memory: the input itself where nothing is dropped, else a new tensor; backward keeps which elements
+stayed."""

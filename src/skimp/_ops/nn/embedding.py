@@ -97,7 +97,11 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
 def embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
-    """The gradient of the table: for each of its rows the sum of what arrived at its places."""
+    """The gradient of the table: for each of its rows the sum of what arrived at its places.
+
+    Shape: the indices' and the gradient's last dim; the result is (num_weights, dim).
+    Dtypes: floating point; indices are int32 or int64.
+    """
     width = grad_output.shape[-1]
     numbers = indices.array().reshape(-1)
     source, _ = source_of(grad_output, in_order=True)
@@ -284,6 +288,7 @@ def _torch_embedding(
 def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
     """Scale the rows that `indices` names down to a norm of `max_norm`.
 
+    Shape: a table (rows, dim); indices of any shape.
     Dtypes: floating point and complex numbers.
     """
     renorm_rows(input, indices, max_norm, norm_type)

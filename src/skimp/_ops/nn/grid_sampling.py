@@ -281,6 +281,8 @@ _numbered("grid_sampler_3d", 5, "`grid_sample` of volumes with its modes as numb
 
 
 SAYS = """\
+Shape: (N, C, H, W) with a grid (N, H_out, W_out, 2), or (N, C, D, H, W) with (N, D_out, H_out,
+W_out, 3); the result is (N, C, ..., W_out).
 Dtypes: floating point, alike.
 Raises: RuntimeError for shapes that don't fit.
 Memory: a new tensor."""

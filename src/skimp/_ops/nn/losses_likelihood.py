@@ -73,7 +73,7 @@ def poisson_nll_loss(
     log(target!).
 
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
-    Dtypes: floating point.
+    Dtypes: integers and floating point.
     Raises: ValueError for an unknown reduction.
     Memory: a new tensor.
     """
@@ -99,7 +99,7 @@ def gaussian_nll_loss(
 
     Shape: input and target alike; `var` too, without its last dim, with a last dim of 1, or a
     number.
-    Dtypes: floating point.
+    Dtypes: integers and floating point.
     Raises: ValueError for a var that doesn't fit or is negative, or an unknown reduction.
     Memory: a new tensor.
     """

@@ -36,7 +36,7 @@ def hinge_embedding_loss(
     """input where the target is 1, max(0, margin - input) where it is -1.
 
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
-    Dtypes: floating point.
+    Dtypes: integers and floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
     Memory: a new tensor.
     """
@@ -65,7 +65,7 @@ def margin_ranking_loss(
     """max(0, -target (input1 - input2) + margin).
 
     Shape: three alike; one number, or theirs with reduction="none".
-    Dtypes: floating point.
+    Dtypes: integers and floating point.
     Raises: RuntimeError for numbers of dims that differ.
     Memory: a new tensor.
     """
@@ -190,7 +190,7 @@ def cosine_embedding_loss(
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
 
     Shape: inputs (n, features) and target (n,), or (features,) and ().
-    Dtypes: floating point.
+    Dtypes: bool, integers and floating point.
     Raises: RuntimeError for other shapes, ValueError for an unknown reduction.
     Memory: a new tensor.
     """

@@ -370,7 +370,9 @@ def _layer_norm(
 def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """`layer_norm` with each row's mean and one over its deviation.
 
+    Shape: the input's, whose last dims are `normalized_shape`; statistics have 1 in their places.
     Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes, RuntimeError for another normalized_shape.
     Memory: a new tensor.
     """
     return with_statistics(
@@ -430,7 +432,7 @@ def rms_norm(
     """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims.
 
     Shape: the input ends with `normalized_shape`, which the weight has.
-    Dtypes: floating point.
+    Dtypes: floating point and complex numbers.
     Raises: RuntimeError for shapes that don't end so.
     Memory: a new tensor; one number per row is saved.
     """

@@ -314,7 +314,10 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """`batch_norm` with the statistics that it saves."""
+    """`batch_norm` with the statistics that it saves.
+
+    Shape: (N, C, ...); weights and statistics are (C,).
+    """
     _check_batch(input, running_mean, running_var, weight, bias, training)
     return with_statistics(
         input,
@@ -340,7 +343,7 @@ def instance_norm(
     """batch_norm of every image by itself.
 
     Shape: (n, channels, ...) with at least one size more; the result has the input's.
-    Dtypes: floating point.
+    Dtypes: floating point and complex numbers.
     Raises: ValueError for one value per channel of an image.
     Memory: a new tensor; running statistics are written with `use_input_stats`.
     """
@@ -467,7 +470,10 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> Any:
-    """(normalised, mean, one over deviation) of groups of channels; all three have gradients."""
+    """(normalised, mean, one over deviation) of groups of channels; all three have gradients.
+
+    Shape: (N, C, ...) with C a multiple of `group`; mean and deviation are (N, group).
+    """
     if input.numel() != N * C * HxW:
         raise RuntimeError(
             "Expected X.numel() == N * C * HxW to be true, but got false. "

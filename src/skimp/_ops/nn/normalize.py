@@ -15,7 +15,7 @@ def local_response_norm(
     """input over a power of the mean square of its neighbours across channels.
 
     Shape: (n, channels, ...); the result has the input's.
-    Dtypes: floating point.
+    Dtypes: bool, integers, floating point and complex numbers.
     Raises: ValueError for fewer than three dims.
     Memory: a new tensor.
     Source: Krizhevsky, Sutskever and Hinton, 2012.

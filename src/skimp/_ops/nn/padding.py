@@ -50,7 +50,10 @@ def _cut(g: Any, pad: Any) -> Any:
 def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     """A copy with `value` around it; negative amounts cut off.
 
+    Shape: any; `pad` has two amounts per dim, the last dim first.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError for an odd number of amounts, too many, or more cut off than there is.
+    Memory: a new tensor.
     """
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")

@@ -407,7 +407,19 @@ def _maximum_and_places(input: Any, output_size: Any) -> Any:
 for _nd in (1, 2, 3):
     _declare(_nd)
 # torch's own, unlike torch.nn.functional's, answers both
-export("adaptive_max_pool1d", named(_maximum_and_places, "adaptive_max_pool1d"), method=False)
+export(
+    "adaptive_max_pool1d",
+    named(
+        _maximum_and_places,
+        "adaptive_max_pool1d",
+        """nn.functional.adaptive_max_pool1d, always with the places of the maxima.
+
+    Shape: (N, C, L) or (C, L); both results have output_size in place of L.
+    Dtypes: floating point.
+    """,
+    ),
+    method=False,
+)
 for _nd in (2, 3):
     _declare_fractional(_nd)
 

@@ -96,7 +96,10 @@ def drawn(f: F) -> F:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Begin the default stream of a seed."""
+    """Begin the default stream of a seed.
+
+    Raises: RuntimeError for a seed that is no 64-bit number.
+    """
     return default_generator.manual_seed(seed)
 
 
@@ -111,12 +114,24 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Tensor:
-    """The default stream's state as bytes, in PyTorch's format."""
+    """The default stream's state as bytes, in PyTorch's format.
+
+    Shape: (5056,): the Mersenne twister's words and counters.
+    Dtypes: uint8.
+    Raises: nothing.
+    Memory: a new tensor.
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Go on from a state of the default stream."""
+    """Go on from a state of the default stream.
+
+    Shape: (5056,), of `get_rng_state`.
+    Dtypes: uint8.
+    Raises: RuntimeError or TypeError for another size or dtype.
+    Memory: the state is copied.
+    """
     default_generator.set_state(new_state)
 
 

@@ -211,6 +211,7 @@ def randperm(
 ) -> Tensor:
     """The numbers below n in random order.
 
+    Shape: (n,).
     Dtypes: bool, integers, floating point and complex numbers.
     """
     if n < 0:
@@ -272,6 +273,7 @@ def normal(
 ) -> Tensor:
     """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast.
 
+    Shape: what mean and std broadcast to, or `size`.
     Dtypes: floating point and complex numbers.
     """
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
@@ -314,6 +316,7 @@ def multinomial(
 ) -> Tensor:
     """Positions drawn with the weights that each row of `input` holds.
 
+    Shape: (rows, n) or (n); the result has num_samples in place of n.
     Dtypes: floating point.
     """
     if input.ndim not in (1, 2):
@@ -375,5 +378,7 @@ export("multinomial", drawn(multinomial))
 
 
 SAYS = """\
+Shape: the sizes given, or the input's.
+Dtypes: what `dtype` asks for: floating point or complex numbers.
 Raises: RuntimeError or NotImplementedError for dtypes that can't hold what is drawn.
 Memory: a new tensor."""

@@ -97,7 +97,9 @@ BINOMIAL = Rule(
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Numbers of successes among `count` trials of chance `prob`.
 
+    Shape: count and prob have one shape, the result's.
     Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes, RuntimeError for a negative count.
     """
     _only_floats("binomial_cpu", count)
     if not prob._dtype.is_floating_point:

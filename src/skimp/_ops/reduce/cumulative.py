@@ -127,7 +127,13 @@ def _same_dtype(name: str) -> None:
         return plain(input, axis if dim is None else dim, dtype=input._dtype)  # type: ignore[no-any-return]
 
     f.__name__ = f.__qualname__ = f"{name}_"
-    f.__doc__ = plain.__doc__
+    f.__doc__ = (
+        f"`{name}`, in place, in the tensor's own dtype.\n\n"
+        "Shape: any.\n"
+        "Dtypes: integers, floating point and complex numbers.\n"
+        "Raises: RuntimeError for another `dtype`, IndexError for a dim that is not there.\n"
+        "Memory: written in place."
+    )
     METHODS[f"{name}_"] = f
     setattr(Tensor, f"{name}_", f)
 
@@ -274,12 +280,14 @@ def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best:
 _extremes(
     "cummax",
     np.maximum,
-    "The largest element so far along a dim and where it is (the last of several).",
+    "The largest element so far along a dim and where it is (the last of several).\n\n"
+    "Dtypes: bool, integers and floating point.",
 )
 _extremes(
     "cummin",
     np.minimum,
-    "The smallest element so far along a dim and where it is (the last of several).",
+    "The smallest element so far along a dim and where it is (the last of several).\n\n"
+    "Dtypes: bool, integers and floating point.",
 )
 
 

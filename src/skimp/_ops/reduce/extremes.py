@@ -50,20 +50,20 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
-def _extreme(name: str, how: R.Reducer) -> Any:
-    @reduction(
-        name,
-        out=True,
-        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum),
-        rule=Rule(f"{name.capitalize()}Backward0", input=_extreme_back),
-        batch=batching.dims.reduces,
-    )
+def _extreme(name: str, how: R.Reducer, doc: str) -> Any:
     def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
         return reduced(input, dims, keepdim, how, input._dtype)
 
-    return f
+    f.__doc__ = doc
+    return reduction(
+        name,
+        out=True,
+        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum),
+        rule=Rule(f"{name.capitalize()}Backward0", input=_extreme_back),
+        batch=batching.dims.reduces,
+    )(f)
 
 
 @reduction(out=True, composite=False)
@@ -86,8 +86,12 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     return reduced(wide.view(dtypes.uint64), dims, keepdim, R.XOR, dtypes.uint64)
 
 
-amax = _extreme("amax", R.AMAX)
-amin = _extreme("amin", R.AMIN)
+amax = _extreme(
+    "amax", R.AMAX, "The largest of all elements, or along dims; equal ones share the gradient."
+)
+amin = _extreme(
+    "amin", R.AMIN, "The smallest of all elements, or along dims; equal ones share the gradient."
+)
 
 
 def _place(name: str, how: R.Reducer) -> Any:
@@ -205,7 +209,9 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = (
         f"The {name}imum of all elements; along a dim with its positions; or of two tensors "
-        "element by element."
+        "element by element.\n\n"
+        "Shape: without a dim one number; along one the input's less `dim`, which `keepdim` leaves "
+        "with size\n1; of two tensors what they broadcast to."
     )
     export(name, f, fast=fast, **known)
     return f

@@ -23,6 +23,9 @@ def histogramdd(
 ) -> Any:
     """Counts (or weights, or their density) of points, the last dim of `input`, in boxes; and the
     edges of the boxes in each dimension.
+
+    Shape: (n, dims) points; counts have as many dims as a point, each as long as its bins.
+    Memory: new tensors.
     """
     _check(input, weight)
     points = input.array().reshape(-1, input.shape[-1])

@@ -382,4 +382,8 @@ def is_masked_tensor(obj: Any) -> bool:
 
 
 SAYS = """\
+Shape: the input's, less the dims that are reduced (of size 1 with `keepdim`); softmax and
+cumulative ones keep it. The mask broadcasts to the input.
+Dtypes: as those of the op without a mask.
+Raises: IndexError for a dim that is not there; what the op without a mask raises for a dtype.
 Memory: the input itself where there is nothing to reduce, else a new tensor."""

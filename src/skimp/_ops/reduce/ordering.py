@@ -274,6 +274,7 @@ _REDUCED = {
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th smallest value along a dim, counted from 1, and where it is.
 
+    Shape: the input's less `dim`, which `keepdim` leaves with size 1.
     Dtypes: integers and floating point.
     """
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -379,13 +380,24 @@ _medians(
     "median",
     "MedianBackward",
     _median_at,
-    "The lower median, of all elements or along a dim with its position; NaN where there is one.",
+    """The lower median, of all elements or along a dim with its position; NaN where there is one.
+
+    Of an even count it is the lower of the two in the middle, not their mean:
+
+    >>> torch.tensor([4.0, 1.0, 3.0, 2.0]).median()
+    tensor(2.)
+
+    Dtypes: integers and floating point.
+    """,
 )
 _medians(
     "nanmedian",
     "NanmedianBackward",
     _nanmedian_at,
-    "The lower median of the elements that are not NaN, of all or along a dim with its position.",
+    """The lower median of the elements that are not NaN, of all or along a dim with its position.
+
+    Dtypes: integers and floating point.
+    """,
 )
 
 
@@ -417,6 +429,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
 
 
 SAYS = """\
+Shape: without a dim one number; along one the input's less `dim`, which `keepdim` leaves with size
+1.
 Raises: IndexError for a dim that is not there; RuntimeError or NotImplementedError for complex
 numbers.
 Memory: new tensors."""

@@ -246,6 +246,7 @@ def histogram(
 ) -> tuple[Tensor, Tensor]:
     """Counts (or weights, or their density) in intervals, and the intervals' edges.
 
+    Shape: any; counts (bins,) and edges (bins + 1,).
     Dtypes: floating point.
     """
     array = _only_floats("histogramdd", input).reshape(-1)

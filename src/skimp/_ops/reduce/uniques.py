@@ -137,6 +137,7 @@ def _slice_order(rows: Array) -> Array:
 
 
 SAYS = """\
+Shape: (n,) distinct values, or n slices along `dim`; `inverse` has the input's shape, counts (n,).
 Dtypes: bool, integers and floating point.
 Raises: NotImplementedError for complex numbers, IndexError for a dim that is not there.
 Memory: new tensors."""

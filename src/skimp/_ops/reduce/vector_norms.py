@@ -153,7 +153,10 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """The p-norm of the elements ("fro": the 2-norm), of all of them or along some dims."""
+    """The p-norm of the elements ("fro": the 2-norm), of all of them or along some dims.
+
+    Dtypes: floating point and complex numbers.
+    """
     if isinstance(p, str) and p not in ("fro", "nuc"):
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if p == "nuc":
@@ -170,6 +173,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
     Shape: tensors that broadcast; one number.
     Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for shapes that don't broadcast and for integers.
     """
     return norm(input - other, p)
 

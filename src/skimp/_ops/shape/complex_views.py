@@ -159,6 +159,7 @@ def resolve_neg(input: Tensor) -> Tensor:
 def is_conj(input: Tensor) -> bool:
     """Whether the bytes hold the conjugate.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: no tensor is made.
     """
@@ -169,6 +170,7 @@ def is_conj(input: Tensor) -> bool:
 def is_neg(input: Tensor) -> bool:
     """Whether the bytes hold the negative.
 
+    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: no tensor is made.
     """

@@ -108,6 +108,8 @@ _ROW_MAJOR = (None, formats.preserve_format, formats.contiguous_format)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
+
+    Raises: RuntimeError for a memory format that the rank does not allow.
     """
     strides = formats.strides_for(input, memory_format)
     return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
@@ -132,6 +134,7 @@ def _small_contiguous(
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
     """The tensor itself where it is contiguous in the format already, else a copy that is.
 
+    Raises: RuntimeError for a memory format that the rank does not allow.
     Memory: the input itself where it lies so already, else a new tensor.
     """
     if formats.is_format(input, memory_format):

@@ -41,6 +41,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape to which tensors of these shapes (or sizes) broadcast.
 
+    Shape: any that broadcast.
+    Dtypes: none: it is about shapes.
     Memory: no tensor is made.
     """
     given = [tuple(s) if isinstance(s, (tuple, list)) else (as_int(s),) for s in shapes]
@@ -111,6 +113,8 @@ def _need_table(name: str, t: Tensor) -> None:
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Every combination of an element of each vector, as rows.
 
+    Shape: vectors of n1, n2, ... elements; the result is (n1 n2 ..., vectors), of one vector
+    itself.
     Memory: the input itself where it is the only one, else a new tensor.
     """
     given = varargs(tensors)
@@ -125,6 +129,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every way to choose r elements of a vector, in order, as rows.
 
+    Shape: (n,); the result is (n over r, r).
     Memory: a new tensor.
     """
     _need_vector(input)
@@ -161,6 +166,7 @@ def _chosen(n: int, r: int, repeats: bool) -> list[Any]:
 def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast.
 
+    Shape: `size`, to which the input's shape could have been broadcast from.
     Memory: the input itself where it has the shape, else a new tensor.
     """
     wanted, shape = ints(sizes if size is None else (size,)), tuple(input.shape)
@@ -195,6 +201,7 @@ def _powers(x: Tensor, n: int) -> Tensor:
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803  (PyTorch's name)
     """The powers of a vector's elements as columns, the highest first unless `increasing`.
 
+    Shape: (n,); the result is (n, N).
     Memory: a new tensor.
     """
     if x.ndim != 1:
@@ -213,7 +220,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
     """The powers 0 to N - 1 of the elements along the last dimension, as columns.
 
+    Shape: (..., n); the result is (..., n, N).
     Dtypes: integers, floating point and complex numbers.
+    Memory: a new tensor.
     """
     n = (x.shape[-1] if x.ndim else 1) if N is None else N
     if n <= 1:

@@ -272,6 +272,18 @@ def _atleast_3d(t: Tensor) -> Tensor:
     return _unsqueezed(t, *((0, 0, 0), (0, -1), (-1,), ())[min(t.ndim, 3)])
 
 
+_SAME = """
+
+Shape: any; sizes of 1 are added.
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: TypeError for what is no tensor.
+Memory: the input itself where it has the dimensions, else a view of it."""
+_JOINED = """
+
+Shape: alike but for the dim along which they are joined.
+Memory: a new tensor."""
+
+
 def _atleast(name: str, raised: Any, doc: str) -> None:
     def f(*tensors: Any) -> Any:
         if len(tensors) == 1 and isinstance(tensors[0], Tensor):
@@ -288,12 +300,16 @@ def _atleast(name: str, raised: Any, doc: str) -> None:
     general(name, method=False)(f)
 
 
-_atleast("atleast_1d", _atleast_1d, "The tensors with at least one dimension.")
-_atleast("atleast_2d", _atleast_2d, "The tensors with at least two dimensions: new ones in front.")
+_atleast("atleast_1d", _atleast_1d, f"The tensors with at least one dimension.{_SAME}")
+_atleast(
+    "atleast_2d",
+    _atleast_2d,
+    f"The tensors with at least two dimensions: new ones in front.{_SAME}",
+)
 _atleast(
     "atleast_3d",
     _atleast_3d,
-    "The tensors with at least three dimensions, as NumPy places the new ones.",
+    f"The tensors with at least three dimensions, as NumPy places the new ones.{_SAME}",
 )
 
 
@@ -320,11 +336,13 @@ _stacking(
     "hstack",
     _atleast_1d,
     None,
-    "The tensors side by side: along the columns, or end to end where 1-d.",
+    f"The tensors side by side: along the columns, or end to end where 1-d.{_JOINED}",
 )
-_stacking("vstack", _atleast_2d, 0, "The tensors one above the other, as rows.", ("row_stack",))
-_stacking("dstack", _atleast_3d, 2, "The tensors along the third dimension.")
-_stacking("column_stack", _as_column, 1, "The tensors side by side, 1-d ones as columns.")
+_stacking(
+    "vstack", _atleast_2d, 0, f"The tensors one above the other, as rows.{_JOINED}", ("row_stack",)
+)
+_stacking("dstack", _atleast_3d, 2, f"The tensors along the third dimension.{_JOINED}")
+_stacking("column_stack", _as_column, 1, f"The tensors side by side, 1-d ones as columns.{_JOINED}")
 
 
 # -- blocks and products --------------------------------------------------------------------------
@@ -374,6 +392,7 @@ def _two_dims(layout: Layout) -> Layout:
 def block_diag(*tensors: Any) -> Tensor:
     """The tensors, as matrices, along the diagonal of a matrix of zeros.
 
+    Shape: matrices, or vectors and numbers as rows; the result has the sums of rows and columns.
     Memory: a new tensor.
     """
     given = varargs(tensors)

@@ -246,6 +246,8 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element (or slice along `dim`) so many times; of one tensor, its positions so many
     times.
+
+    Shape: the input's with the sum of `repeats` along `dim`; without a dim one vector.
     """
     if input is None:
         input, repeats = repeats, None

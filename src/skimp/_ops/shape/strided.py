@@ -58,7 +58,10 @@ PLACED = {
 def _as_strided(
     layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Layout:
-    """Any layout on the tensor's storage, within its bounds."""
+    """Any layout on the tensor's storage, within its bounds.
+
+    Shape: `size`, whose last element lies within the storage.
+    """
     return _strided(layout, size, stride, storage_offset)
 
 
@@ -71,7 +74,16 @@ _as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Any layout on the tensor's storage, within its bounds."""
+    """Any layout on the tensor's storage, within its bounds.
+
+    >>> x = torch.arange(4.0)
+    >>> x.as_strided((3, 2), (1, 1))  # windows that overlap: element 1 is there twice
+    tensor([[0., 1.],
+            [1., 2.],
+            [2., 3.]])
+
+    Shape: `size`, whose last element lies within the storage.
+    """
     found = _strided(input.layout_of(), size, stride, storage_offset)
     B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
     new: Tensor = _as_strided(input, size, stride, storage_offset)
@@ -83,7 +95,10 @@ copy_twin("as_strided", as_strided)
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """The tensor itself takes another layout on its storage."""
+    """The tensor itself takes another layout on its storage.
+
+    Shape: `size`, whose last element lies within the storage.
+    """
     history.before_inplace(input)
     found = _strided(input.layout_of(), size, stride, storage_offset)
     B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))

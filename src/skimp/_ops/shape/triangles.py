@@ -213,7 +213,10 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 @general()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """The matrix with the elements, in order, as a diagonal."""
+    """The matrix with the elements, in order, as a diagonal.
+
+    Shape: any; a square matrix of as many rows as elements, and those beside `offset`.
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
@@ -302,6 +305,7 @@ export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=
 
 
 SAYS = """\
+Shape: matrices (..., rows, columns); the result's is the input's.
 Dtypes: bool, integers, floating point and complex numbers.
 Raises: RuntimeError or IndexError for dims that are not there.
 Memory: a new tensor."""

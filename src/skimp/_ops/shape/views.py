@@ -79,7 +79,10 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     fast_view="a.swapaxes(axis0, axis1)",
 )
 def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
-    """Two dimensions exchanged."""
+    """Two dimensions exchanged.
+
+    Shape: the input's with two sizes exchanged.
+    """
     return V.transpose(layout, axis0, axis1)
 
 
@@ -237,7 +240,10 @@ def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
 
 @general(namespaces=())
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """`view` in the shape of `other`."""
+    """`view` in the shape of `other`.
+
+    Shape: `other`'s, of as many elements.
+    """
     return _VIEW(input, other.shape)
 
 
@@ -245,6 +251,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """`reshape` to the shape of `other`.
 
+    Shape: `other`'s, of as many elements.
     Memory: a view where the layout allows one, else a new tensor.
     """
     return reshape(input, other.shape)
@@ -357,13 +364,19 @@ def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False
 
 @general(namespaces=())
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """Broadcast to the shape of `other`."""
+    """Broadcast to the shape of `other`.
+
+    Shape: `other`'s, to which the input broadcasts.
+    """
     return input.expand(other.shape)
 
 
 @general()
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """Broadcast to a shape, as a view."""
+    """Broadcast to a shape, as a view.
+
+    Shape: `size`, to which the input broadcasts.
+    """
     return input.expand(size)
 
 
@@ -418,7 +431,17 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
     copy=True,
 )
 def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
-    """The diagonal of two dimensions, as the last dimension."""
+    """The diagonal of two dimensions, as the last dimension.
+
+    >>> x = torch.zeros(2, 2)
+    >>> x.diagonal().fill_(1)
+    tensor([1., 1.])
+    >>> x
+    tensor([[1., 0.],
+            [0., 1.]])
+
+    Shape: the input's less `dim1` and `dim2`, then the diagonal's length.
+    """
     return V.diagonal(layout, offset, dim1, dim2)
 
 

@@ -288,8 +288,10 @@ def sparse_csr_tensor(
     """A matrix of `values` in the columns `col_indices`, row i's from `crow_indices[i]` on; on the
     tensors that are given. Its gradient goes to `values` unless it is to be a leaf.
 
+    Shape: crow_indices (rows + 1,), col_indices and values (nnz,).
     Dtypes: bool, integers, floating point and complex numbers.
-    Memory: a new tensor.
+    Raises: RuntimeError for indices that are no rows' or lie outside of the matrix.
+    Memory: none is made: the sparse tensor holds the tensors given.
     """
     devices.check(device)
     if layout not in (None, formats.sparse_csr):
@@ -323,7 +325,9 @@ def sparse_csr_tensor(
 def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> RowTensor:
     """The elements of a matrix that are not zero, by rows.
 
+    Shape: a matrix; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: NotImplementedError or RuntimeError for what is no matrix.
     Memory: a new tensor.
     """
     if dense_dim:

@@ -152,7 +152,9 @@ def sparse_coo_tensor(
     """A sparse tensor of `values` at `indices` (sparse_dim, nnz), or an empty one of a size; its
     gradient goes to `values` unless it is to be a leaf (`requires_grad`).
 
-    Dtypes: bool, integers, floating point and complex numbers.
+    Shape: indices (sparse_dim, nnz), values (nnz, *dense); `size` has sparse_dim + dense sizes.
+    Memory: none is made: the sparse tensor holds the indices and values given, where they are
+    tensors.
     """
     devices.check(device)
     if values is None:
@@ -233,7 +235,8 @@ def to_sparse(
     """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
     dims.
 
-    Dtypes: bool, integers, floating point and complex numbers.
+    Shape: any; the result's is the input's.
+    Raises: RuntimeError for more sparse dims than the input has.
     """
     if layout is formats.strided:
         return input
@@ -258,7 +261,8 @@ def to_sparse(
 def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
     """The tensor itself, which is dense.
 
-    Dtypes: bool, integers, floating point and complex numbers.
+    Shape: any; the result's is the input's.
+    Raises: nothing.
     Memory: the input itself, or a new tensor of `dtype`.
     """
     return input if dtype is None else input.to(dtype)
@@ -266,7 +270,11 @@ def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = Non
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]), tensor([[1, -2, 3]]).to_sparse())])
 def sparse_mask(input: Tensor, mask: Any) -> SparseTensor:
-    """The elements where the sparse tensor `mask` has entries."""
+    """The elements where the sparse tensor `mask` has entries.
+
+    Shape: the mask's, which is the input's.
+    Raises: RuntimeError for a mask that is dense.
+    """
     if not isinstance(mask, SparseTensor):
         raise RuntimeError("sparse_mask expected a sparse mask, but got a dense one")
     if isinstance(input, SparseTensor):
@@ -311,19 +319,28 @@ for _name in ("coalesce", "indices", "values", "is_coalesced"):
 def _no_sparse_dim(input: Tensor) -> int:
     """A dense tensor has none.
 
-    Dtypes: bool, integers, floating point and complex numbers.
+    Shape: any.
+    Raises: nothing.
     Memory: no tensor is made.
     """
     return 0
 
 
 export("sparse_dim", _no_sparse_dim, namespaces=())
-export(
-    "dense_dim",
-    lambda input: input.ndim,
-    namespaces=(),
-    samples=lambda tensor: [(tensor([[1, -2, 3]]),)],
-)
+
+
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
+def _dense_dims(input: Tensor) -> int:
+    """Of a dense tensor the number of dimensions.
+
+    Shape: any.
+    Raises: nothing.
+    Memory: no tensor is made.
+    """
+    return input.ndim
+
+
+export("dense_dim", _dense_dims, namespaces=())
 
 
 # -- torch.sparse ---------------------------------------------------------------------------------
@@ -339,7 +356,12 @@ def _in_sparse(name: str) -> Callable[[Any], Any]:
 
 @_in_sparse("mm")
 def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
-    """The matrix product where one of both is sparse."""
+    """The matrix product where one of both is sparse.
+
+    Shape: (n, m) and (m, p); the result is (n, p).
+    Dtypes: integers, floating point and complex numbers, alike.
+    Raises: RuntimeError for sizes that don't fit and for two dtypes.
+    """
     if reduce != "sum":
         raise NotImplementedError(f"torch.sparse.mm(reduce={reduce!r}) needs a CSR tensor")
     return sparse.mm(dense)
@@ -352,7 +374,9 @@ export("spmm", mm, method=False)
 def smm(input: Tensor, mat: Tensor) -> Any:
     """`torch.sparse.mm`, as a sparse tensor.
 
+    Shape: (n, m) and (m, p); the result is (n, p).
     Dtypes: integers, floating point and complex numbers.
+    Raises: RuntimeError for sizes that don't fit and for two dtypes.
     """
     return product(input, mat).to_sparse()
 
@@ -365,7 +389,12 @@ _in_sparse("addmm")(rules.addmm)
 
 @_in_sparse("sum")
 def sum_(input: Any, dim: Any = None, dtype: Any = None) -> Any:
-    """The sum of all entries, or a sparse tensor of sums along `dim`."""
+    """The sum of all entries, or a sparse tensor of sums along `dim`.
+
+    Shape: one number, or the input's less `dim`.
+    Dtypes: integers, floating point and complex numbers.
+    Raises: IndexError for a dim that is not there.
+    """
     return input.sum(dim, dtype=dtype)
 
 
@@ -396,13 +425,25 @@ def _normalised(input: Any, dim: int, dtype: Any, log: bool) -> SparseTensor:
 
 @_in_sparse("softmax")
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
-    """softmax over the entries that are there."""
+    """softmax over the entries that are there.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point.
+    Raises: RuntimeError or NotImplementedError for other dtypes, IndexError for a dim that is not
+    there.
+    """
     return _normalised(input, dim, dtype, False)
 
 
 @_in_sparse("log_softmax")
 def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
-    """log_softmax over the entries that are there."""
+    """log_softmax over the entries that are there.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point.
+    Raises: RuntimeError or NotImplementedError for other dtypes, IndexError for a dim that is not
+    there.
+    """
     return _normalised(input, dim, dtype, True)
 
 
@@ -411,7 +452,8 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> SparseTensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names.
 
-    Dtypes: bool, integers, floating point and complex numbers.
+    Shape: diagonals (k, n) and offsets (k,).
+    Raises: RuntimeError for other numbers of offsets and for a shape that is no matrix's.
     """
     rows, columns = (int(n) for n in shape)
     given = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
@@ -436,7 +478,10 @@ def _legacy(kind: str, dtype: dtypes.dtype) -> Callable[..., Any]:
         return _empty(tuple([int(n) for n in sizes]), dtype, False)
 
     f.__name__ = f.__qualname__ = kind
-    f.__doc__ = f"`sparse_coo_tensor` of {dtype}: (indices, values, size), or a size."
+    f.__doc__ = f"""`sparse_coo_tensor` of {dtype}: (indices, values, size), or a size.
+
+    Dtypes: {dtype}, whatever the values' is.
+    """
     return f
 
 
@@ -452,4 +497,7 @@ for _kind, _dtype in (
 
 
 SAYS = """\
+Shape: any, as `size` or the input says.
+Dtypes: bool, integers, floating point and complex numbers.
+Raises: RuntimeError for indices outside of the shape and for sizes that don't fit.
 Memory: a new tensor."""

@@ -46,6 +46,11 @@ def picture(*tensors: Tensor, **named: Tensor) -> Picture:
     the beginning is drawn. Reads the values, and so materializes what was deferred; holds neither
     tensors nor bytes afterwards. Raises TypeError for what is no tensor, and ValueError for
     tensors without bytes of their own (sparse ones: picture their `indices()` and `values()`).
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: TypeError for no tensors and for what is none.
+    Memory: no elements are copied but those that are shown.
     """
     if not tensors and not named:
         raise TypeError("picture() takes at least one tensor, got none")

@@ -1,11 +1,7 @@
 """Activation functions as modules.
 
-Each is a function of `nn.functional` with its options kept. Unless a class says otherwise:
-
-Shape: any; the result has the input's.
-Dtypes: floating point, and the result's is the input's; another raises what the function raises.
-Memory: a new tensor; with `inplace=True` the input is overwritten and returned, which autograd
-refuses (RuntimeError) for a leaf that requires grad.
+Each is a function of `nn.functional` with its options kept. Unless a class says otherwise,
+`SAYS` holds.
 """
 
 from __future__ import annotations
@@ -18,6 +14,13 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
+
+SAYS = """\
+Shape: any; the result has the input's.
+Dtypes: floating point; the result's is the input's.
+Raises: NotImplementedError or RuntimeError in forward for other dtypes.
+Memory: a new tensor; with `inplace=True`, where there is that, the input itself, overwritten:
+RuntimeError for a leaf that requires grad."""
 
 
 @options
@@ -33,6 +36,7 @@ class ReLU(_Plain):
     """max(0, x); integers too.
 
     Shape: any.
+    Dtypes: integers and floating point.
     Memory: with `inplace=True` the input's own; backward keeps the result, so the overwritten input
     is not missed:
 
@@ -64,6 +68,7 @@ class SiLU(_Plain):
     """x * sigmoid(x), also called swish.
 
     Shape: any.
+    Dtypes: floating point and complex numbers.
     Source: Elfwing et al. 2017; Ramachandran et al. 2017.
     """
 
@@ -112,6 +117,7 @@ class Threshold(Module):
     """x where it is above the threshold, else `value`; integers too.
 
     Shape: any.
+    Dtypes: integers and floating point.
     """
 
     _skimp_shows = "threshold=, value=, inplace?"
@@ -144,6 +150,7 @@ class Hardtanh(Module):
     """x, clamped to [min_val, max_val]; `min_value` and `max_value` are the older names.
 
     Shape: any.
+    Dtypes: integers and floating point.
     Raises: AssertionError unless max_val is above min_val.
     """
 
@@ -169,6 +176,7 @@ class ReLU6(Hardtanh):
     """min(max(0, x), 6).
 
     Shape: any.
+    Dtypes: integers and floating point.
     Source: Krizhevsky 2010, Convolutional deep belief networks on CIFAR-10.
     """
 
@@ -229,6 +237,8 @@ class Sigmoid(Module):
     """1 / (1 + exp(-x)); integers become the default dtype.
 
     Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing in forward.
     """
 
     forward = calling("whole.sigmoid")
@@ -238,6 +248,8 @@ class Tanh(Module):
     """tanh(x); integers become the default dtype.
 
     Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: nothing in forward.
     """
 
     forward = calling("whole.tanh")
@@ -256,6 +268,7 @@ class Softsign(Module):
     """x / (1 + |x|).
 
     Shape: any.
+    Dtypes: integers, floating point and complex numbers.
     """
 
     forward = calling("softsign")
@@ -265,6 +278,7 @@ class Tanhshrink(Module):
     """x - tanh(x).
 
     Shape: any.
+    Dtypes: integers, floating point and complex numbers.
     """
 
     forward = calling("tanhshrink")

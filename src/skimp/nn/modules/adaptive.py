@@ -13,6 +13,10 @@ from skimp.nn.modules.container import ModuleList, Sequential
 from skimp.nn.modules.linear import Linear
 from skimp.nn.modules.module import Module
 
+SAYS = """\
+Dtypes: floating point; targets are int64.
+Memory: new tensors."""
+
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 

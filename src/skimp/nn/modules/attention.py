@@ -11,6 +11,10 @@ from skimp.nn.modules.linear import NonDynamicallyQuantizableLinear
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
 
+SAYS = """\
+Dtypes: floating point, as the weights'; masks are bool or floating point.
+Memory: new tensors; the weights (N, L, S) only with `need_weights`."""
+
 
 class MultiheadAttention(Module):
     """Attention in several heads over projections of queries, keys and values.

@@ -16,6 +16,11 @@ from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
+SAYS = """\
+Dtypes: floating point; the result's is the input's.
+Raises: ValueError in forward for other ranks.
+Memory: a new tensor; running statistics are written in place in training."""
+
 
 @options
 class _NormBase(Module):

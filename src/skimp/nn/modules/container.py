@@ -49,6 +49,8 @@ class Sequential(Module):
     """Modules that are called one after the other, each with what the last one returned.
 
     Shape: the first module's input to the last one's output.
+    Dtypes: as its modules'.
+    Raises: TypeError for what is no module; IndexError for a place that is not there.
     Memory: an index gives the module itself, a slice a Sequential of the same modules.
     """
 

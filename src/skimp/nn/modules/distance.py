@@ -6,6 +6,9 @@ from skimp._engine.tensor.options import InitVar, options
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
+SAYS = """\
+Raises: RuntimeError in forward for shapes that don't broadcast."""
+
 
 @options
 class PairwiseDistance(Module):
@@ -17,6 +20,7 @@ class PairwiseDistance(Module):
     tensor([2.0000e-06])
 
     Shape: (N, D) or (D,), both broadcast; the result has no last dimension, or 1 with `keepdim`.
+    Dtypes: integers, floating point and complex numbers; integers count as the default float type.
     Memory: a new tensor.
     """
 
@@ -35,6 +39,7 @@ class CosineSimilarity(Module):
     """The cosine of the angle between vectors; norms below eps count as eps.
 
     Shape: x1 and x2 broadcast; the result lacks `dim`.
+    Dtypes: floating point.
     Memory: a new tensor.
     """
 

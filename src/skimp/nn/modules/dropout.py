@@ -1,10 +1,6 @@
 """The dropout family: what is zeroed with probability p in training, and the rest scaled.
 
 In evaluation, and with p = 0, the input itself is returned, not a copy.
-
-Dtypes: floating point; the result's is the input's.
-Raises: ValueError for p outside [0, 1].
-Memory: a new tensor in training; with `inplace=True` the input is overwritten.
 """
 
 from __future__ import annotations
@@ -13,6 +9,12 @@ from skimp._engine.tensor.checks import require_between
 from skimp._engine.tensor.options import options
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
+
+SAYS = """\
+Dtypes: floating point; the result's is the input's.
+Raises: ValueError for p outside [0, 1].
+Memory: a new tensor in training (with `inplace=True` the input, overwritten), else the input
+itself."""
 
 
 @options

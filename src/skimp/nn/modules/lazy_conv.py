@@ -17,6 +17,10 @@ from skimp.nn.modules.conv import (
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.parameter import UninitializedParameter
 
+SAYS = """\
+Dtypes: input, weight and bias alike.
+Memory: a new tensor."""
+
 
 class _LazyConv(LazyModuleMixin):
     """Beside a convolution class."""

@@ -14,11 +14,18 @@ from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedParameter, is_lazy
 
+SAYS = """\
+Dtypes: floating point and complex numbers: input, weight and bias alike.
+Raises: RuntimeError in forward for shapes and dtypes that don't fit.
+Memory: a new tensor."""
+
 
 class Identity(Module):
     """Its input, whatever it was made with.
 
     Shape: any.
+    Dtypes: any.
+    Raises: nothing.
     Memory: the input itself, no copy.
     """
 

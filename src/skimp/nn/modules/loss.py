@@ -1,14 +1,7 @@
 """Losses as modules.
 
 `reduction` is "mean" (over the elements, or what a class says), "sum" or "none"; `size_average`
-and `reduce` are its older form, which warns. Unless a class says otherwise:
-
-Shape: input and target alike, or as they broadcast, with a warning; the result is a number, or has
-the input's shape with "none".
-Dtypes: floating point, and the result's is the input's.
-Raises: in forward, ValueError for a reduction of another name, RuntimeError for shapes that don't
-broadcast.
-Memory: a new tensor.
+and `reduce` are its older form, which warns. Unless a class says otherwise, `SAYS` holds.
 """
 
 from __future__ import annotations
@@ -21,6 +14,12 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import reduction_of
+
+SAYS = """\
+Dtypes: floating point; the result's is the input's.
+Raises: in forward, ValueError for a reduction of another name, RuntimeError for shapes that don't
+broadcast and for other dtypes.
+Memory: a new tensor."""
 
 
 class _Loss(Module):

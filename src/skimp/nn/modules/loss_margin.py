@@ -12,6 +12,12 @@ from skimp.nn.modules.calling import calling
 from skimp.nn.modules.distance import PairwiseDistance
 from skimp.nn.modules.loss import _Loss, _WeightedLoss
 
+SAYS = """\
+Dtypes: floating point; the result's is the input's.
+Raises: in forward, ValueError for a reduction of another name, RuntimeError for shapes that don't
+broadcast and for other dtypes.
+Memory: a new tensor."""
+
 
 @options
 class HingeEmbeddingLoss(_Loss):

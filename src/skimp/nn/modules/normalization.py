@@ -1,8 +1,4 @@
-"""Normalisation over an example: LayerNorm, GroupNorm, RMSNorm, LocalResponseNorm.
-
-Dtypes: floating point; the result's is the input's.
-Memory: a new tensor.
-"""
+"""Normalisation over an example: LayerNorm, GroupNorm, RMSNorm, LocalResponseNorm."""
 
 from __future__ import annotations
 
@@ -14,6 +10,11 @@ from skimp._engine.tensor.options import KW_ONLY, InitVar, options
 from skimp.nn import init
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
+
+SAYS = """\
+Dtypes: floating point; the result's is the input's.
+Raises: RuntimeError in forward for shapes that don't fit.
+Memory: a new tensor."""
 
 
 @options

@@ -2,11 +2,6 @@
 
 `padding` is one number for all sides, or two for each dimension, the last dimension first: (left,
 right, top, bottom, front, back). Negative padding cuts off.
-
-Shape: (N, C, spatial...) or (C, spatial...); each length grows by its two paddings.
-Dtypes: any; the result's is the input's.
-Raises: RuntimeError in forward for other ranks, and where a reflection is longer than the input.
-Memory: a new tensor.
 """
 
 from __future__ import annotations
@@ -20,6 +15,12 @@ from skimp.nn import functional as F
 from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.utils import ntuple
+
+SAYS = """\
+Dtypes: any; the result's is the input's.
+Raises: RuntimeError or NotImplementedError in forward for other ranks; RuntimeError where a
+reflection is longer than the input.
+Memory: a new tensor."""
 
 
 @options

@@ -1,15 +1,6 @@
 """The pooling family.
 
-Numbers stand for one per dimension or for all. Unless a class says otherwise:
-
-Shape: (N, C, spatial...) or (C, spatial...); each spatial length L becomes
-floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1, or the ceiling with
-`ceil_mode` (windows that would begin in the padding on the right are left out).
-Dtypes: floating point; the result's is the input's. Indices are int64, into the flat plane of a
-channel.
-Raises: RuntimeError in forward for other ranks, for padding above half a kernel, and where no
-window fits.
-Memory: a new tensor.
+Numbers stand for one per dimension or for all. Unless a class says otherwise, `SAYS` holds.
 """
 
 from __future__ import annotations
@@ -24,6 +15,13 @@ from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import ntuple, single
+
+SAYS = """\
+Dtypes: floating point; the result's is the input's. Indices are int64, into the flat plane of a
+channel.
+Raises: RuntimeError in forward for other ranks, for padding above half a kernel, and where no
+window fits.
+Memory: a new tensor."""
 
 
 @options

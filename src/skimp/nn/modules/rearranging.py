@@ -12,6 +12,9 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
+SAYS = """\
+Dtypes: any; the result's is the input's."""
+
 
 @options
 class Flatten(Module):

@@ -25,6 +25,11 @@ from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
 from skimp.nn.utils.rnn import PackedSequence
 
+SAYS = """\
+Dtypes: floating point, input, state and weights alike.
+Raises: RuntimeError in forward for other ranks, widths and dtypes.
+Memory: new tensors; backward keeps what each step computed."""
+
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 

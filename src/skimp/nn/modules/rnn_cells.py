@@ -11,6 +11,11 @@ from skimp.nn import init, whole
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
 
+SAYS = """\
+Dtypes: floating point, input, state and weights alike.
+Raises: RuntimeError in forward for other widths and dtypes.
+Memory: new tensors."""
+
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 

@@ -19,6 +19,12 @@ from skimp.nn.modules.linear import Linear
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.normalization import LayerNorm
 
+SAYS = """\
+Dtypes: floating point, as the weights'; masks are bool or floating point.
+Raises: RuntimeError in forward for widths that differ; AssertionError for heads that don't divide
+the width.
+Memory: new tensors."""
+
 Activation = str | Callable[[Tensor], Tensor]
 
 

@@ -8,6 +8,9 @@ from skimp._engine.tensor.options import options
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 
+SAYS = """\
+Dtypes: floating point; uint8 for images."""
+
 
 @options
 class Upsample(Module):

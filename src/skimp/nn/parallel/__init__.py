@@ -16,6 +16,9 @@ class DataParallel(Module):
     """Calls `module`: what PyTorch's does without GPUs.
 
     Shape: as the module's.
+    Dtypes: as the module's.
+    Raises: what the module raises.
+    Memory: as the module's: nothing is copied.
     """
 
     module: Module

@@ -14,6 +14,12 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.optimizer import Optimizer
 from skimp.optim.steps import number
 
+SAYS = """\
+Dtypes: Python floats, or the dtype of a rate that is a tensor.
+Raises: TypeError for what is no optimizer; KeyError where `last_epoch` says that it resumes and the
+groups have no initial_lr.
+Memory: nothing of the size of a parameter; a rate that is a tensor is written in place."""
+
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
     "possible. Please use `scheduler.step()` to step the scheduler. During the deprecation, if "

@@ -1,0 +1,123 @@
+"""Every public function and class says what holds of shapes, dtypes, errors and memory.
+
+Which sections apply follows from what a thing is: all four for an op, and for what takes or gives
+tensors, by its annotations; all four for modules with a forward, optimizers, schedules and
+distributions; Raises for any function that has a `raise` of its own; a sentence for the rest. What
+is said of dtypes and memory is tried in tests/ops/test_docstrings.py and
+tests/engine/dispatch/test_describing.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import skimp
+from skimp._compat.refusals import is_refused
+from skimp._engine.dispatch.row import FORMS
+
+HEADS = ("Shape", "Dtypes", "Raises", "Memory")
+SPACES = [
+    "nn.functional",
+    "nn",
+    "linalg",
+    "fft",
+    "special",
+    "sparse",
+    "masked",
+    "optim",
+    "optim.lr_scheduler",
+    "distributions",
+    "memory",
+    "func",
+    "autograd",
+]
+Module, Optimizer = skimp.nn.Module, skimp.optim.Optimizer
+FAMILIES = (
+    Optimizer,
+    skimp.optim.lr_scheduler.LRScheduler,
+    skimp.distributions.Distribution,
+    skimp.distributions.Transform,
+    skimp.nn.Parameter,
+    skimp.nn.Buffer,
+)
+# what is about a tensor's bytes or its place among the deferred, for the engine and for tools
+INTERNAL = {"Tensor.array", "Tensor.bump", "Tensor.layout_of", "Tensor.writable", "Tensor.written"}
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Functions and classes by the first name that leads to each."""
+    seen: set[int] = set()
+    spaces = {"": skimp, "Tensor.": skimp.Tensor}
+    for name in SPACES:
+        space: Any = skimp
+        for part in name.split("."):
+            space = getattr(space, part)
+        spaces[f"{name}."] = space
+    for prefix, space in spaces.items():
+        for name in dir(space):
+            value = None if name[0] == "_" else getattr(space, name, None)
+            home = getattr(value, "__module__", None) or ""
+            if callable(value) and home.startswith("skimp") and id(value) not in seen:
+                seen.add(id(value))
+                yield prefix + name, value
+
+
+PUBLIC = {name: value for name, value in public() if name not in INTERNAL}
+
+
+def refuses(f: Any) -> bool:
+    """Whether a function only says why skimp has not what it is called for."""
+    raw = FORMS[f].op.raw if inspect.isfunction(f) and f in FORMS else f
+    return is_refused(raw) or "NoReturn" in str(getattr(f, "__annotations__", {}).get("return"))
+
+
+def takes_tensors(f: Any) -> bool:
+    return any(re.search(r"\bTensor\b", str(a)) for a in getattr(f, "__annotations__", {}).values())
+
+
+def raises(f: Any) -> bool:
+    """Whether the function has a `raise` of its own."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(f)))
+    except (OSError, TypeError):
+        return False
+    return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
+
+
+def wanted(value: Any) -> tuple[str, ...]:
+    if isinstance(value, type):
+        if issubclass(value, Module):
+            return HEADS if value.forward is not Module.forward else ("Shape",)
+        return HEADS if issubclass(value, FAMILIES) else ()
+    if not inspect.isfunction(value) or refuses(value):
+        return ()
+    if value in FORMS or takes_tensors(value):
+        return HEADS
+    return ("Raises",) if raises(value) else ()
+
+
+def sections(value: Any) -> list[str]:
+    return re.findall(r"^(Shape|Dtypes|Raises|Memory):", inspect.getdoc(value) or "", re.M)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_says_what_applies(name: str) -> None:
+    value = PUBLIC[name]
+    assert (value.__doc__ or "").strip(), "no docstring"
+    said = sections(value)
+    assert [h for h in wanted(value) if h not in said] == []
+    assert said == sorted(said, key=HEADS.index)
+    assert len(said) == len(set(said))
+
+
+def test_most_of_what_is_public_has_to_say_all() -> None:
+    """The rules above reach what they are for."""
+    full = [name for name, value in PUBLIC.items() if wanted(value) == HEADS]
+    assert len(full) > 900
