@@ -10,6 +10,7 @@ tests/engine/dispatch/test_describing.py.
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import re
 import textwrap
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch as oracle
 
 import skimp
 from skimp._compat.refusals import is_refused
@@ -121,3 +123,25 @@ def test_most_of_what_is_public_has_to_say_all() -> None:
     """The rules above reach what they are for."""
     full = [name for name, value in PUBLIC.items() if wanted(value) == HEADS]
     assert len(full) > 900
+
+
+EXAMPLES = [name for name, value in PUBLIC.items() if ">>>" in value.__doc__]
+FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("torch", [skimp, oracle], ids=["skimp", "PyTorch"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_show_what_comes_in_both(name: str, torch: Any) -> None:
+    """An example of what surprises in PyTorch's API says what PyTorch does."""
+    if torch is oracle and not hasattr(oracle, name.partition(".")[0]):
+        pytest.skip("skimp's own")
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    shown: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
+    runner.run(
+        doctest.DocTestParser().get_doctest(text, {"torch": torch}, name, None, None),
+        out=shown.append,
+    )
+    assert runner.tries
+    assert not runner.failures, "".join(shown)

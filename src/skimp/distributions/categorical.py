@@ -22,6 +22,9 @@ class Categorical(Chances):
     shape and one dimension of categories; both are kept normalised. ValueError for none or both,
     or a tensor without dimensions. Draws are int64. `mean` and `variance` are nan.
 
+    >>> torch.distributions.Categorical(torch.tensor([1.0, 3.0])).probs
+    tensor([0.2500, 0.7500])
+
     Dtypes: floating point chances; draws are int64.
     Memory: `probs` or `logits` is normalised into a new tensor; draws are new tensors without a
     gradient.

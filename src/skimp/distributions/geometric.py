@@ -18,6 +18,9 @@ class Geometric(Binary):
 
     Either `probs`, p in (0, 1], or `logits`, log(p / (1 - p)): a number or a tensor of the batch's
     shape. ValueError for none or both, or for a chance of 0.
+
+    >>> torch.distributions.Geometric(0.5).mean  # failures, not trials
+    tensor(1.)
     """
 
     probs = parameter(constraints.unit_interval, from_logits)

@@ -115,7 +115,8 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     Infinite where p has values that q can't have. NotImplementedError where nothing is registered
     for the classes, or for what they hold; ValueError for events of different shapes.
 
-        >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
+        >>> d = torch.distributions
+        >>> d.kl_divergence(d.Normal(0.0, 1.0), d.Normal(1.0, 1.0))
         tensor(0.5000)
 
     Shape: the common shape of both batches.

@@ -200,6 +200,11 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
     """The elements as a NumPy array on the same bytes: writes show on both sides, and each keeps
     the block alive.
 
+    >>> x = torch.zeros(2)
+    >>> x.numpy()[0] = 1
+    >>> x
+    tensor([1., 0.])
+
     Raises: RuntimeError for a tensor that requires grad or is a lazy conjugate; TypeError for
     bfloat16.
     Memory: no byte moves: the array and the tensor share theirs.

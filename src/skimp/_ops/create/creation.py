@@ -102,6 +102,11 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
            pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A new tensor with a copy of `data`: numbers, nested sequences, arrays.
 
+    >>> x = torch.zeros(2)
+    >>> torch.tensor(x.tolist())[0] = 1  # as_tensor shares where it can, tensor never does
+    >>> x
+    tensor([0., 0.])
+
     Shape: that of the nested sequences.
     Raises: ValueError for rows of unlike lengths, RuntimeError for what has no dtype.
     """
@@ -191,6 +196,12 @@ def _ctype(dtype: dtypes.dtype) -> str:
 @sampled(lambda tensor: [(np.arange(3.0),)])
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the array's own bytes: writes show on both sides.
+
+    >>> import numpy
+    >>> array = numpy.zeros(2)
+    >>> torch.from_numpy(array)[0] = 1
+    >>> array.tolist()
+    [1.0, 0.0]
 
     Shape: the array's.
     Raises: TypeError for what is no array of a known dtype, ValueError for strides below zero.

@@ -41,6 +41,9 @@ _C_NAMES = {
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Row-major of another shape on the same storage, which grows if it must.
 
+    >>> torch.arange(4).resize_(2)  # the first elements of the storage, not a sum or a copy
+    tensor([0, 1])
+
     Memory: the same storage, which grows with a copy where it is too small.
     """
     shape = ints(sizes if size is None else (size,))

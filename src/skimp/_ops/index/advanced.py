@@ -359,6 +359,12 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors
     point.
 
+    >>> x, twice = torch.zeros(2), torch.tensor([0, 0])
+    >>> x.index_put((twice,), torch.ones(2))  # written twice, not added
+    tensor([1., 0.])
+    >>> x.index_put((twice,), torch.ones(2), accumulate=True)
+    tensor([2., 0.])
+
     Shape: any; the result's is the input's.
     Dtypes: bool, integers, floating point and complex numbers.
     Raises: IndexError for a place that is not there and for indices that are no integers or bools;

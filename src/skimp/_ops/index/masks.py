@@ -145,6 +145,9 @@ def where(
     """`input` where the condition holds, else `other`; the condition alone: the positions of its
     trues.
 
+    >>> torch.where(torch.tensor([False, True]))
+    (tensor([1]),)
+
     Shape: tensors (and numbers) that broadcast; the result has their common shape.
     """
     if input is None and other is None:

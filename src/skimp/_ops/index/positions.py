@@ -19,6 +19,12 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
     each dim.
 
+    >>> torch.tensor([0, 3, 0, 5]).nonzero()
+    tensor([[1],
+            [3]])
+    >>> torch.tensor([0, 3, 0, 5]).nonzero(as_tuple=True)
+    (tensor([1, 3]),)
+
     Shape: (n, ndim) for n elements that are not zero.
     Raises: RuntimeError for an `out` that is not int64.
     """

@@ -331,7 +331,12 @@ def _mode(rounding_mode: Any) -> Pointwise:
 def div(
     input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own type."""
+    """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own type.
+
+    >>> seven = torch.tensor(-7)
+    >>> seven / 2, seven // 2, torch.div(seven, 2, rounding_mode="trunc")
+    (tensor(-3.5000), tensor(-4), tensor(-3))
+    """
     if rounding_mode is None:
         return divide(input, other, out=out)
     return call(_mode(rounding_mode), (input, other), (), out)

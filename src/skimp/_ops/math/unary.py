@@ -250,6 +250,9 @@ ROUND_AT = Pointwise(
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """To the nearest integer, halves to even; or to so many decimals.
 
+    >>> torch.tensor([0.5, 1.5, 2.5]).round()
+    tensor([0., 2., 2.])
+
     Shape: any; the result's is the input's.
     Dtypes: integers and floating point.
     Raises: NotImplementedError for bool and complex numbers, and for integers with `decimals`.

@@ -352,6 +352,10 @@ def cross_entropy(
     """Minus the log-probability of each row's target: a class index, or a probability for every
     class.
 
+    >>> scores = torch.tensor([[2.0, 0.0]])  # of any size: softmax is part of the loss
+    >>> torch.nn.functional.cross_entropy(scores, torch.tensor([0]))
+    tensor(0.1269)
+
     Shape: input (classes,), (n, classes) or (n, classes, ...); target () or (n, ...) of indices, or
     the input's of probabilities; one number, or the target's with reduction="none".
     Dtypes: a floating point input; int64 or uint8 indices.

@@ -27,6 +27,10 @@ def kl_div(
 ) -> Any:
     """target * (log(target) - input), for an input of log-probabilities.
 
+    >>> p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
+    >>> torch.nn.functional.kl_div(q.log(), p, reduction="sum")  # KL(p || q)
+    tensor(0.1438)
+
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.

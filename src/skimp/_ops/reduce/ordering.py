@@ -62,6 +62,9 @@ def sort(
     """The values in order along a dim and where they were; ties keep their order; NaN counts as
     the largest.
 
+    >>> torch.tensor([2.0, float("nan"), 1.0]).sort().values
+    tensor([1., 2., nan])
+
     Shape: the input's, both.
     Dtypes: bool, integers and floating point.
     """

@@ -97,6 +97,9 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64.
 
+    >>> torch.tensor([200, 100], dtype=torch.uint8).sum()
+    tensor(300)
+
     Dtypes: bool, integers, floating point and complex numbers.
     """
     dtype = dtypes.asked(dtype)
@@ -367,6 +370,10 @@ def std(
     correction: Any = None,
 ) -> Tensor:
     """The standard deviation over some dims: the square root of `var`.
+
+    >>> x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    >>> x.std(), x.std(correction=0)  # of a sample, of a population
+    (tensor(1.2910), tensor(1.1180))
 
     Dtypes: floating point and complex numbers.
     """

@@ -30,6 +30,9 @@ def unique(
 ) -> Any:
     """The distinct values in order (NaN equals nothing), where each element went, and how often
     each value occurs.
+
+    >>> torch.unique(torch.tensor([3, 1, 3]))
+    tensor([1, 3])
     """
     order = _whole_order if dim is None else _slice_order
     return _distinct("unique", input, return_inverse, return_counts, dim, order)

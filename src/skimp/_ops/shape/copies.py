@@ -197,7 +197,12 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
 
 @general("copy_", namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
-    """Write `other` (a number too), broadcast and converted, over the elements."""
+    """Write `other` (a number too), broadcast and converted, over the elements.
+
+    >>> torch.zeros(2, 3).copy_(torch.arange(3))  # broadcast and converted
+    tensor([[0., 1., 2.],
+            [0., 1., 2.]])
+    """
     if not isinstance(other, Tensor):
         if isinstance(other, (bool, int, float, complex)):
             return fill_(input, other)

@@ -100,7 +100,11 @@ def _small_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 @general(method=False, fast=_small_split)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
+    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension.
+
+    >>> [len(piece) for piece in torch.arange(5).split(2)]
+    [2, 2, 1]
+    """
     return _split(tensor, split_size_or_sections, dim)
 
 
@@ -127,7 +131,11 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 
 @general(fast=_small_chunk)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of one size (the last may be shorter)."""
+    """At most `chunks` pieces of one size (the last may be shorter).
+
+    >>> [len(piece) for piece in torch.arange(6).chunk(4)]  # not four
+    [2, 2, 2]
+    """
     return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
 
 

@@ -216,6 +216,13 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
 
+    >>> x = torch.zeros(2, 2)
+    >>> x.reshape(4)[0] = 1  # a view
+    >>> x.t().reshape(4)[1] = 1  # a copy: no strides fit
+    >>> x
+    tensor([[1., 0.],
+            [0., 0.]])
+
     Shape: any of as many elements; one -1 is inferred.
     Memory: a view where the layout allows one, else a new tensor.
     """
@@ -356,6 +363,11 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
 )
 def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False) -> Layout:
     """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size).
+
+    >>> x = torch.zeros(1, 2)
+    >>> x.expand(3, 2)[0, 0] = 7  # all rows are one row in memory
+    >>> x
+    tensor([[7., 0.]])
 
     Shape: dims of size 1 become as long as asked; new ones come first.
     """

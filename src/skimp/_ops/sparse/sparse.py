@@ -235,7 +235,6 @@ def to_sparse(
     """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
     dims.
 
-    Shape: any; the result's is the input's.
     Raises: RuntimeError for more sparse dims than the input has.
     """
     if layout is formats.strided:
@@ -261,7 +260,6 @@ def to_sparse(
 def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
     """The tensor itself, which is dense.
 
-    Shape: any; the result's is the input's.
     Raises: nothing.
     Memory: the input itself, or a new tensor of `dtype`.
     """
@@ -319,7 +317,6 @@ for _name in ("coalesce", "indices", "values", "is_coalesced"):
 def _no_sparse_dim(input: Tensor) -> int:
     """A dense tensor has none.
 
-    Shape: any.
     Raises: nothing.
     Memory: no tensor is made.
     """
@@ -333,7 +330,6 @@ export("sparse_dim", _no_sparse_dim, namespaces=())
 def _dense_dims(input: Tensor) -> int:
     """Of a dense tensor the number of dimensions.
 
-    Shape: any.
     Raises: nothing.
     Memory: no tensor is made.
     """
@@ -427,7 +423,6 @@ def _normalised(input: Any, dim: int, dtype: Any, log: bool) -> SparseTensor:
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
     """softmax over the entries that are there.
 
-    Shape: any; the result's is the input's.
     Dtypes: floating point.
     Raises: RuntimeError or NotImplementedError for other dtypes, IndexError for a dim that is not
     there.
@@ -439,7 +434,6 @@ def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
 def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
     """log_softmax over the entries that are there.
 
-    Shape: any; the result's is the input's.
     Dtypes: floating point.
     Raises: RuntimeError or NotImplementedError for other dtypes, IndexError for a dim that is not
     there.
