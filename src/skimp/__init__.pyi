@@ -267,7 +267,9 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
     """Means over windows that share the input among a given result."""
 
-def adaptive_max_pool1d(input: Any, output_size: Any) -> Any: ...
+def adaptive_max_pool1d(input: Any, output_size: Any) -> Any:
+    """nn.functional.adaptive_max_pool1d, always with the places of the maxima."""
+
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: builtins.bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
 
@@ -385,10 +387,14 @@ def alpha_dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
 
 def amax(
     input: Tensor, dim: Any = (), keepdim: builtins.bool = False, *, out: Tensor | None = None
-) -> Tensor: ...
+) -> Tensor:
+    """The largest of all elements, or along dims; equal ones share the gradient."""
+
 def amin(
     input: Tensor, dim: Any = (), keepdim: builtins.bool = False, *, out: Tensor | None = None
-) -> Tensor: ...
+) -> Tensor:
+    """The smallest of all elements, or along dims; equal ones share the gradient."""
+
 def aminmax(
     input: Tensor, *, dim: Any = None, keepdim: builtins.bool = False, out: Any = None
 ) -> Any:

@@ -107,13 +107,13 @@ class Tensor:
     ) -> Tensor:
         """input + value * tensor1 / tensor2."""
     def addcdiv_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        """input + value * tensor1 / tensor2. In place."""
+        """input + value * tensor1 / tensor2."""
     def addcmul(
         self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1, out: Tensor | None = None
     ) -> Tensor:
         """input + value * tensor1 * tensor2."""
     def addcmul_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        """input + value * tensor1 * tensor2. In place."""
+        """input + value * tensor1 * tensor2."""
     def addmm(
         self,
         mat1: Tensor,
@@ -170,10 +170,12 @@ class Tensor:
         """Whether all elements are close."""
     def amax(
         self, dim: Any = (), keepdim: builtins.bool = False, *, out: Tensor | None = None
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """The largest of all elements, or along dims; equal ones share the gradient."""
     def amin(
         self, dim: Any = (), keepdim: builtins.bool = False, *, out: Tensor | None = None
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """The smallest of all elements, or along dims; equal ones share the gradient."""
     def aminmax(self, *, dim: Any = None, keepdim: builtins.bool = False, out: Any = None) -> Any:
         """The smallest and the largest element."""
     def __and__(self, other: Any) -> Tensor: ...
@@ -476,7 +478,7 @@ class Tensor:
     def cumprod_(
         self, dim: Any = None, *, dtype: dtypes.dtype | None = None, axis: Any = None
     ) -> Tensor:
-        """The products of the elements so far along a dim; integers are multiplied as int64."""
+        """`cumprod`, in place, in the tensor's own dtype."""
     def cumsum(
         self, dim: builtins.int, *, dtype: dtypes.dtype | None = None, out: Any = None
     ) -> Tensor:
@@ -484,7 +486,7 @@ class Tensor:
     def cumsum_(
         self, dim: Any = None, *, dtype: dtypes.dtype | None = None, axis: Any = None
     ) -> Tensor:
-        """The sums of the elements so far along a dim; integers are summed as int64."""
+        """`cumsum`, in place, in the tensor's own dtype."""
     @property
     def data(self) -> Tensor:
         """The same bytes with a history and a version of their own: writes to it go unnoticed by
@@ -498,7 +500,8 @@ class Tensor:
         """Degrees to radians."""
     def deg2rad_(self) -> Tensor:
         """Degrees to radians. In place."""
-    def dense_dim(self) -> Any: ...
+    def dense_dim(self) -> builtins.int:
+        """Of a dense tensor the number of dimensions."""
     def dequantize(self) -> Any:
         """A tensor, or each of a list, as float32: no tensor is quantised."""
     def det(self) -> Tensor:
@@ -1453,8 +1456,10 @@ class Tensor:
         """PyTorch's error of a machine without an accelerator."""
     def pinverse(self, rcond: builtins.float = 1e-15) -> Tensor:
         """`linalg.pinv` with a tolerance relative to the largest singular value."""
-    def polygamma(self, n: builtins.int) -> Tensor: ...
-    def polygamma_(self, n: builtins.int) -> Tensor: ...
+    def polygamma(self, n: builtins.int) -> Tensor:
+        """The n-th derivative of digamma."""
+    def polygamma_(self, n: builtins.int) -> Tensor:
+        """The n-th derivative of digamma, in place."""
     def __pos__(self) -> Tensor: ...
     def positive(self) -> Tensor:
         """The tensor itself."""

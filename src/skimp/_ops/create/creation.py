@@ -102,11 +102,6 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
            pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A new tensor with a copy of `data`: numbers, nested sequences, arrays.
 
-    >>> x = torch.zeros(2)
-    >>> torch.tensor(x.tolist())[0] = 1  # as_tensor shares where it can, tensor never does
-    >>> x
-    tensor([0., 0.])
-
     Shape: that of the nested sequences.
     Raises: ValueError for rows of unlike lengths, RuntimeError for what has no dtype.
     """

@@ -232,7 +232,7 @@ def triplet_margin_loss(
     """max(0, |anchor - positive| - |anchor - negative| + margin).
 
     Shape: three that broadcast, (n, d) or (d,); one number, or (n,) with reduction="none".
-    Dtypes: floating point.
+    Dtypes: integers, floating point and complex numbers.
     Raises: RuntimeError for numbers of dims that differ, ValueError for a margin that is not
     positive.
     Memory: a new tensor.
@@ -286,7 +286,7 @@ def triplet_margin_with_distance_loss(
     """`triplet_margin_loss` with a distance of one's own.
 
     Shape: three alike; what `distance_function` gives, reduced.
-    Dtypes: floating point.
+    Dtypes: integers, floating point and complex numbers.
     Raises: ValueError for an unknown reduction or a margin that is not positive.
     Memory: a new tensor.
     """
