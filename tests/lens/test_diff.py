@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,29 @@ def test_changes_by_role_module_and_line_add_up() -> None:
     assert "no difference" in diff.to_text(A, A)
 
 
+def test_a_program_is_the_same_whatever_it_is_called_and_files_of_one_name_are_one() -> None:
+    def run(program: str, nbytes: int) -> Report:
+        held = tuple(
+            Held(Place(file, 7, "linear"), nbytes, 1, "parameter", "a", "", "Net")
+            for file in (f"/x/{program}", "/y/model.py", "/z/model.py")
+        )
+        return replace(report(*held), program=f"old/{program}")
+
+    a, b = run("train.py", 100), run("train2.py", 130)
+    changes = {c.name: (c.before, c.after) for c in diff.by_line(a, b)}
+    assert changes == {"train.py:7": (100, 130), "model.py:7": (200, 260)}
+
+
 def test_two_runs_from_their_files(tmp_path: Path) -> None:
     for name, depth, more in (("a", 2, ""), ("b", 3, "kept = torch.ones(1000)")):
         script = write(tmp_path, PROGRAM.format(depth=depth, more=more), f"{name}.py")
         command("run", "--quiet", "--report", f"{name}.json", script, cwd=tmp_path)
-    done = command("diff", "a.json", "b.json", cwd=tmp_path)
+    done = command("diff", "a.json", "b.json", "--report", "both.html", cwd=tmp_path)
     assert done.returncode == 0
+    assert (tmp_path / "both.html").read_text().count('"engine":') == 2
+    lost = command("diff", "a.json", "b.json", "--report", "no/both.html", cwd=tmp_path)
+    assert lost.returncode == 2
+    assert "can't write 'no/both.html'" in lost.stderr
     assert "appeared  Sequential.2" in done.stdout
     a, b = lens.load(tmp_path / "a.json"), lens.load(tmp_path / "b.json")
     assert sum(c.more for c in diff.by_role(a, b)) == b.peak.bytes - a.peak.bytes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
-from skimp.lens import diff, load
+from skimp.lens import Report, diff, load, to_html
 
 
 def add_to(commands: Any) -> None:
@@ -20,6 +21,12 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("before", metavar="before.json", help="the report to compare with")
     parser.add_argument("after", metavar="after.json", help="the other one")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE.html",
+        help="write a page with both runs side by side too",
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -34,5 +41,15 @@ def main(options: argparse.Namespace) -> int:
         except (ValueError, KeyError, TypeError) as error:
             print(f"skimp diff: {path}: no report of `skimp run`: {error}", file=sys.stderr)
             return 2
-    diff.show(reports[0], reports[1], sys.stdout)
+    before, after = reports
+    diff.show(before, after, sys.stdout)
+    return 0 if options.report is None else _write(options.report, before, after)
+
+
+def _write(page: Path, before: Report, after: Report) -> int:
+    try:
+        page.write_text(to_html(before, after), encoding="utf-8")
+    except OSError as error:
+        print(f"skimp diff: can't write {str(page)!r}: {error.strerror}", file=sys.stderr)
+        return 2
     return 0

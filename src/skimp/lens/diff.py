@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -51,8 +52,17 @@ def by_module(a: Report, b: Report) -> list[Change]:
 
 
 def by_line(a: Report, b: Report) -> list[Change]:
-    """Lines whose bytes differ. Files are the same if they are called so."""
-    return _changes(totals.by_line, _line, a, b)
+    """Lines whose bytes differ. Files are the same if they are called so; the programs are the same
+    whatever they are called, under the first one's name.
+    """
+    old, new = (_file(report.program) for report in (a, b))
+
+    def line(place: tuple[str, int]) -> str:
+        file, number = place
+        name = _file(file)
+        return f"{old if name == new else name}:{number}" if number else "before the report began"
+
+    return _changes(totals.by_line, line, a, b)
 
 
 def _changes(
@@ -61,9 +71,8 @@ def _changes(
     a: Report,
     b: Report,
 ) -> list[Change]:
-    before = {name(key): total.bytes for key, total in by(a.peak.held).items()}
-    after = {name(key): total.bytes for key, total in by(b.peak.held).items()}
-    found = [Change(n, before.get(n, 0), after.get(n, 0)) for n in {**before, **after}]
+    before, after = (_named(by(report.peak.held), name) for report in (a, b))
+    found = [Change(n, before[n], after[n]) for n in {**before, **after}]
     return sorted([c for c in found if c.more], key=lambda c: (-abs(c.more), c.name))
 
 
@@ -71,9 +80,16 @@ def _path(path: tuple[str, ...]) -> str:
     return ".".join(path)
 
 
-def _line(place: tuple[str, int]) -> str:
-    file, line = place
-    return f"{file.rpartition('/')[2]}:{line}" if line else "before the report began"
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _named(found: Mapping[Any, totals.Total], name: Callable[[Any], str]) -> Counter[str]:
+    """Bytes by name: two files of one name are one."""
+    named: Counter[str] = Counter()
+    for key, total in found.items():
+        named[name(key)] += total.bytes
+    return named
 
 
 def to_text(a: Report, b: Report) -> str:

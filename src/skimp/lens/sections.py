@@ -54,7 +54,8 @@ def modules(report: Report) -> Section:
         parts = sorted(total.roles.items(), key=lambda item: -item[1])
         words = ", ".join([f"{role} {readable(n)}" for role, n in parts[:4]])
         rows.append((readable(total.bytes), name, words))
-    note = f"{hidden} smaller ones are not shown" if hidden else ""
+    words = "smaller one is" if hidden == 1 else "smaller ones are"
+    note = f"{hidden} {words} not shown" if hidden else ""
     return Section("the peak by module", ("bytes", "module", "of which"), rows, note)
 
 

@@ -87,13 +87,15 @@ async function main() {
   plain(runs);
   let words = [];
   const timelines = [];
+  const alike = runs.length > 1 && runs[0].engine === runs[1].engine;
+  const named = (run, i) => (alike ? `${["before", "after"][i]}: ` : runs.length > 1 ? `${run.engine}: ` : "");
   const pinned = () => {
     const events = timelines.map(t => t.event);
     $("moment").textContent = runs.map((run, i) => {
       let total = 0;
       const here = alive(run, events[i]);
       for (const [k] of here) total += run.bytes[k];
-      return `${runs.length > 1 ? `${run.engine}: ` : ""}${readable(total)} in ${count(here.length, "storage")} after ${seconds(run.at(events[i]))}`;
+      return `${named(run, i)}${readable(total)} in ${count(here.length, "storage")} after ${seconds(run.at(events[i]))}`;
     }).join("; ");
     $("flames").replaceChildren();
     $("storages").replaceChildren();
