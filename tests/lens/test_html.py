@@ -135,6 +135,26 @@ def _fields(one: Report) -> dict[str, Any]:
     return {name: getattr(one, name) for name in Report.__dataclass_fields__}
 
 
+def dom(path: Path) -> str:
+    """What a browser makes of a page."""
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--virtual-time-budget=9000"]
+    command += [f"--user-data-dir={path.parent / 'browser'}", "--dump-dom", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_two_runs_of_a_program_that_was_renamed_share_their_lines(tmp_path: Path) -> None:
+    first = report()
+    renamed = (replace(LOAD, file="/x/new.py"), RELU)
+    path = tmp_path / "both.html"
+    path.write_text(to_html(first, replace(first, program="new.py", places=renamed)))
+    shown = dom(path)
+    assert "before: 4.00 MiB in 3 storages" in shown
+    assert "after: 4.00 MiB in 3 storages" in shown
+    assert "train.py:3</td>" in shown
+    assert "new.py:3</td>" not in shown
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("engines", [("skimp",), ("skimp", "torch")])
 def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
@@ -147,10 +167,7 @@ def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
     )  # fmt: skip
     first, *others = map(report, engines)
     path.write_text(to_html(replace(first, budget=outcome), *others))
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--virtual-time-budget=9000"]
-    command += [f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    shown = done.stdout
+    shown = dom(path)
     assert "data-ready=" in shown
     assert "peak 4.00 MiB (4,194,309 bytes) at &lt;/script&gt;&lt;b&gt;.py:7 (relu)" in shown
     assert "4.00 MiB in 3 storages after 2.000 s" in shown  # the peak is pinned

@@ -194,7 +194,7 @@ def test_a_peak_is_in_a_step_or_after_the_last() -> None:
         large = torch.ones(1000)
         last = lens.to_text(recording.report(), [])
     assert re.search(r" s in step 1's backward ", first)
-    assert re.search(r" s after step 2 at .*test_recording\.py:\d+ \(ones\)", last)
+    assert re.search(r" s, after step 2 at .*test_recording\.py:\d+ \(ones\)", last)
     assert large.shape == (1000,)
 
 

@@ -127,7 +127,7 @@ def _step_words(report: Report) -> str:
     peak = report.peak
     phase = "" if peak.place.phase in ("", "other") else peak.place.phase
     if peak.step == report.steps[-1].first:
-        return f" after step {peak.step}" + (f", in {phase}" if phase else "")
+        return f", after step {peak.step}" + (f", in {phase}" if phase else "")
     return f" in step {peak.step + 1}" + (f"'s {phase}" if phase else "")
 
 

@@ -35,15 +35,20 @@ function table(target, heads, rows, sorted, empty = "nothing") {
   draw();
 }
 
-// What is alive, added up by a property; of two runs side by side, with the difference.
+// What is alive, added up by a property; of two runs side by side, with the difference. The programs
+// are the same whatever they are called, under the first one's name.
 function groups(runs, events, by, words) {
   const found = new Map();
+  const base = path => path.slice(path.lastIndexOf("/") + 1);
+  const own = run => run.places.find(p => p.line && base(p.file) === base(run.program));
+  const [first, second] = runs.map(own);
+  const line = p => lineOf(first && second && p.file === second.file ? {...p, file: first.file} : p);
   runs.forEach((run, which) => {
     const {bytes, place, module} = run;
     for (const [i, role] of alive(run, events[which])) {
       const p = run.places[place[i]];
       const charged = run.modules[module[i]] || "outside of modules";
-      const name = {role: ROLES[role], module: charged, line: lineOf(p), op: p.op || "?"}[by];
+      const name = {role: ROLES[role], module: charged, line: line(p), op: p.op || "?"}[by];
       const text = `${ROLES[role]} ${charged} ${lineOf(p)} ${p.op}`.toLowerCase();
       if (words.some(word => !text.includes(word))) continue;
       if (!found.has(name)) found.set(name, {name, bytes: [0, 0], tensors: [0, 0], roles: new Set(), ops: new Set()});
