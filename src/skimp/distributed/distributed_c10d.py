@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from skimp._engine.memory.call_site import warn
@@ -62,7 +64,8 @@ from skimp.distributed.work import Work
 
 __all__ = [
     "Backend", "GroupMember", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "Work",
-    "_get_default_group", "_get_default_store", "_get_process_group_name",
+    "_CoalescingManager", "_coalescing_manager", "_get_default_group", "_get_default_store",
+    "_get_process_group_name",
     "_make_nccl_premul_sum", "_rank_not_in_group", "all_gather",
     "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
     "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
@@ -75,6 +78,21 @@ __all__ = [
     "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
     "supports_complex",
 ]  # fmt: skip
+
+
+class _CoalescingManager:
+    """What a region of collectives gives: each is done when its call returns."""
+
+    def wait(self) -> None:
+        """Nothing is left to wait for."""
+
+
+@contextlib.contextmanager
+def _coalescing_manager(
+    group: Any = None, device: Any = None, async_ops: bool | None = False
+) -> Iterator[_CoalescingManager]:  # PyTorch's name
+    """A region in which PyTorch sends small collectives together; here each goes at once."""
+    yield _CoalescingManager()
 
 
 def _deprecated(name: str, instead: str) -> None:

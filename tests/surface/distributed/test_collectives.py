@@ -114,6 +114,17 @@ dist.new_subgroups(3)
 dist.new_subgroups_by_enumeration([[0],[0,1]])
 g,gs=dist.new_subgroups_by_enumeration([[0],[1]]); out=dist.get_process_group_ranks(g)
 dist.all_reduce(torch.ones(2),group=g); dist.destroy_process_group(g)
+m=dist.init_device_mesh("cpu",(2,1),mesh_dim_names=("a","b")); g=m; out=repr((m,m["a"],m["b"],m["a","b"],m[("b",)]))
+out=g.get_coordinate(),g.mesh.tolist(),g.mesh.dtype is torch.int32,tuple(g.shape),g.ndim,g.size(),g.size(1),g.get_local_rank("a"),g["a"].get_coordinate()
+f=g._flatten(); out=repr((f,f["a_b"],g["a_b"],g._flatten("z"),g["z"])),f.size(),f.get_local_rank()
+g["c"]
+x=torch.ones(2)*(r+1); y=torch.ones(3); c=dist._coalescing_manager(async_ops=True); w=c.__enter__(); dist.all_reduce(x); dist.all_reduce(y); c.__exit__(None,None,None); w.wait(); out=[x,y]
+g["a","c"]
+m=dist.init_device_mesh("cpu",(2,)); m["a"]
+m=dist.init_device_mesh("cpu",(2,)); out=repr(m),m==dist.DeviceMesh("cpu",[0,1]),m==g,g==g,len({m,g})
+out=repr(dist.DeviceMesh.from_group(dist.group.WORLD,"cpu",mesh_dim_names=("x",))),repr(dist.DeviceMesh("cpu",[[0,1]]))
+g.get_group()
+x=torch.ones(3)*(r+1); dist.all_reduce(x,group=g.get_group("a")); y=x.clone(); dist.all_reduce(y,group=g.get_group(1)); out=[x,y]
 out=dist.distributed_c10d._get_default_group() is dist.group.WORLD, dist.supports_complex(dist.ReduceOp.MAX)
 """  # noqa: E501
 
