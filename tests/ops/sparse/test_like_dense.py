@@ -53,3 +53,26 @@ def test_expressions(text: str, dtype: str) -> None:
         for library in (skimp, torch)
     )
     assert ours == theirs
+
+
+MISFITS = [
+    "t.sparse.sum(x, 2)",
+    "t.sparse.sum(x, (0, -3))",
+    "t.sparse.softmax(x, 5)",
+    "t.sparse.log_softmax(x, -3)",
+    "t.ones(3, 3).sparse_mask(x)",
+    "t.sparse.spdiags(t.ones(2, 2), t.tensor([0]), (2, 2))",
+    "t.sparse.spdiags(t.ones(2, 2), t.tensor([0, 0]), (2, 2))",
+    "t.sparse.spdiags(t.ones(1, 2), t.tensor([0.0]), (2, 2))",
+    "t.sparse.spdiags(t.ones(1, 2), t.tensor([0]), (2, 2, 2))",
+]
+
+
+@pytest.mark.parametrize("call", MISFITS)
+def test_dims_and_sizes_that_do_not_fit_are_refused_alike(call: str) -> None:
+    def refusal(library: Any) -> str:
+        with pytest.raises((RuntimeError, IndexError)) as refused:
+            eval(call, {"t": library, "x": made(library, "float32")})
+        return f"{refused.type.__name__}: {refused.value}"
+
+    assert refusal(skimp) == refusal(torch)

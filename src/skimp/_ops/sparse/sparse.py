@@ -12,6 +12,7 @@ from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
+from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
@@ -271,10 +272,15 @@ def sparse_mask(input: Tensor, mask: Any) -> SparseTensor:
     """The elements where the sparse tensor `mask` has entries.
 
     Shape: the mask's, which is the input's.
-    Raises: RuntimeError for a mask that is dense.
+    Raises: RuntimeError for a mask that is dense or of another shape.
     """
     if not isinstance(mask, SparseTensor):
         raise RuntimeError("sparse_mask expected a sparse mask, but got a dense one")
+    if input.shape != mask.shape:
+        raise RuntimeError(
+            "sparse_mask(): operands have incompatible sizes; self has size "
+            f"{list(input.shape)} but mask has size {list(mask.shape)}"
+        )
     if isinstance(input, SparseTensor):
         input = input.to_dense()
     return mask.like(input[tuple(mask._at.unbind(0))])
@@ -401,7 +407,7 @@ def _normalised(input: Any, dim: int, dtype: Any, log: bool) -> SparseTensor:
     whole = input.coalesce()
     held = whole._held if dtype is None else whole._held.to(dtype)
     k = whole.sparse_dim()
-    dim %= whole.ndim
+    dim = normalize_dim(dim, whole.ndim)
     if dim >= k:
         inner = dim - k + 1
         return whole.like(held.log_softmax(inner) if log else held.softmax(inner))
@@ -439,28 +445,6 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
     there.
     """
     return _normalised(input, dim, dtype, True)
-
-
-@_in_sparse("spdiags")
-@sampled(lambda tensor: [(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([0, 1]).long(), (2, 2))])
-def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> SparseTensor:
-    """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names.
-
-    Shape: diagonals (k, n) and offsets (k,).
-    Raises: RuntimeError for other numbers of offsets and for a shape that is no matrix's.
-    """
-    rows, columns = (int(n) for n in shape)
-    given = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
-    width = int(given.shape[1])
-    at, chosen = [], []
-    for i, offset in enumerate(offsets.reshape(-1).tolist()):
-        column = np.arange(max(0, offset), min(columns, rows + offset, width))
-        at.append(np.stack([column - offset, column]))
-        chosen.append(i * width + column)
-    where = np.concatenate(at, 1).astype(np.int64)
-    picked = fresh(np.concatenate(chosen).astype(np.int64), dtypes.int64)
-    values = given.reshape(-1).index_select(0, picked)
-    return made(fresh(where, dtypes.int64), values, (rows, columns), False)
 
 
 def _legacy(kind: str, dtype: dtypes.dtype) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skimp._engine.dispatch.overrides import disabled
-from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.memory.layout import Layout, contiguous_strides, normalize_dim
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.sparse.arithmetic import (
@@ -441,7 +441,7 @@ class SparseTensor(Tensor):
         if dim is None or dim == ():
             return held.sum()
         k = self.sparse_dim()
-        gone = {d % self.ndim for d in ((dim,) if isinstance(dim, int) else dim)}
+        gone = {normalize_dim(d, self.ndim) for d in ((dim,) if isinstance(dim, int) else dim)}
         inner = tuple([d - k + 1 for d in gone if d >= k])
         held = held.sum(inner) if inner else held
         rest = [d for d in range(k) if d not in gone]
