@@ -113,7 +113,13 @@ def dlpack_device(self: Tensor) -> tuple[DLDeviceType, int]:
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule on the tensor's bytes (of a tensor that requires grad as well)."""
+    """A capsule on the tensor's bytes (of a tensor that requires grad as well).
+
+    Shape: any.
+    Dtypes: bool, integers, floating point and complex numbers.
+    Raises: BufferError for lazy conjugates.
+    Memory: none is made: the capsule shares the tensor's bytes.
+    """
     return capsule(tensor)
 
 

@@ -381,6 +381,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 def filled(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input.
 
+    Raises: RuntimeError for a value of several elements and for one that the dtype can't hold.
     Memory: a new tensor.
     """
     return fill_(clone(input), value)
