@@ -147,8 +147,8 @@ def test_the_root_holds_what_a_stranger_looks_for() -> None:
 
 
 def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
-    """The short ways look at `_marked` and no further: whoever sets one of these sets it too."""
-    rare = {"_counter", "_conj", "_neg", "_inference", "_creation"}
+    """The short ways look at `_skimp_marked` and no further: who sets one of these sets it too."""
+    rare = {"_skimp_counter", "_conj", "_skimp_neg", "_skimp_inference", "_skimp_creation"}
 
     def assigned(tree: ast.AST) -> set[str]:
         nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
@@ -156,7 +156,7 @@ def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
 
     found = {name: assigned(ast.parse(path.read_text())) for name, path in FILES.items()}
     assert {name: names for name, names in found.items() if names} == {
-        "skimp._engine.tensor.tensor": {"_creation"}  # `mark_creation`
+        "skimp._engine.tensor.tensor": {"_skimp_creation"}  # `mark_creation`
     }
 
 

@@ -126,3 +126,47 @@ def test_helpers_that_libraries_import_take_pytorchs_arguments(space: str) -> No
         assert list(have) == list(want), name
         assert set(needed) <= {p for p in want if want[p].default is inspect.Parameter.empty}, name
     assert count > 2
+
+
+# what nearly every line of an op reads; docs/differences.md has them
+KEPT = {"_np", "_dtype", "_storage", "_rg", "_hollow"}
+OWN = set(dir(skimp.Tensor)) | set(skimp.Tensor.__annotations__)
+ONCE = (  # names that were skimp's own once, or that subclasses like to have
+    {n.removeprefix("_skimp") for n in OWN if n.startswith("_skimp_")}
+    | {"array", "bump", "writable", "written", "layout_of"}
+    | {"_data", "_shape", "_scale", "_value", "_elem", "_names", "_device", "meta", "elem"}
+)
+
+
+def test_what_a_tensor_has_is_pytorchs_or_says_that_it_is_skimps() -> None:
+    more = OWN - set(dir(oracle.Tensor))
+    private = {n for n in more if n[0] == "_" and n[:2] != "__" and not n.startswith("_skimp_")}
+    assert private == KEPT
+    # functions of the package that are methods here as well: nothing calls them by name
+    assert {n for n in more if n[0] != "_"} == {
+        "combinations", "dsmm", "searchsorted", "to_device", "view_as_complex", "view_as_real",
+    }  # fmt: skip
+
+
+def _used(lib: Any, name: str, way: str) -> list[Any]:
+    """What comes of a subclass that has `name` as a method or a value, or is given it."""
+    body = {"method": lambda self, *given: 7, "value": 7}
+    cls = type("Own", (lib.Tensor,), {name: body[way]} if way in body else {})
+    own = lib.ones(2, 3).as_subclass(cls)
+    if way == "assigned":
+        setattr(own, name, 7)
+    weight = lib.ones(2, 3, requires_grad=True)
+    y = (own * 2 + weight).sum(0)
+    y.sum().backward()
+    found = [type(y).__name__, y.tolist(), weight.grad.tolist(), repr(own), own.numpy().tolist()]
+    own.add_(1)[0].mul_(3)
+    leaf = own.clone().requires_grad_()
+    (leaf * leaf).T.sum().backward()
+    held = getattr(own, name)
+    return [*found, own.tolist(), leaf.grad.tolist(), held() if callable(held) else held]
+
+
+@pytest.mark.parametrize("way", ["assigned", "method", "value"])
+@pytest.mark.parametrize("name", sorted(ONCE))
+def test_a_tensors_subclass_has_names_of_its_own(name: str, way: str) -> None:
+    assert _used(skimp, name, way) == _used(oracle, name, way)

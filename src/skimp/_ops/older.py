@@ -81,9 +81,9 @@ def _by_element(
     columns = [t.expand(target.shape).reshape(-1).tolist() for t in (target, *others)]
     values = [function(*row) for row in zip(*columns, strict=True)]
     history.before_inplace(target)
-    array = target.writable()
+    array = target._skimp_writable()
     array[...] = np.array(values, array.dtype).reshape(array.shape)
-    target.written(array)
+    target._skimp_written(array)
     return target
 
 

@@ -121,7 +121,11 @@ def cached(t: Tensor, dtype: dtypes.dtype) -> Tensor:
     if t.dtype is dtype:
         return t
     keep = (
-        state.cache and t._rg and t._node is None and t._base is None and t.dtype is dtypes.float32
+        state.cache
+        and t._rg
+        and t._skimp_node is None
+        and t._base is None
+        and t.dtype is dtypes.float32
     )
     if not keep or dtype is dtypes.float32:
         return cast_to(t, dtype)

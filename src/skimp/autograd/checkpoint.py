@@ -327,7 +327,9 @@ def _description(t: Tensor, level: str) -> Any:
         # it loads OpenSSL, 3 MiB, for a level that few ask for
         import hashlib
 
-        digest = hashlib.blake2b(t.resolve_conj().array().tobytes(), digest_size=16).hexdigest()
+        digest = hashlib.blake2b(
+            t.resolve_conj()._skimp_array().tobytes(), digest_size=16
+        ).hexdigest()
     return shape_of(t), t._dtype, digest
 
 
@@ -376,7 +378,7 @@ def _rematerialize(
     which = [order[id(values[i])] for i in places]
     dummy = empty((0,), dtypes.float32)
     dummy._rg = True
-    saved = _Inputs.apply(dummy, *distinct.values())._node
+    saved = _Inputs.apply(dummy, *distinct.values())._skimp_node
     distinct.clear()
     for i in places:
         values[i] = None

@@ -76,7 +76,7 @@ def _behind(cls: type[_Boundary], t: Tensor, level: _Level) -> Tensor:
     init(node, edge(t), shape_of(t), t._dtype)
     node.level = level
     made = t.detach()
-    made._rg, made._node, made._index = True, node, 0
+    made._rg, made._skimp_node, made._skimp_index = True, node, 0
     return made
 
 
@@ -159,8 +159,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"given forward gradient is of size {list(tangent.shape)}."
         )
     made = _behind(MakeDualBackward0, tensor, now)
-    assert made._node is not None
-    now.tangents[made._node] = tangent
+    assert made._skimp_node is not None
+    now.tangents[made._skimp_node] = tangent
     return made
 
 

@@ -318,7 +318,7 @@ def _kept(ctx: Any, t: Any, wrapped: tuple[Any, ...], outputs: tuple[Any, ...]) 
             t is not None
             and (t is old or t is new)
             and isinstance(new, Tensor)
-            and new._node is ctx
+            and new._skimp_node is ctx
         ):
             result = i
             t = new
@@ -332,7 +332,7 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
     if dirty and is_input:
         if recorded:
             _rewrite(ctx, i, t, inputs)
-        t.bump()
+        t._skimp_bump()
         return t
     if is_input:
         t = t.view_as(t)
@@ -342,21 +342,21 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
         if t._rg:
             t = t.detach()
         return t
-    t._rg, t._node, t._index, t._inherits = True, ctx, i, False
+    t._rg, t._skimp_node, t._skimp_index, t._skimp_inherits = True, ctx, i, False
     if t._base is not None:
         mark_creation(t, "custom")
-        t._output = i
-        t._stale = t._version
+        t._skimp_output = i
+        t._skimp_stale = t._version
     return t
 
 
 def _rewrite(ctx: Any, i: int, t: Tensor, inputs: list[Tensor]) -> None:
     """An input that forward wrote to, and returned."""
-    if t._base is not None and t._creation is not None:
-        raise errors.view_refused(t._creation, t._node, t._output, False)
-    if t._rg and t._base is not None and t._base._node is None and t._base._rg:
+    if t._base is not None and t._skimp_creation is not None:
+        raise errors.view_refused(t._skimp_creation, t._skimp_node, t._skimp_output, False)
+    if t._rg and t._base is not None and t._base._skimp_node is None and t._base._rg:
         raise RuntimeError(errors.VIEW_OF_LEAF)
-    if t._rg and t._node is None and t._base is None:
+    if t._rg and t._skimp_node is None and t._base is None:
         raise RuntimeError(
             "a leaf Variable that requires grad has been used in an in-place operation."
         )

@@ -28,7 +28,7 @@ def _differentiable(values: Any) -> tuple[Tensor, ...]:
 
 
 def _numpy(t: Tensor) -> Array:
-    return np.array(t.detach().resolve_conj().resolve_neg().array())
+    return np.array(t.detach().resolve_conj().resolve_neg()._skimp_array())
 
 
 def gradcheck(
@@ -159,7 +159,7 @@ def _compare_vectors(
     allowed = atol * float(along.real.sum() + along.imag.sum()) * float(v.sum())
     for factor in (1.0, 1j) if out._dtype.is_complex else (1.0,):
         given = out.new_zeros(shape_of(out))
-        given.writable()[...] = v * factor
+        given._skimp_writable()[...] = v * factor
         g = _gradient(out, t, given, dtypes, nondet)
         analytical = float((g.real * along.real + g.imag * along.imag).sum())
         numerical = float((v * (change.real if factor == 1.0 else change.imag)).sum())
@@ -181,9 +181,9 @@ def _along(pair: _Pair, u: Array, eps: float) -> Array:
     old = _numpy(unseen)
     ends = []
     for step in (eps, -eps):
-        unseen.writable()[...] = old + step * u
+        unseen._skimp_writable()[...] = old + step * u
         ends.append(_numpy(_differentiable(pair.func(*pair.inputs))[pair.i]))
-    unseen.writable()[...] = old
+    unseen._skimp_writable()[...] = old
     found: Array = (ends[0] - ends[1]) / (2 * eps)
     return found
 
@@ -228,13 +228,13 @@ def _numerical(
     unseen = t.data  # with a version of its own: the graph need not know
     rows = []
     for place in np.ndindex(shape_of(t)):
-        old = unseen.array()[place]
+        old = unseen._skimp_array()[place]
         for step in (eps, eps * 1j) if t._dtype.is_complex else (eps,):
-            unseen.writable()[place] = old + step
+            unseen._skimp_writable()[place] = old + step
             high = value()
-            unseen.writable()[place] = old - step
+            unseen._skimp_writable()[place] = old - step
             low = value()
-            unseen.writable()[place] = old
+            unseen._skimp_writable()[place] = old
             rows.append((high - low) / (2 * eps))
     return np.array(rows) if rows else np.zeros((0, value().size))
 
@@ -267,7 +267,7 @@ def _column(parts: list[Array], complex_input: bool) -> Array:
 
 def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: float) -> Array:
     v = out.new_zeros(shape_of(out))
-    v.view(-1).writable()[k] = factor
+    v.view(-1)._skimp_writable()[k] = factor
     return _gradient(out, t, v, dtypes, nondet)
 
 
@@ -365,7 +365,7 @@ def _random_like(t: Tensor, seed: int) -> Tensor:
     """
     rng = np.random.default_rng(seed)
     v = t.new_zeros(shape_of(t))
-    a = v.writable()
+    a = v._skimp_writable()
     a[...] = rng.uniform(-1, 1, a.shape)
     if t._dtype.is_complex:
         a.imag = rng.uniform(-1, 1, a.shape)

@@ -106,7 +106,7 @@ def at_root_only(given: Any, here: bool, name: str, side: str) -> None:
 
 def outgoing(t: Tensor) -> Array:
     """A tensor's elements, row-major: its own bytes where they are so already."""
-    array = t.detach().array() if t._rg else t.array()
+    array = t.detach()._skimp_array() if t._rg else t._skimp_array()
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
@@ -114,14 +114,14 @@ def incoming(t: Tensor) -> tuple[Array, Callable[[], None] | None]:
     """Where to write a tensor's elements, row-major, and what to do afterwards: its own bytes and
     nothing, or other bytes and a copy. PyTorch counts no version here.
     """
-    plain = not (t._conj or t._neg) and t.is_contiguous()
+    plain = not (t._conj or t._skimp_neg) and t.is_contiguous()
     t._storage.will_write()
     if plain:
         array = t._np
         if array is None:
-            array = t._storage.view(t.layout_of(), t._dtype.np)
+            array = t._storage.view(t._skimp_layout_of(), t._dtype.np)
         return array, None
-    staged = np.array(t.array(), order="C")
+    staged = np.array(t._skimp_array(), order="C")
 
     def finish() -> None:
         version = t._version
@@ -133,8 +133,8 @@ def incoming(t: Tensor) -> tuple[Array, Callable[[], None] | None]:
 
 
 def _set_version(t: Tensor, version: int) -> None:
-    if t._counter is not None:
-        t._counter.version = version
+    if t._skimp_counter is not None:
+        t._skimp_counter.version = version
     else:
         t._storage.version = version
 

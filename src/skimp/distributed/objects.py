@@ -27,7 +27,7 @@ def _sizes(sizes: list[int]) -> Tensor:
 
 
 def _unpacked(t: Tensor, n: int) -> Any:
-    return pickle.loads(t.array()[:n].tobytes())
+    return pickle.loads(t._skimp_array()[:n].tobytes())
 
 
 def _all_sizes(n: int, group: Any) -> list[int]:
@@ -46,7 +46,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     sizes = _all_sizes(packed.numel(), group)
     widest = max(sizes)
     mine, every = _room(widest), _room(widest * group.size())
-    mine.array()[: packed.numel()] = packed.array()
+    mine._skimp_array()[: packed.numel()] = packed._skimp_array()
     collectives.all_gather_single(every, mine, group)
     for i, n in enumerate(sizes):
         object_list[i] = _unpacked(every[i * widest : (i + 1) * widest], n)
@@ -70,7 +70,7 @@ def gather_object(
     sizes = _all_sizes(packed.numel(), group)
     widest = max(sizes)
     mine = _room(widest)
-    mine.array()[: packed.numel()] = packed.array()
+    mine._skimp_array()[: packed.numel()] = packed._skimp_array()
     every = [_room(widest) for _ in sizes] if here else None
     collectives.gather(mine, every, group=group, group_dst=target)
     if every is not None and object_gather_list is not None:
@@ -97,7 +97,7 @@ def broadcast_object_list(
     counts: list[int] = sizes.tolist()
     together = _room(sum(counts))
     if here and parts:
-        np.concatenate([t.array() for t in parts], out=together.array())
+        np.concatenate([t._skimp_array() for t in parts], out=together._skimp_array())
     collectives.broadcast(together, group=group, group_src=source)
     if not here:
         at = 0
@@ -131,7 +131,7 @@ def scatter_object_list(
     wide = []
     for part in parts:
         made = _room(widest)
-        made.array()[: part.numel()] = part.array()
+        made._skimp_array()[: part.numel()] = part._skimp_array()
         wide.append(made)
     collectives.scatter(mine, wide or None, group=group, group_src=source)
     scatter_object_output_list[0] = _unpacked(mine, sizes.tolist()[group.rank()])

@@ -92,7 +92,7 @@ class GradBucket:
         return made
 
     def _strides(self, i: int) -> tuple[int, ...]:
-        whole = self._parameters[i].layout_of()
+        whole = self._parameters[i]._skimp_layout_of()
         dense = is_non_overlapping_and_dense(whole)
         return whole.strides if dense else contiguous_strides(self._shapes[i])
 
@@ -112,12 +112,16 @@ class GradBucket:
         ):
             return grad
         strides = self._strides(i)
-        if grad is None or grad._dtype is not p._dtype or grad.layout_of().strides != strides:
+        if (
+            grad is None
+            or grad._dtype is not p._dtype
+            or grad._skimp_layout_of().strides != strides
+        ):
             flat = empty((self._sizes[i],), p._dtype)
             made = alias(flat, Layout(self._shapes[i], strides, 0))
             made.zero_() if grad is None else made.copy_(grad)
             p._grad = grad = made
-        return alias(grad, Layout((self._sizes[i],), (1,), grad.layout_of().offset))
+        return alias(grad, Layout((self._sizes[i],), (1,), grad._skimp_layout_of().offset))
 
     def holds(self, i: int) -> bool:
         """Whether the parameter's gradient is the view of this bucket's buffer."""
@@ -322,8 +326,8 @@ def _reached(outputs: Any) -> set[int]:
     """The leaves that a backward from the outputs will reach."""
     found: set[int] = set()
     seen: set[Node] = set()
-    todo: list[Node] = [t._node for t in tensors_in(outputs) if t._node is not None]
-    found |= {id(t) for t in tensors_in(outputs) if t._rg and t._node is None}
+    todo: list[Node] = [t._skimp_node for t in tensors_in(outputs) if t._skimp_node is not None]
+    found |= {id(t) for t in tensors_in(outputs) if t._rg and t._skimp_node is None}
     while todo:
         node = todo.pop()
         if node in seen:

@@ -1,9 +1,9 @@
 """What was copied and how it lay: the shape and strides of a copy's source, and who laid it out so.
 
 A layout comes from a view (`x.t()`), which allocates nothing and is told to nobody. While somebody
-records, the number that every view gets with its base, `_stale`, is a descriptor: it notes the line
-of each view that does not lie row by row. Reading it costs more then, and only what refreshes
-histories reads it.
+records, the number that every view gets with its base, `_skimp_stale`, is a descriptor: it notes
+the line of each view that does not lie row by row. Reading it costs more then, and only what
+refreshes histories reads it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skimp._engine.memory.call_site import Site, op_name
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor.tensor import Tensor
 
-_STALE: Final = "_stale"
+_STALE: Final = "_skimp_stale"
 _LAID: Final = "_laid_at"
 _SEEN: Final = "_has_laid"  # where the last view of a base that does not lie row by row was made
 
@@ -47,7 +47,7 @@ def source(given: Any) -> Source | None:
         return Source(given.shape, tuple([s // step for s in given.strides]))
     if not isinstance(given, Tensor) or given._hollow:
         return None
-    layout = given.layout_of()
+    layout = given._skimp_layout_of()
     shape, strides = tuple(layout.shape), tuple(layout.strides)
     return Source(shape, strides, id(given._storage), given.__dict__.get(_LAID))
 
@@ -75,8 +75,9 @@ def _first(frame: FrameType) -> Any:
 
 
 class Views(int):
-    """In place of `Tensor._stale`: notes who made each view that does not lie row by row. It has no
-    `__get__`: the number of a view is read from the view, and that of all others is this one.
+    """In place of `Tensor._skimp_stale`: notes who made each view that does not lie row by row. It
+    has no `__get__`: the number of a view is read from the view, and that of all others is this
+    one.
     """
 
     _find: Callable[[], Site]
@@ -99,7 +100,7 @@ class Views(int):
             if array.flags.c_contiguous:
                 return
         else:
-            layout = view._layout
+            layout = view._skimp_layout
             if layout is None or layout.strides == contiguous_strides(layout.shape):
                 return
         laid = self._find()
@@ -122,9 +123,9 @@ def _inherited() -> Site | None:
 
 def watch(find: Callable[[], Site]) -> None:
     """Note who makes views from now on; `find` tells the place of the op, if it counts."""
-    Tensor._stale = Views.of(find)
+    Tensor._skimp_stale = Views.of(find)
 
 
 def unwatch() -> None:
     """Note no longer."""
-    Tensor._stale = -1
+    Tensor._skimp_stale = -1

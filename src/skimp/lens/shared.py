@@ -33,7 +33,7 @@ def shared(collector: Collector) -> tuple[Shared, ...]:
 
 
 def _alias(t: Tensor, name: str) -> Alias:
-    layout, size = t.layout_of(), t.dtype.itemsize
+    layout, size = t._skimp_layout_of(), t.dtype.itemsize
     shape, strides = tuple(layout.shape), tuple(layout.strides)
     first = last = layout.offset * size
     if 0 not in shape:

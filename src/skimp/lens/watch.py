@@ -99,7 +99,7 @@ class Watch:
         sizes = [t.shape[0] for t in args if isinstance(t, Tensor) and t.ndim]
         self.batch = str(sizes[0]) if sizes else ""
         for t in args:
-            if isinstance(t, Tensor) and t._node is None and not t._rg and not t._hollow:
+            if isinstance(t, Tensor) and t._skimp_node is None and not t._rg and not t._hollow:
                 self.collector.became(id(t._storage), Role("data"))
 
     def left(self, result: Any, start: float) -> None:

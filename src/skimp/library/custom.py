@@ -91,7 +91,7 @@ class CustomOpDef:
 
     def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = [t for t in trees.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        run = self._run if all([t._meta is None for t in given]) else self._without_bytes()
+        run = self._run if all([t._skimp_meta is None for t in given]) else self._without_bytes()
         result = run(*args, **kwargs)
         for t in trees.tree_leaves(result):
             if isinstance(t, Tensor) and any(t._storage is other._storage for other in given):

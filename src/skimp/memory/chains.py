@@ -95,7 +95,7 @@ def _of_tensor(parts: list[str], holder: Any, value: Any) -> None:
         parts[-1] += ".grad"
     elif value is holder._base:
         parts.append("the tensor that it is a view of")
-    elif value is holder._hooks or value is holder._post_hooks:
+    elif value is holder._skimp_hooks or value is holder._skimp_post_hooks:
         parts.append("its hooks")
     elif not isinstance(value, (Storage, np.ndarray, dict)):
         name = _attribute(holder, value)
@@ -158,11 +158,11 @@ def _attribute(holder: Any, value: Any) -> str:
 
 _TABLES = ("_parameters", "_buffers", "_modules")  # of modules: what is in them is an attribute
 _WORDS = {
-    **dict.fromkeys((*_TABLES, "_storage", "_np", "_node"), ""),
+    **dict.fromkeys((*_TABLES, "_storage", "_np", "_skimp_node"), ""),
     "_grad": ".grad",
     "_base": f"{ARROW}the tensor that it is a view of",
-    "_hooks": f"{ARROW}its hooks",
-    "_post_hooks": f"{ARROW}its hooks",
+    "_skimp_hooks": f"{ARROW}its hooks",
+    "_skimp_post_hooks": f"{ARROW}its hooks",
 }
 
 

@@ -65,7 +65,7 @@ def saved(*outputs: Tensor) -> KeptList:
     Raises: AttributeError for what is no tensor.
     Memory: the list holds the saved tensors themselves, no copies.
     """
-    freed = freed_with([t._node for t in outputs if t._node is not None])
+    freed = freed_with([t._skimp_node for t in outputs if t._skimp_node is not None])
     found = KeptList()
     seen: set[int] = set()
     for node in graphs.nodes(outputs):

@@ -125,7 +125,7 @@ def aliases(x: Tensor) -> Aliases:
     called = names(tensors, [sys._getframe().f_locals])
     made = Aliases()
     for t in tensors:
-        layout = t.layout_of()
+        layout = t._skimp_layout_of()
         made.append(
             Alias(
                 called.get(id(t), ""),

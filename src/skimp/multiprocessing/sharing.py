@@ -74,7 +74,7 @@ def share(s: Storage) -> None:
     new = segment.array()
     new[:] = old
     for t in users(s):
-        t.layout_of()  # while the old block can still tell the offset
+        t._skimp_layout_of()  # while the old block can still tell the offset
     host.refund(s)
     s.block, s.size, s._flat = new, None, None
     s.exported = s.external = True  # other processes may write unseen
@@ -145,7 +145,7 @@ def _close(waiting: dict[Any, Any], key: Any) -> None:
 
 
 def _reduce_tensor(t: Tensor) -> Any:
-    if t._rg and t._node is not None:
+    if t._rg and t._skimp_node is not None:
         raise RuntimeError(
             "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
             "does not support crossing process boundaries.  If you just want to transfer the data, "

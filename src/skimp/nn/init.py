@@ -311,7 +311,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.size(0)
     columns = tensor.numel() // rows
     drawn = (
-        whole.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator).array()
+        whole.empty((rows, columns), dtype=tensor.dtype)
+        .normal_(0, 1, generator=generator)
+        ._skimp_array()
     )
     q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
     q *= np.sign(np.diag(r))

@@ -38,13 +38,13 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """
 
     _is_param = True
-    _on_fast_path = True
+    _skimp_on_fast_path = True
     __torch_function__ = classmethod(disabled)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = whole.empty(0)
-        if data._meta is not None:
+        if data._skimp_meta is not None:
             return _without_bytes(data, requires_grad)  # type: ignore[no-any-return]
         if type(data) is not Tensor and not type.__instancecheck__(Parameter, data):
             return _flagged(data.detach().requires_grad_(requires_grad), "_is_param")  # type: ignore[return-value]
@@ -54,8 +54,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             )
         new = ghost(data, cls)
         new._rg = requires_grad
-        if data._inference:
-            mark(new, _inference=True)
+        if data._skimp_inference:
+            mark(new, _skimp_inference=True)
         return new  # type: ignore[return-value]
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
@@ -75,7 +75,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 class _MetaParameter(MetaTensor, Parameter):
     """A parameter without bytes."""
 
-    _on_fast_path = False
+    _skimp_on_fast_path = False
 
 
 _MetaParameter.__name__ = _MetaParameter.__qualname__ = "Parameter"
@@ -94,7 +94,17 @@ ORDINARY.add(Parameter)
 KNOWN.add(Parameter)
 share_names(
     Parameter,
-    *("_np", "_storage", "_dtype", "_layout", "_turned", "_rg", "_grad", "_accumulate", "_views"),
+    *(
+        "_np",
+        "_storage",
+        "_dtype",
+        "_skimp_layout",
+        "_skimp_turned",
+        "_rg",
+        "_grad",
+        "_skimp_accumulate",
+        "_skimp_views",
+    ),
 )
 
 
@@ -108,18 +118,14 @@ def _preserve() -> Any:
     return preserve_format
 
 
-_OWN = frozenset((
-    "_np", "_layout", "_storage", "_dtype", "_rg", "_node", "_index", "_grad", "_base", "_stale",
-    "_marked", "_counter", "_conj", "_neg", "_inference", "_accumulate", "_hooks", "_post_hooks",
-    "_retains", "_cut", "_inherits", "_views", "_output", "_creation", "__weakref__",
-))  # fmt: skip
+_OWN = {"_np", "_storage", "_dtype", "_rg", "_grad", "_base", "_conj", "__weakref__"}
 
 
 def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
     """What a program has put on the tensor goes with it."""
 
     for name, value in old.__dict__.items():
-        if name not in _OWN:
+        if name not in _OWN and not name.startswith("_skimp_"):
             new.__dict__[name] = copy.deepcopy(value, memo)
 
 

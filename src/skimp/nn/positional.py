@@ -246,7 +246,7 @@ def embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, _MODES[mode], sparse,
         per_sample_weights, include_last_offset, padding_idx,
     )  # fmt: skip
-    numbers, starts = indices.array(), offsets.array()
+    numbers, starts = indices._skimp_array(), offsets._skimp_array()
     bags = out.shape[0]
     bag = np.searchsorted(starts, np.arange(len(numbers)), side="right") - 1
     kept = np.ones(len(numbers), bool)
@@ -267,8 +267,10 @@ def embedding_bag(
 def _origins(weight: Tensor, out: Tensor, numbers: Any, bag: Any, kept: Any) -> Any:
     """For each maximum the index of the first row that has it; 0 in empty bags."""
     numbers, bag = numbers[kept], bag[kept]
-    rows = weight.detach().array()[numbers]
-    places = np.where(rows == out.detach().array()[bag], np.arange(len(bag))[:, None], len(bag))
+    rows = weight.detach()._skimp_array()[numbers]
+    places = np.where(
+        rows == out.detach()._skimp_array()[bag], np.arange(len(bag))[:, None], len(bag)
+    )
     first = np.full(tuple(out.shape), len(bag))
     np.minimum.at(first, bag, places)
     return np.append(numbers, 0)[first].astype(numbers.dtype)

@@ -184,15 +184,15 @@ def update(
         and all([t._dtype is dtype for t in (*written, *read)])
     ):
         if first.numel() < config.small_below:
-            arrays = [t.array() for t in (*written, *read)]
+            arrays = [t._skimp_array() for t in (*written, *read)]
             if all([a.flags.c_contiguous for a in arrays]):
-                outs = [t.writable() for t in written]
+                outs = [t._skimp_writable() for t in written]
                 _on_arrays(formula, outs, arrays[len(written) :], numbers)
                 return
-        order = layouts.memory_order(first.layout_of())
-        leaves = [t.array().transpose(order) for t in read]
+        order = layouts.memory_order(first._skimp_layout_of())
+        leaves = [t._skimp_array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
-            outs = [t.writable().transpose(order) for t in written]
+            outs = [t._skimp_writable().transpose(order) for t in written]
             if first.numel() < config.small_below:
                 _on_arrays(formula, outs, leaves, numbers)
             else:
@@ -204,7 +204,7 @@ def update(
 
 
 def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     shape = tuple([layout.shape[d] for d in order])
     strides = tuple([layout.strides[d] for d in order])
     expected = layouts.contiguous_strides(shape)

@@ -137,5 +137,5 @@ class ASGD(PerParameter):
             group["weight_decay"],
             group["maximize"],
         )
-        state["eta"].writable()[...] = lr / ((1 + lambd * lr * k) ** group["alpha"])
-        state["mu"].writable()[...] = 1 / max(1, k - group["t0"])
+        state["eta"]._skimp_writable()[...] = lr / ((1 + lambd * lr * k) ** group["alpha"])
+        state["mu"]._skimp_writable()[...] = 1 / max(1, k - group["t0"])

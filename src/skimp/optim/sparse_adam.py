@@ -86,11 +86,14 @@ def _are_small(p: Tensor, mean: Tensor, square: Tensor, grad: Any) -> bool:
     values, places = grad._values(), grad._indices()
     if values._np is None or places.shape[0] != 1:
         return False
-    rows = places.array()[0]  # sorted
+    rows = places._skimp_array()[0]  # sorted
     fits: bool = rows[0] >= 0 and rows[-1] < p.shape[0] and values.shape[1:] == p.shape[1:]
     return fits and all(
         [
-            type(t) in ORDINARY and t._dtype is values._dtype and t._dtype in FLOATS and not t._neg
+            type(t) in ORDINARY
+            and t._dtype is values._dtype
+            and t._dtype in FLOATS
+            and not t._skimp_neg
             for t in (p, mean, square)
         ]
     )
@@ -107,26 +110,26 @@ def _step_on_arrays(
     eps: float,
 ) -> None:
     """The step written out in NumPy, each operation as the general way has it."""
-    rows, g = grad._indices().array()[0], grad._values().array()
+    rows, g = grad._indices()._skimp_array()[0], grad._values()._skimp_array()
     for t in (p, mean, square):
         before_inplace(t)
-    old = mean.array()[rows]
+    old = mean._skimp_array()[rows]
     up = g - old
     up *= 1 - first
     up += old
-    old = square.array()[rows]
+    old = square._skimp_array()[rows]
     scale = g * g
     scale -= old
     scale *= 1 - second
     scale += old
-    mean.writable()[rows] = up
-    square.writable()[rows] = scale
+    mean._skimp_writable()[rows] = up
+    square._skimp_writable()[rows] = scale
     np.sqrt(scale, out=scale)
     scale += eps
     up /= scale
     up *= -size
-    up += p.array()[rows]
-    p.writable()[rows] = up
+    up += p._skimp_array()[rows]
+    p._skimp_writable()[rows] = up
 
 
 def _of(t: Tensor, places: tuple[Tensor, ...]) -> Tensor:

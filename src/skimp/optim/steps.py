@@ -129,7 +129,7 @@ def counter(p: Any = None, value: float = 0.0) -> Tensor:
 
 def advance(state: dict[str, Any]) -> float:
     """One more step; the number of this one."""
-    step = state["step"].writable()
+    step = state["step"]._skimp_writable()
     step += 1
     return float(step)
 
@@ -171,7 +171,7 @@ class PerParameter(Declared):
             grad = p.grad
             if grad is None:
                 continue
-            if grad._sparse:
+            if grad._skimp_sparse:
                 fused.run_waiting()
                 self._skimp_update_rows(group, p, grad)
             else:
@@ -213,7 +213,7 @@ class ByFormula(PerParameter):
             grad = p.grad
             if grad is None:
                 continue
-            if grad._sparse:
+            if grad._skimp_sparse:
                 fused.run_waiting()
                 self._skimp_update_rows(group, p, grad)
                 continue

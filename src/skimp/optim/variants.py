@@ -87,7 +87,7 @@ class NAdam(PerParameter):
         fade = group["momentum_decay"]
         mu = betas[0] * (1.0 - 0.5 * (0.96 ** (k * fade)))
         mu_next = betas[0] * (1.0 - 0.5 * (0.96 ** ((k + 1) * fade)))
-        kept = state["mu_product"].writable()
+        kept = state["mu_product"]._skimp_writable()
         kept *= mu
         product = float(kept)
         update(

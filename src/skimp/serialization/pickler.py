@@ -98,16 +98,21 @@ class Pickler(_Base):  # type: ignore[misc]
 
 def tensor_parts(t: Tensor) -> tuple[Any, ...]:
     """PyTorch's builder of a tensor, and what it is given."""
-    if isinstance(t, Parameter) and (type(t) is Parameter or t._meta is not None):
+    if isinstance(t, Parameter) and (type(t) is Parameter or t._skimp_meta is not None):
         data = t.detach()
-        if t._meta is None:
+        if t._skimp_meta is None:
             data.__class__ = Tensor
         state = _attributes(t)
         if state:
             return rebuild.parameter_with_state, (data, t.requires_grad, OrderedDict(), state)
         return rebuild.parameter, (data, t.requires_grad, OrderedDict())
-    if t._meta is not None:
-        return rebuild.without_bytes, (t._dtype, tuple(t.shape), t.layout_of().strides, t._rg)
+    if t._skimp_meta is not None:
+        return rebuild.without_bytes, (
+            t._dtype,
+            tuple(t.shape),
+            t._skimp_layout_of().strides,
+            t._rg,
+        )
     build: Any = rebuild.tensor_v2
     storage: Any = UntypedStorage(t._storage)
     typed: tuple[Any, ...] = ()
@@ -115,7 +120,7 @@ def tensor_parts(t: Tensor) -> tuple[Any, ...]:
         storage = TypedStorage(wrap_storage=storage, dtype=t._dtype)
     else:  # a type newer than PyTorch's typed storages
         build, typed = rebuild.tensor_v3, (t._dtype,)
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     args: tuple[Any, ...] = (
         storage,
         layout.offset,
@@ -125,7 +130,7 @@ def tensor_parts(t: Tensor) -> tuple[Any, ...]:
         OrderedDict(),
         *typed,
     )
-    flags = {name: True for name, is_set in (("conj", t._conj), ("neg", t._neg)) if is_set}
+    flags = {name: True for name, is_set in (("conj", t._conj), ("neg", t._skimp_neg)) if is_set}
     if flags:
         args = (*args, flags)
     state = _attributes(t)

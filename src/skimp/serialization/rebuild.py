@@ -243,7 +243,7 @@ def _finish(t: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
     if isinstance(metadata, Mapping):
         conj, neg = bool(metadata.get("conj")), bool(metadata.get("neg"))
         if conj or neg:
-            mark(t, _conj=conj, _neg=neg)
+            mark(t, _conj=conj, _skimp_neg=neg)
     if requires_grad:
         t.requires_grad_(True)
     return t

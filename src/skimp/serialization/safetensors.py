@@ -94,7 +94,7 @@ def checked(tensors: Any) -> None:
             )
         if t.dtype not in NAMES:
             raise ValueError(f"Key `{name}` has dtype {t.dtype}, which safetensors does not have")
-        if not layouts.is_contiguous(t.layout_of()):
+        if not layouts.is_contiguous(t._skimp_layout_of()):
             raise ValueError(
                 f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. "
                 "It either means you are trying to save tensors which are reference of each other "
@@ -138,7 +138,7 @@ def _write(
 def _bytes(t: Tensor) -> Iterator[memoryview]:
     plain = t.resolve_conj().resolve_neg()
     if plain.numel():
-        start = plain.layout_of().offset * plain.dtype.itemsize
+        start = plain._skimp_layout_of().offset * plain.dtype.itemsize
         yield plain._storage.flat().data[start : start + plain.numel() * plain.dtype.itemsize]
 
 

@@ -169,12 +169,12 @@ def _difference(
     x: Tensor, y: Tensor, wide: Any, rtol: float, atol: float, equal_nan: bool, tensors: bool
 ) -> str | None:
     """What to say about values that are not close."""
-    a, b = x.array().astype(wide), y.array().astype(wide)
+    a, b = x._skimp_array().astype(wide), y._skimp_array().astype(wide)
     close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
     if close.all():
         return None
     exact = rtol == 0 and atol == 0
-    absolute, relative = [np.where(close, 0, d.array()) for d in _distances(x, y, tensors)]
+    absolute, relative = [np.where(close, 0, d._skimp_array()) for d in _distances(x, y, tensors)]
     how = "equal" if exact else "close"
 
     def bound(limit: float) -> str:

@@ -277,4 +277,4 @@ def test_a_base_forgets_the_views_that_are_gone() -> None:
             with skimp.set_grad_enabled(grad):
                 for _ in range(300):
                     cut(w)
-            assert len(w._views or ()) <= 128, cut
+            assert len(w._skimp_views or ()) <= 128, cut

@@ -40,11 +40,11 @@ def plain_view(base: Tensor, view: Tensor) -> None:
     the short way.
     """
     view._base = base
-    counter = base._counter
-    view._stale = base._storage.version if counter is None else counter.version
-    views = base._views
+    counter = base._skimp_counter
+    view._skimp_stale = base._storage.version if counter is None else counter.version
+    views = base._skimp_views
     if views is None:
-        base._views = [_ref(view)]
+        base._skimp_views = [_ref(view)]
     else:
         views.append(_ref(view))
         n = len(views)
@@ -65,16 +65,18 @@ def view_of(
 
     `multi`: one of several views of one call, which in-place ops then refuse (PyTorch's rule).
     """
-    if input._inference:
-        mark(view, _inference=True)
+    if input._skimp_inference:
+        mark(view, _skimp_inference=True)
         return
     base = input._base
     if not input._rg:
         plain_view(input if base is None else base, view)
         if multi and _state.grad:
             mark_creation(view, "multi")
-        elif base is not None and input._creation is not None and view._creation is None:
-            mark_creation(view, input._creation)
+        elif (
+            base is not None and input._skimp_creation is not None and view._skimp_creation is None
+        ):
+            mark_creation(view, input._skimp_creation)
         return
     _view_of_recorded(input, view, rule, bindings, multi)
 
@@ -83,22 +85,22 @@ def _view_of_recorded(
     input: Tensor, view: Tensor, rule: Rule | None, bindings: dict[str, Any] | None, multi: bool
 ) -> None:
     base = input if input._base is None else input._base
-    creation = None if base is input else input._creation
+    creation = None if base is input else input._skimp_creation
     view._base = base
-    view._stale = view._version
+    view._skimp_stale = view._version
     differentiable = view._dtype.category > 1
     if not _state.grad:
         creation = "inference" if _state.inference else "no_grad"
-        view._rg = view._inherits = base._rg and differentiable
+        view._rg = view._skimp_inherits = base._rg and differentiable
     else:
         if multi:
             creation = "multi"
-            view._output = bindings.get("output", 0) if bindings else 0
+            view._skimp_output = bindings.get("output", 0) if bindings else 0
         if rule is not None and differentiable:
             record(rule, bindings or {"input": input}, view)
     if creation is not None:
         mark_creation(view, creation)
-    if view._node is None:
+    if view._skimp_node is None:
         register(base, view)
 
 
@@ -107,40 +109,40 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
 
     The rule's formula takes `grads`, the list of their gradients, zeros where none arrived.
     """
-    if not input._rg and not input._inference:
+    if not input._rg and not input._skimp_inference:
         _plain_views(input if input._base is None else input._base, views)
         return
-    if not _state.grad or input._inference:
+    if not _state.grad or input._skimp_inference:
         for i, view in enumerate(views):
             view_of(input, view, None, None, True)
-            view._output = i
+            view._skimp_output = i
         return
     base = input if input._base is None else input._base
     for i, view in enumerate(views):
         view._base = base
-        view._stale = view._version
-        view._output = i
+        view._skimp_stale = view._version
+        view._skimp_output = i
         mark_creation(view, "multi")
     if views:
         record(rule, bindings, tuple(views))
     for view in views:
-        if view._node is None:
+        if view._skimp_node is None:
             register(base, view)
 
 
 def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
     """`plain_view` for all the views of one call."""
-    counter = base._counter
+    counter = base._skimp_counter
     version = base._storage.version if counter is None else counter.version
     creation = "multi" if _state.grad else "inference" if _state.inference else "no_grad"
-    known = base._views
+    known = base._skimp_views
     if known is None:
-        known = base._views = []
+        known = base._skimp_views = []
     before = len(known)
     for i, view in enumerate(views):
         view._base = base
-        view._stale = version
-        view._output = i
+        view._skimp_stale = version
+        view._skimp_output = i
         mark_creation(view, creation)
         known.append(_ref(view))
     if len(known) > MANY and before.bit_length() != len(known).bit_length():
@@ -149,9 +151,9 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
 
 def register(base: Tensor, view: Tensor) -> None:
     """Remember a view that requires grad when its base does, and only then."""
-    views = base._views
+    views = base._skimp_views
     if views is None:
-        views = base._views = []
+        views = base._skimp_views = []
     views.append(_ref(view))
     n = len(views)
     if n > MANY and not n & (n - 1):
@@ -165,10 +167,10 @@ def _forget_dead(views: list[Any]) -> None:
 
 def mark_views(base: Tensor) -> None:
     """`base` requires grad from now on, or no longer: so do the views of it."""
-    for ref in base._views or ():
+    for ref in base._skimp_views or ():
         view = ref()
-        if view is not None and view._dtype.category > 1 and (not view._rg or view._inherits):
-            view._rg = view._inherits = base._rg
+        if view is not None and view._dtype.category > 1 and (not view._rg or view._skimp_inherits):
+            view._rg = view._skimp_inherits = base._rg
 
 
 # -- in-place --------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def before_inplace(t: Tensor) -> None:
     """Refuse a write that can't be differentiated, or that inference mode forbids; note its line if
     it matters.
     """
-    if t._inference and not _state.inference:
+    if t._skimp_inference and not _state.inference:
         raise RuntimeError(errors.INFERENCE_INPLACE)
     if t._rg and _state.grad:
         _refuse(t)
@@ -188,7 +190,7 @@ def before_inplace(t: Tensor) -> None:
 
 def before_unwatched(t: Tensor) -> None:
     """`before_inplace` of the ops that PyTorch's autograd does not look at: leaves are written."""
-    if t._inference and not _state.inference:
+    if t._skimp_inference and not _state.inference:
         raise RuntimeError(errors.INFERENCE_INPLACE)
     if t._storage.saved:
         _note(t)
@@ -202,11 +204,11 @@ def _note(t: Tensor) -> None:
 def _refuse(t: Tensor) -> None:
     base = t._base
     if base is not None:
-        if t._creation is not None:
-            raise errors.view_refused(t._creation, t._node, t._output, False)
-        if t._rg and base._node is None:
+        if t._skimp_creation is not None:
+            raise errors.view_refused(t._skimp_creation, t._skimp_node, t._skimp_output, False)
+        if t._rg and base._skimp_node is None:
             raise RuntimeError(errors.VIEW_OF_LEAF)
-    if t._rg and t._node is None and (base is None or node_of_view(t) is None):
+    if t._rg and t._skimp_node is None and (base is None or node_of_view(t) is None):
         raise RuntimeError(errors.LEAF)
 
 
@@ -234,14 +236,14 @@ def rebase(t: Tensor, node: OpNode | None) -> None:
         return
     base = t._base
     if base is None:
-        before = t._node
-        index = t._index
+        before = t._skimp_node
+        index = t._skimp_index
         fresh = not t._rg
         finish(node, t)
-        t._inherits = False
-        if t._retains and before is not None:
+        t._skimp_inherits = False
+        if t._skimp_retains and before is not None:
             move_retain(t, before, index)
-        if fresh and t._views is not None:
+        if fresh and t._skimp_views is not None:
             mark_views(t)
         return
     _rebase_view(t, base, node)
@@ -255,8 +257,8 @@ def relaid(t: Tensor, node: OpNode | None) -> None:
     """
     if node is not None:
         finish(node, t)
-        t._inherits = False
-        t._stale = t._version
+        t._skimp_inherits = False
+        t._skimp_stale = t._version
 
 
 def leave(t: Tensor) -> None:
@@ -267,17 +269,22 @@ def leave(t: Tensor) -> None:
     """
     base = t._base
     if base is not None:
-        base._views = [r for r in base._views or () if r() is not t]
+        base._skimp_views = [r for r in base._skimp_views or () if r() is not t]
         t._base = None
-        if t._marked:
+        if t._skimp_marked:
             mark_creation(t, None)
         return
-    views = [v for r in t._views or () if (v := r()) is not None]
-    if not views or (t._rg and t._node is None):
+    views = [v for r in t._skimp_views or () if (v := r()) is not None]
+    if not views or (t._rg and t._skimp_node is None):
         return
     was = ghost(t)
-    was._rg, was._node, was._index, was._inherits = t._rg, t._node, t._index, t._inherits
-    was._views, t._views = t._views, None
+    was._rg, was._skimp_node, was._skimp_index, was._skimp_inherits = (
+        t._rg,
+        t._skimp_node,
+        t._skimp_index,
+        t._skimp_inherits,
+    )
+    was._skimp_views, t._skimp_views = t._skimp_views, None
     for view in views:
         view._base = was
 
@@ -294,14 +301,14 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     copy._skimp_code, copy._skimp_lasti = node._skimp_code, node._skimp_lasti
     node._skimp_more().within = _ref(copy)
     fresh = not base._rg
-    old, old_index = base._node, base._index
-    base._node, base._index, base._rg, base._inherits = copy, 0, True, False
-    if base._retains and old is not None:
+    old, old_index = base._skimp_node, base._skimp_index
+    base._skimp_node, base._skimp_index, base._rg, base._skimp_inherits = copy, 0, True, False
+    if base._skimp_retains and old is not None:
         move_retain(base, old, old_index)
     if fresh:
         mark_views(base)
-    t._rg, t._inherits = True, False
-    t._stale = -1
+    t._rg, t._skimp_inherits = True, False
+    t._skimp_stale = -1
     node_of_view(t)  # which moves what retains the view's gradient
     if isinstance(node, OpNode):
         save_results(node, (t,))
@@ -363,9 +370,9 @@ def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:
     of `node`, and was its input number `own`.
     """
     if t._base is None:
-        before, at, fresh = t._node, t._index, not t._rg
-        t._rg, t._node, t._index, t._inherits = True, node, index, False
-        if t._retains and before is not None:
+        before, at, fresh = t._skimp_node, t._skimp_index, not t._rg
+        t._rg, t._skimp_node, t._skimp_index, t._skimp_inherits = True, node, index, False
+        if t._skimp_retains and before is not None:
             move_retain(t, before, at)
         if fresh:
             mark_views(t)

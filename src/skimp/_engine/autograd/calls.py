@@ -115,8 +115,8 @@ def grad(
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outs, ins = _tensors(outputs), _tensors(inputs)
     for t in (*outs, *ins):
-        if isinstance(t, Tensor) and not t._on_fast_path and t._asks():
-            return t._hand_over(  # type: ignore[no-any-return]
+        if isinstance(t, Tensor) and not t._skimp_on_fast_path and t._skimp_asks():
+            return t._skimp_hand_over(  # type: ignore[no-any-return]
                 grad,
                 outputs,
                 inputs,
@@ -227,8 +227,8 @@ def root(i: int, t: Any, g: Any) -> engine.Root | None:
             )
         one = np.empty(shape_of(t) if t._np is None else t._np.shape, t._dtype.np)
         one.fill(1)
-        g = fresh(one, t._dtype) if t._meta is None else meta.empty(one.shape, t._dtype)
-    node, index = (t._node, t._index) if t._base is None else (None, 0)
+        g = fresh(one, t._dtype) if t._skimp_meta is None else meta.empty(one.shape, t._dtype)
+    node, index = (t._skimp_node, t._skimp_index) if t._base is None else (None, 0)
     if node is None:
         node, index = edge(t)
     return None if node is None else (node, index, g)

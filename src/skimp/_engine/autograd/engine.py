@@ -300,14 +300,14 @@ def _is_own(t: Tensor) -> bool:
     s = t._storage
     if not (
         sys.getrefcount(s) == 3  # the tensor, `s`, the call's argument
-        and not (s.exported or t._rg or t._conj or t._neg or t._inference)
+        and not (s.exported or t._rg or t._conj or t._skimp_neg or t._skimp_inference)
         and t._base is None
     ):
         return False
     a = t._np
     if a is not None:
         return a is s.block or (a.nbytes == len(s) and a.flags.forc)
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     whole: bool = numel(layout.shape) * t._dtype.itemsize == len(s)
     return whole and is_non_overlapping_and_dense(layout)
 
@@ -327,7 +327,7 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
             "expected"
         )
     a = g._np
-    have = a.shape if a is not None else g._layout.shape  # type: ignore[union-attr]
+    have = a.shape if a is not None else g._skimp_layout.shape  # type: ignore[union-attr]
     if have != shape:
         lead = len(have) - len(shape)
         if lead > 0 and have[lead:] == shape:
@@ -374,17 +374,17 @@ def _accumulate(
 ) -> tuple[()]:
     """Add the gradient to the leaf's `.grad`, in place where there is one."""
     t = self.variable
-    if t._hooks:
+    if t._skimp_hooks:
         grads = hooks.of_leaf(self, grads)
     g = grads.pop()
     if g is None or not t._rg:
         return ()
-    if t._node is not None:
+    if t._skimp_node is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
     with _accumulating:
         have = t._grad
-        if g._sparse or (have is not None and have._sparse):
-            t._grad = g if have is None else have + g if g._sparse else g + have
+        if g._skimp_sparse or (have is not None and have._skimp_sparse):
+            t._grad = g if have is None else have + g if g._skimp_sparse else g + have
         elif (
             have is None
             and not _state.grad
@@ -396,9 +396,9 @@ def _accumulate(
             and count(g._storage) == 2
             and a.flags.c_contiguous
             and b.flags.c_contiguous
-            and not (g._rg or g._marked or g._storage.exported)
+            and not (g._rg or g._skimp_marked or g._storage.exported)
             and g._base is None
-            and g._views is None
+            and g._skimp_views is None
         ):
             t._grad = g  # a small tensor that is all of its storage, which nobody else has
         elif have is None:
@@ -414,7 +414,7 @@ def _accumulate(
         else:
             ops.add_(have, g)
     del g
-    if t._post_hooks:
+    if t._skimp_post_hooks:
         hooks.post_accumulate(t)
     return ()
 
@@ -425,7 +425,7 @@ AccumulateGrad._skimp_plan = Runs(_accumulate)
 
 def _strides_for(t: Tensor) -> tuple[int, ...]:
     """The strides that a leaf's gradient gets: its own where they are dense, else row-major."""
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     return (
         layout.strides if is_non_overlapping_and_dense(layout) else contiguous_strides(layout.shape)
     )
@@ -433,7 +433,9 @@ def _strides_for(t: Tensor) -> tuple[int, ...]:
 
 def _is_plain(t: Tensor) -> bool:
     """Whether the tensor has nothing that a leaf's gradient should not have."""
-    return type(t) is Tensor and t._base is None and t._node is None and t._views is None
+    return (
+        type(t) is Tensor and t._base is None and t._skimp_node is None and t._skimp_views is None
+    )
 
 
 def _obeys(g: Tensor, leaf: Tensor) -> bool:
@@ -443,13 +445,13 @@ def _obeys(g: Tensor, leaf: Tensor) -> bool:
     x, y = g._np, leaf._np
     if x is not None and y is not None and x.flags.c_contiguous and y.flags.c_contiguous:
         return True
-    have, want = g.layout_of(), _strides_for(leaf)
+    have, want = g._skimp_layout_of(), _strides_for(leaf)
     pairs = zip(have.strides, want, have.shape, strict=False)
     return len(have.shape) <= len(want) and all([a == b or n == 1 for a, b, n in pairs])
 
 
 def _copied(g: Tensor, leaf: Tensor) -> Tensor:
-    if g._meta is not None:
+    if g._skimp_meta is not None:
         return meta.empty(shape_of(leaf), g._dtype, _strides_for(leaf))
     made = empty(shape_of(leaf), g._dtype, _strides_for(leaf))
     return ops.copy_(made, g)  # refuses where the leaf has taken another shape since

@@ -70,7 +70,7 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
 
 def detached(node: Any, t: Any) -> RuntimeError:
     """A saved tensor lost its history since."""
-    _, code, lasti = t._cut
+    _, code, lasti = t._skimp_cut
     return RuntimeError(
         "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This "
         f"is not supported, please use out-of-place `.detach()` instead\nSaved by "
@@ -103,11 +103,11 @@ def withheld(node: Any, site: Any) -> RuntimeError:
 def no_grad_fn(i: int, t: Any) -> RuntimeError:
     """`backward()` of something that no recorded operation made."""
     text = f"element {i} of tensors does not require grad and does not have a grad_fn"
-    cut = t.__dict__.get("_cut")
+    cut = t.__dict__.get("_skimp_cut")
     if cut is not None:
         how, code, lasti = cut
         text += f"\nThe chain was cut by {how} at {lines.describe(code, lasti)}."
-    elif t._inference:
+    elif t._skimp_inference:
         text += "\nThe tensor was made in inference_mode(), where nothing is recorded."
     elif not (t._dtype.is_floating_point or t._dtype.is_complex):
         text += (

@@ -94,7 +94,7 @@ def after(extra: Extra, results: Any, arrived: tuple[Any, ...]) -> Any:
 
 def of_leaf(node: Any, grads: Grads) -> Grads:
     """A leaf's own hooks."""
-    found = node.variable._hooks
+    found = node.variable._skimp_hooks
     if found:
         grads[0] = on_tensor(found, grads[0])
     return grads
@@ -102,7 +102,7 @@ def of_leaf(node: Any, grads: Grads) -> Grads:
 
 def post_accumulate(t: Tensor) -> None:
     """After `.grad` of a leaf is up to date."""
-    for hook in list(t._post_hooks.values()):
+    for hook in list(t._skimp_post_hooks.values()):
         found = hook(t)
         if found is not None:
             raise TypeError(f"expected Variable, but hook returned '{type(found).__name__}'")

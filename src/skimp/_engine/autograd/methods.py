@@ -41,7 +41,7 @@ DETACH_VIEW = (
 
 def grad_fn(t: Tensor) -> Node | None:
     """The node that made the tensor; None for a leaf."""
-    return t._node if t._base is None else node_of_view(t)
+    return t._skimp_node if t._base is None else node_of_view(t)
 
 
 def is_leaf(t: Tensor) -> bool:
@@ -58,22 +58,22 @@ def set_requires_grad(t: Tensor, value: bool) -> None:
         raise RuntimeError("requires_grad must be a bool")
     if value and t._dtype.category < 2:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
-    if t._node is not None:
+    if t._skimp_node is not None:
         if not value:
             raise RuntimeError(NOT_A_LEAF)
         return
-    if t._inference and value and not modes.state.inference:
+    if t._skimp_inference and value and not modes.state.inference:
         raise RuntimeError(
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
         )
     base = t._base
     if not value and base is not None and base._rg:
-        t._inherits = True
+        t._skimp_inherits = True
         return
     t._rg = value
     if value:
-        t._inherits = False
-    if t._views is not None:
+        t._skimp_inherits = False
+    if t._skimp_views is not None:
         alias.mark_views(t)
 
 
@@ -91,7 +91,7 @@ def requires_grad_(t: Tensor, requires_grad: bool = True) -> Tensor:
 
 def get_grad(t: Tensor) -> Tensor | None:
     """The gradient that backward left; with PyTorch's warning on a tensor where it leaves none."""
-    if t._grad is None and t._rg and not t._retains and t._node is not None:
+    if t._grad is None and t._rg and not t._skimp_retains and t._skimp_node is not None:
         warnings.warn(NON_LEAF_GRAD, stacklevel=2)
     return t._grad
 
@@ -170,18 +170,18 @@ def retain_grad(t: Tensor) -> None:
     """
     if not t._rg:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if t._node is None or t._retains:
+    if t._skimp_node is None or t._skimp_retains:
         return
     node = grad_fn(t)
     assert node is not None
 
-    t._retains = True
-    node._skimp_more().retains[t._index] = ref(t)
+    t._skimp_retains = True
+    node._skimp_more().retains[t._skimp_index] = ref(t)
 
 
 def retains_grad(t: Tensor) -> bool:
     """Whether backward will leave a `.grad` although the tensor is not a leaf."""
-    return t._retains
+    return t._skimp_retains
 
 
 def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
@@ -197,10 +197,12 @@ def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node = grad_fn(t)
     if node is None:
-        if t._hooks is None:
-            t._hooks = OrderedDict()
-        return RemovableHandle.put(t._hooks, hook)
-    return RemovableHandle.put(node._skimp_more().on.setdefault(t._index, OrderedDict()), hook)
+        if t._skimp_hooks is None:
+            t._skimp_hooks = OrderedDict()
+        return RemovableHandle.put(t._skimp_hooks, hook)
+    return RemovableHandle.put(
+        node._skimp_more().on.setdefault(t._skimp_index, OrderedDict()), hook
+    )
 
 
 def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
@@ -215,9 +217,9 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> R
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if grad_fn(t) is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    if t._post_hooks is None:
-        t._post_hooks = OrderedDict()
-    return RemovableHandle.put(t._post_hooks, hook)
+    if t._skimp_post_hooks is None:
+        t._skimp_post_hooks = OrderedDict()
+    return RemovableHandle.put(t._skimp_post_hooks, hook)
 
 
 # -- the same bytes without the history ------------------------------------------------------------
@@ -236,26 +238,26 @@ def detach(input: Tensor) -> Tensor:
     Raises: nothing.
     Memory: a view, which shares the input's bytes.
     """
-    if not input._on_fast_path and input._asks():
-        return input._hand_over(detach, input)  # type: ignore[no-any-return]
+    if not input._skimp_on_fast_path and input._skimp_asks():
+        return input._skimp_hand_over(detach, input)  # type: ignore[no-any-return]
     new = _new(Tensor)  # `ghost`, written out: the path of a small op
     new._np = input._np
-    new._layout = input._layout
+    new._skimp_layout = input._skimp_layout
     new._storage = input._storage
     new._dtype = input._dtype
-    if input._turned:
-        new._turned = True
-    if input._marked:
+    if input._skimp_turned:
+        new._skimp_turned = True
+    if input._skimp_marked:
         mark_bytes(new, input)
-        if input._inference:
-            mark(new, _inference=True)
+        if input._skimp_inference:
+            mark(new, _skimp_inference=True)
     if input._rg:
         f = _frame(1)
         code = f.f_code
         if code.co_filename in _outside:
-            new._cut = ("detach()", code, f.f_lasti)
+            new._skimp_cut = ("detach()", code, f.f_lasti)
         else:
-            new._cut = ("detach()", *lines.outside(f))
+            new._skimp_cut = ("detach()", *lines.outside(f))
     return new
 
 
@@ -270,9 +272,9 @@ def detach_(input: Tensor) -> Tensor:
     if input._base is not None:
         raise RuntimeError(DETACH_VIEW)
     if input._rg:
-        input._cut = ("detach_()", *lines.here())
-    input._rg, input._node, input._index, input._retains = False, None, 0, False
-    if input._views is not None:
+        input._skimp_cut = ("detach_()", *lines.here())
+    input._rg, input._skimp_node, input._skimp_index, input._skimp_retains = False, None, 0, False
+    if input._skimp_views is not None:
         alias.mark_views(input)
     return input
 
@@ -281,10 +283,10 @@ def get_data(t: Tensor) -> Tensor:
     """The same bytes with a history and a version of their own: writes to it go unnoticed by
     autograd.
     """
-    if not t._on_fast_path and t._asks():
-        return t._hand_over(Tensor.data.__get__, t)  # type: ignore[no-any-return]
+    if not t._skimp_on_fast_path and t._skimp_asks():
+        return t._skimp_hand_over(Tensor.data.__get__, t)  # type: ignore[no-any-return]
     new = ghost(t)
-    mark(new, _counter=VersionCounter(), _inference=t._inference)
+    mark(new, _skimp_counter=VersionCounter(), _skimp_inference=t._skimp_inference)
     return new
 
 
@@ -302,17 +304,17 @@ def set_data(t: Tensor, value: Any) -> None:
         raise RuntimeError(
             "data set to a tensor that requires gradients must be floating point or complex dtype"
         )
-    if (t._meta is None) is not (value._meta is None):
+    if (t._skimp_meta is None) is not (value._skimp_meta is None):
         raise RuntimeError(OTHER_KIND)
     counter = VersionCounter()
     counter.version = t._version
     t._np = value._np
-    t._turned = value._turned
-    t._layout = value._layout
+    t._skimp_turned = value._skimp_turned
+    t._skimp_layout = value._skimp_layout
     t._storage = value._storage
     t._dtype = value._dtype
-    mark(t, _counter=counter, _conj=value._conj, _neg=value._neg)
-    t._accumulate = None
+    mark(t, _skimp_counter=counter, _conj=value._conj, _skimp_neg=value._skimp_neg)
+    t._skimp_accumulate = None
 
 
 def is_view(t: Tensor) -> bool:
@@ -321,7 +323,7 @@ def is_view(t: Tensor) -> bool:
 
 def output_nr(t: Tensor) -> int:
     """Which output of its grad_fn the tensor is."""
-    return t._index if grad_fn(t) is not None else 0
+    return t._skimp_index if grad_fn(t) is not None else 0
 
 
 def is_inference(input: Tensor) -> bool:
@@ -335,7 +337,7 @@ def is_inference(input: Tensor) -> bool:
     if not isinstance(input, Tensor):
         got = type(input).__name__
         raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {got}")
-    return input._inference
+    return input._skimp_inference
 
 
 def attach(cls: type[Tensor]) -> None:
@@ -361,10 +363,10 @@ def attach(cls: type[Tensor]) -> None:
     for name, member in members.items():
         setattr(cls, name, member)
     for name, default in {
-        "_inherits": False,
-        "_creation": None,
-        "_views": None,
-        "_output": 0,
+        "_skimp_inherits": False,
+        "_skimp_creation": None,
+        "_skimp_views": None,
+        "_skimp_output": 0,
     }.items():
         if not hasattr(cls, name):
             setattr(cls, name, default)

@@ -235,7 +235,7 @@ class AccumulateGrad(Node):
 
 def accumulate_of(t: Tensor) -> Node:
     """The node of a leaf: one as long as a graph holds it (the leaf itself does not)."""
-    ref: Any = t._accumulate
+    ref: Any = t._skimp_accumulate
     if ref is not None:
         node: Node | None = ref()
         if node is not None:
@@ -244,10 +244,10 @@ def accumulate_of(t: Tensor) -> Node:
     made.variable = t
     made._skimp_number = next(sequence)
     a = t._np
-    made._skimp_shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
+    made._skimp_shape = a.shape if a is not None else t._skimp_layout.shape  # type: ignore[union-attr]
     made._skimp_dtype = t._dtype
     made._skimp_extra = None
-    t._accumulate = weakref.ref(made)
+    t._skimp_accumulate = weakref.ref(made)
     return made
 
 
@@ -266,4 +266,4 @@ def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtyp
 def shape_of(t: Tensor) -> tuple[int, ...]:
     """The shape as a plain tuple."""
     a = t._np
-    return a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
+    return a.shape if a is not None else t._skimp_layout.shape  # type: ignore[union-attr]

@@ -92,10 +92,10 @@ def edge(t: Tensor) -> tuple[Node | None, int]:
     if t._base is not None:
         node = node_of_view(t)
     else:
-        node = t._node
+        node = t._skimp_node
     if node is not None:
-        return node, t._index
-    return (None, 0) if t._inherits else (accumulate_of(t), 0)
+        return node, t._skimp_index
+    return (None, 0) if t._skimp_inherits else (accumulate_of(t), 0)
 
 
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
@@ -192,8 +192,8 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
     for i, t in enumerate(results):
         if t._dtype.category in _DIFFERENTIABLE and i not in nondiff:
             t._rg = True
-            t._node = node
-            t._index = i
+            t._skimp_node = node
+            t._skimp_index = i
     save_results(node, results)
     if lines.TRACE:
         node._skimp_more().trace = lines.trace()

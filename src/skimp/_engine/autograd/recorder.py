@@ -108,7 +108,7 @@ def _needs(x: str, at: int, listed: int | None, every: str) -> Lines:
         "            if isinstance(t, Tensor) and t._rg:",
         f"                bits |= {1 << at}",
         *[f"                {line}" for line in _end("t", "n", every)],
-        f"                ends_{x} += (n, t._index)",
+        f"                ends_{x} += (n, t._skimp_index)",
         "            else:",
         f"                ends_{x} += (None, 0)",
     ]
@@ -117,9 +117,9 @@ def _needs(x: str, at: int, listed: int | None, every: str) -> Lines:
 def _end(x: str, node: str, every: str) -> Lines:
     """The lines that find where the gradient of a tensor goes."""
     return [
-        f"{node} = {x}._node if {x}._base is None else node_of_view({x})",
+        f"{node} = {x}._skimp_node if {x}._base is None else node_of_view({x})",
         f"if {node} is None:",
-        f"    if {x}._inherits:",  # nowhere: a view made under no_grad
+        f"    if {x}._skimp_inherits:",  # nowhere: a view made under no_grad
         f"        return loops({every})",
         f"    {node} = accumulate_of({x})",
     ]
@@ -144,7 +144,7 @@ def _of_plan(
         elif name in wanted:
             x = local[name]
             text += _end(x, f"n{x}", every)
-            edges.append(f"n{x}, {x}._index")
+            edges.append(f"n{x}, {x}._skimp_index")
         else:
             edges.append("None, 0")
     text += [
@@ -180,7 +180,7 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
         if slot.meta == "_shape" and known:
             return [], f"shape_of({x}) if {x}._np is None else {x}._np.shape, None"
         if slot.meta == "_strides" and known:  # of a leaf it is there after the first time
-            return [], f"{x}._layout.strides if {x}._layout else strides_of({x}), None"
+            return [], f"{x}._skimp_layout.strides if {x}._skimp_layout else strides_of({x}), None"
         return [], f"meta_of({x}, {slot.meta!r}), None"
     result = slot.kind == RESULT
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
@@ -191,13 +191,18 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
             f"    t._np = {x}._np",
             "    t._storage = s",
             f"    t._dtype = {x}._dtype",
-            f"    t._layout = {x}._layout",
-            f"    if {x}._turned:",
-            "        t._turned = True",
+            f"    t._skimp_layout = {x}._skimp_layout",
+            f"    if {x}._skimp_turned:",
+            "        t._skimp_turned = True",
         ]
     else:
         plain.append(f"    k{i} = {x}")
-    text = [f"if {x}._np is None or {x}._marked:", f"    k{i}, w{i} = {general}", "else:", *plain]
+    text = [
+        f"if {x}._np is None or {x}._skimp_marked:",
+        f"    k{i}, w{i} = {general}",
+        "else:",
+        *plain,
+    ]
     if not (is_tensor or result):
         text = [
             f"if isinstance({x}, Tensor):",
@@ -214,7 +219,7 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
 _PLACE = """\
     node._skimp_number = next_number()
     a = first._np
-    node._skimp_shape = a.shape if a is not None else first._layout.shape
+    node._skimp_shape = a.shape if a is not None else first._skimp_layout.shape
     node._skimp_dtype = first._dtype
     frame = here(2)
     code = frame.f_code
@@ -233,7 +238,12 @@ _PLACE = """\
 def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
     """The lines that make the node the history of each output."""
     if count is None:
-        return ["node._skimp_extra = None", "out._rg = True", "out._node = node", "out._index = 0"]
+        return [
+            "node._skimp_extra = None",
+            "out._rg = True",
+            "out._skimp_node = node",
+            "out._skimp_index = 0",
+        ]
     text = [
         "node._skimp_extra = extra = Extra()",
         "extra.metas = tuple([(shape_of(t), t._dtype) for t in out])",
@@ -244,7 +254,7 @@ def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
                 f"t = out[{i}]",
                 "if t._dtype.category > 1:",
                 "    t._rg = True",
-                "    t._node = node",
-                f"    t._index = {i}",
+                "    t._skimp_node = node",
+                f"    t._skimp_index = {i}",
             ]
     return text

@@ -44,7 +44,7 @@ class Window(NamedTuple):
             layout = real_layout(self)
         if not covers(like.layout, layout):
             raise errors.uncovered(like.layout, layout)
-        offset = base.storage_offset() if base._hollow else base.layout_of().offset
+        offset = base.storage_offset() if base._hollow else base._skimp_layout_of().offset
         start = offset + max(0, layout.offset - like.layout.offset)
         seen = ops.as_strided(base, layout.shape, layout.strides, start)
         if self.dtype.is_complex and not like.dtype.is_complex:
@@ -59,7 +59,7 @@ def real_layout(w: Window) -> Layout:
 
 
 def window_of(t: Tensor) -> Window:
-    return Window(t.layout_of(), t._dtype, t._conj, t._neg)
+    return Window(t._skimp_layout_of(), t._dtype, t._conj, t._skimp_neg)
 
 
 def node_of_view(t: Tensor) -> Node | None:
@@ -67,35 +67,39 @@ def node_of_view(t: Tensor) -> Node | None:
     version = t._version
     base = t._base
     assert base is not None
-    if t._stale == version or (t._node is None and not base._rg):
-        return t._node
-    if t._creation is not None:
-        raise errors.view_refused(t._creation, t._node, t._index, True)
-    if not base._rg and (t._dtype, t._conj, t._neg) != (base._dtype, base._conj, base._neg):
-        t._node, t._index, t._rg, t._stale = None, 0, False, version
+    if t._skimp_stale == version or (t._skimp_node is None and not base._rg):
+        return t._skimp_node
+    if t._skimp_creation is not None:
+        raise errors.view_refused(t._skimp_creation, t._skimp_node, t._skimp_index, True)
+    if not base._rg and (t._dtype, t._conj, t._skimp_neg) != (
+        base._dtype,
+        base._conj,
+        base._skimp_neg,
+    ):
+        t._skimp_node, t._skimp_index, t._rg, t._skimp_stale = None, 0, False, version
         return None  # PyTorch calls the view anew, and finds nothing to differentiate
-    before, index = t._node, t._index
-    source = base._node
+    before, index = t._skimp_node, t._skimp_index
+    source = base._skimp_node
     if source is not None:
-        edge: tuple[Node | None, int] = (source, base._index)
+        edge: tuple[Node | None, int] = (source, base._skimp_index)
     else:  # a leaf that requires no grad any more gets none
         edge = (accumulate_of(base) if base._rg else None, 0)
-    t._node = strided(edge, window_of(base), window_of(t), t)
-    t._index = 0
+    t._skimp_node = strided(edge, window_of(base), window_of(t), t)
+    t._skimp_index = 0
     t._rg = True
-    t._inherits = False
-    t._stale = version
-    if t._retains and before is not None:
+    t._skimp_inherits = False
+    t._skimp_stale = version
+    if t._skimp_retains and before is not None:
         move_retain(t, before, index)
-    return t._node
+    return t._skimp_node
 
 
 def move_retain(t: Tensor, before: Node, index: int) -> None:
     """The wish to keep `t`'s gradient goes over to its new node."""
     extra = before._skimp_extra
-    assert t._node is not None
+    assert t._skimp_node is not None
     if extra is not None and extra.retains.pop(index, None) is not None:
-        t._node._skimp_more().retains[t._index] = weakref.ref(t)
+        t._skimp_node._skimp_more().retains[t._skimp_index] = weakref.ref(t)
 
 
 class AsStridedBackward0(Node):

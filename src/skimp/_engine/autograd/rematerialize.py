@@ -27,8 +27,8 @@ def instead_of(t: Tensor) -> Tensor:
     """An alias of `t`, which requires grad, on an expression of its bytes; `t` where the bytes
     themselves are better saved."""
     base = t if t._base is None else t._base
-    node: Any = base._node
-    if node is None or base._index or t._conj or t._neg or t._counter is not None:
+    node: Any = base._skimp_node
+    if node is None or base._skimp_index or t._conj or t._skimp_neg or t._skimp_counter is not None:
         return t
     rule = getattr(type(node), "rule", None)
     if rule is None or rule.rematerialize is None:
@@ -46,15 +46,15 @@ def instead_of(t: Tensor) -> Tensor:
         stand_for(deferred, s)
         s.saved = True  # the line of the next write to it matters
     alias = _new(Tensor)
-    alias._layout = t.layout_of()
+    alias._skimp_layout = t._skimp_layout_of()
     alias._storage = deferred
     alias._dtype = t._dtype
     alias._rg = True
     if t._base is None:
-        alias._node, alias._index = t._node, t._index
+        alias._skimp_node, alias._skimp_index = t._skimp_node, t._skimp_index
     else:
-        alias._node = node_of_view(t)
-        alias._index = t._index
+        alias._skimp_node = node_of_view(t)
+        alias._skimp_index = t._skimp_index
     return alias
 
 
@@ -85,6 +85,10 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
     with modes.no_grad():
         made = rule.rematerialize(*values)
     s: Storage = made._storage
-    if s.deferred is None or made._dtype is not base._dtype or made.layout_of() != base.layout_of():
+    if (
+        s.deferred is None
+        or made._dtype is not base._dtype
+        or made._skimp_layout_of() != base._skimp_layout_of()
+    ):
         return None
     return s

@@ -116,7 +116,7 @@ def _unpacked(i: int, slot: Slot) -> list[str]:
         f"        v{i} = v{i}.unpack(node)",
         "else:",
         f"    t = v{i}",
-        "    if t._storage.version != version or t._cut is not None or t._marked:",
+        "    if t._storage.version != version or t._skimp_cut is not None or t._skimp_marked:",
         f"        check(node, slots[{i}], t, version)",
     ]
     if slot.kind == RESULT:

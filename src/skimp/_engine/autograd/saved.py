@@ -104,7 +104,9 @@ def _entry(node: Node, name: str, value: Any, seen: set[int]) -> Saved:
     elif id(s) in seen:
         kind, nbytes = "shared", 0
     else:
-        kind = "leaf" if value._rg and value._node is None and value._base is None else "saved"
+        kind = (
+            "leaf" if value._rg and value._skimp_node is None and value._base is None else "saved"
+        )
         nbytes = len(s)
     seen.add(id(s))
     return Saved(node._skimp_label, name, shape_of(value), value._dtype, nbytes, kind, line)

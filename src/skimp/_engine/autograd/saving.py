@@ -52,7 +52,7 @@ class Packed:
     ) -> None:
         self.unpack_hook = unpack
         self.result = result
-        self.leaf = t._rg and t._node is None
+        self.leaf = t._rg and t._skimp_node is None
         self.edge: tuple[Node | None, int] | None = None
         if t._rg and result is None:
             self.edge = edge_of(t)
@@ -83,7 +83,7 @@ class Packed:
         if self.leaf:
             alias = ghost(t)
             alias._rg = True
-            alias._accumulate = weakref.ref(self.edge[0])
+            alias._skimp_accumulate = weakref.ref(self.edge[0])
             return alias
         return revived(t, self.edge[0], self.edge[1])
 
@@ -134,12 +134,12 @@ def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
     """An alias of `t` without history."""
     new = _new(cls)
     new._np = t._np
-    new._layout = t._layout
+    new._skimp_layout = t._skimp_layout
     new._storage = t._storage
     new._dtype = t._dtype
-    if t._turned:
-        new._turned = True
-    if t._marked:
+    if t._skimp_turned:
+        new._skimp_turned = True
+    if t._skimp_marked:
         mark_bytes(new, t)
     return new
 
@@ -150,9 +150,9 @@ def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
     new._rg = True
     if node is not None and node._skimp_extra is not None and node._skimp_extra.within is not None:
         node, index = seen_from(node, t), 0
-    new._node = node
-    new._index = index
-    new._inherits = node is None
+    new._skimp_node = node
+    new._skimp_index = index
+    new._skimp_inherits = node is None
     return new
 
 
@@ -166,10 +166,10 @@ def seen_from(fn: Node, t: Tensor) -> Node | None:
 
 def edge_of(t: Tensor) -> tuple[Node | None, int]:
     """Where the gradient of `t`, which requires grad, goes."""
-    node = t._node if t._base is None else node_of_view(t)
+    node = t._skimp_node if t._base is None else node_of_view(t)
     if node is not None:
-        return node, t._index
-    return (None, 0) if t._inherits else (accumulate_of(t), 0)
+        return node, t._skimp_index
+    return (None, 0) if t._skimp_inherits else (accumulate_of(t), 0)
 
 
 # -- in --------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def save(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
     it is.
     """
     if isinstance(value, Tensor):
-        if GUARDED or value._inference:
+        if GUARDED or value._skimp_inference:
             return _save_tensor(node, value, result)
         if value._np is None and value._rg and result is None:
             value = rematerialized.instead_of(value)
@@ -194,7 +194,7 @@ def save(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
 
 
 def _save_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | None]:
-    if t._inference:
+    if t._skimp_inference:
         raise RuntimeError(errors.INFERENCE_SAVED)
     state = modes.state
     if state.save_nothing is not None:
@@ -208,7 +208,7 @@ def _save_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
 def _kept(t: Tensor, result: int | None) -> tuple[Tensor, int]:
     s = t._storage
     s.saved = True
-    counter = t._counter
+    counter = t._skimp_counter
     return t if result is None else ghost(t), s.version if counter is None else counter.version
 
 
@@ -222,14 +222,14 @@ def meta_of(value: Any, meta: str) -> Any:
         return shape_of(value)
     if meta == "_strides":
         return strides_of(value)
-    return value._dtype if meta == "_dtype" else value.layout_of()
+    return value._dtype if meta == "_dtype" else value._skimp_layout_of()
 
 
 def strides_of(t: Tensor) -> tuple[int, ...]:
     """The strides of a tensor that is not kept; those of a leaf are found once."""
     a = t._np
-    if a is None or t._layout is not None or t._node is None:
-        return t.layout_of().strides
+    if a is None or t._skimp_layout is not None or t._skimp_node is None:
+        return t._skimp_layout_of().strides
     size = a.itemsize
     if a.ndim == 2:
         down, right = a.strides
@@ -253,9 +253,9 @@ def holds_tensor(node: Any) -> bool:
 
 def check(node: Any, slot: Any, value: Tensor, version: int) -> None:
     """Refuse a saved tensor that was cut off from its history, or written to, since."""
-    if value._cut is not None and _was_followed(node, slot) and value._node is None:
+    if value._skimp_cut is not None and _was_followed(node, slot) and value._skimp_node is None:
         raise errors.detached(node, value)
-    counter = value._counter
+    counter = value._skimp_counter
     if (value._storage.version if counter is None else counter.version) != version:
         raise _changed(node, slot, value, version)
 
@@ -285,8 +285,8 @@ def _changed(node: Any, slot: Any, value: Tensor, version: int) -> RuntimeError:
 def modified(node: Any, t: Tensor, version: int, result: int | None) -> RuntimeError:
     if result is not None:
         return errors.modified(node, t, version, t._version, node, result)
-    made_by = t._node if t._base is None else node_of_view(t)  # which may refuse first
-    return errors.modified(node, t, version, t._version, made_by, t._index)
+    made_by = t._skimp_node if t._base is None else node_of_view(t)  # which may refuse first
+    return errors.modified(node, t, version, t._version, made_by, t._skimp_index)
 
 
 def with_zeros(node: Node, grads: Grads) -> list[Tensor]:

@@ -35,7 +35,9 @@ def shown(name: Name, *inputs: str) -> Callable[[F], F]:
         @functools.wraps(f)
         def body(*args: Any, **kwargs: Any) -> Any:
             result = f(*args, **kwargs)
-            if modes.state.grad and any([t._rg and t._node is not None for t in _tensors(result)]):
+            if modes.state.grad and any(
+                [t._rg and t._skimp_node is not None for t in _tensors(result)]
+            ):
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
                 given = bound.arguments
@@ -51,13 +53,13 @@ def shown(name: Name, *inputs: str) -> Callable[[F], F]:
 
 def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> None:
     """Let the last nodes of the results show themselves so, unless they are arguments' own."""
-    old = [t._node for t in given if isinstance(t, Tensor)]
+    old = [t._skimp_node for t in given if isinstance(t, Tensor)]
     flat: tuple[Any, ...] = ()
     for value in inputs:
         for one in value if isinstance(value, (list, tuple)) else (value,):
             flat += edge(one) if isinstance(one, Tensor) else (None, 0)
     for t in _tensors(result):
-        node: Any = t._node
+        node: Any = t._skimp_node
         if node is None or any([node is one for one in old]):
             continue
         node.__class__ = _class(type(node), title, bool(inputs))
@@ -67,7 +69,9 @@ def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> Non
 
 def _tensors(result: Any) -> list[Tensor]:
     values = result if isinstance(result, (tuple, list)) else (result,)
-    return [t for t in values if isinstance(t, Tensor) and (t._meta is not None or not t._hollow)]
+    return [
+        t for t in values if isinstance(t, Tensor) and (t._skimp_meta is not None or not t._hollow)
+    ]
 
 
 _classes: dict[Any, type[Node]] = {}

@@ -212,9 +212,9 @@ _PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), dtypes.dt
 def _packed(value: Any, numbers: dict[int, int]) -> Any:
     kind = type(value)
     if kind in ORDINARY:
-        if value._conj or value._neg:
+        if value._conj or value._skimp_neg:
             raise _NotPlain
-        return _Slot(numbers[id(value._storage)], value.layout_of(), value._dtype)
+        return _Slot(numbers[id(value._storage)], value._skimp_layout_of(), value._dtype)
     if kind in (list, tuple):
         return kind([_packed(v, numbers) for v in value])
     if isinstance(value, tuple) and not any([isinstance(v, Tensor) for v in value]):
@@ -263,7 +263,7 @@ def _writing(call: Call) -> Any:
     if drawing is None and (again := _before_write(call, target)) is not None:
         return _written(call, *again)
     if drawing is not None and _fills(call, target):
-        noted = np.array(drawing.get_state().array())
+        noted = np.array(drawing.get_state()._skimp_array())
     began = perf_counter()
     result = call.below()
     s = None if getattr(target, "_hollow", True) else target._storage  # type: ignore[union-attr]
@@ -327,14 +327,14 @@ def _fills(call: Call, target: Any) -> bool:
     ):
         return False
     s = target._storage
-    layout = target.layout_of()
+    layout = target._skimp_layout_of()
     plain = all([type(a) in (int, float, type(None)) for a in call.args[1:]])
     size = target._dtype.itemsize
     return plain and not layout.offset and size * int(np.prod(layout.shape)) == len(s)
 
 
 def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, seconds: float) -> None:
-    layout, dtype, nbytes = target.layout_of(), target._dtype, len(target._storage)
+    layout, dtype, nbytes = target._skimp_layout_of(), target._dtype, len(target._storage)
     drawing: Any = form.op.raw.draws  # type: ignore[attr-defined]
 
     def again(_: Sequence[Storage]) -> list[Storage | None]:

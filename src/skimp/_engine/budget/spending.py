@@ -161,7 +161,7 @@ class Spending:
                     s.settled = True
         for t in objects:
             if issubclass(type(t), Tensor) and t._np is not None and t._storage.loose:
-                t.layout_of()
+                t._skimp_layout_of()
                 t._np = None
 
     def _know(self, s: Any, made_at: call_site.Site | None = None) -> bool:

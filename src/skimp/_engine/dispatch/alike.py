@@ -32,9 +32,9 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
     floats; None where a call is not for it.
     """
     first = args[0]
-    if type(first) not in ORDINARY or row.check is not None or first._layout is None:
+    if type(first) not in ORDINARY or row.check is not None or first._skimp_layout is None:
         return None
-    dtype, (shape, strides, _) = first._dtype, first._layout
+    dtype, (shape, strides, _) = first._dtype, first._skimp_layout
     size = layouts.numel(shape)
     if (
         dtype not in row.plain
@@ -51,13 +51,13 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
                 nodes.append(constant(a, dtype))
                 continue
             return None
-        layout, storage = a._layout, a._storage
+        layout, storage = a._skimp_layout, a._storage
         if (
             layout is None
             or layout.shape != shape
             or layout.strides != strides
             or a._dtype is not dtype
-            or a._marked
+            or a._skimp_marked
             or a._hollow
             or storage.exported
         ):
@@ -67,7 +67,7 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
         if node is None:
             flat = storage.flat()
             if layout.offset or flat.size != size * dtype.itemsize:
-                node = Leaf(storage, a.array())
+                node = Leaf(storage, a._skimp_array())
             else:
                 node = Leaf(storage, _ndarray(shape, dtype.np, flat))
         elif node.shape == shape and node.dtype == dtype.np:

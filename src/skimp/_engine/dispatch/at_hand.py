@@ -72,7 +72,7 @@ def small_inplace(
         if isinstance(a, Tensor) and a._storage is storage and a is not target:
             return False
     history.before_inplace(target)
-    mine = target.writable()
+    mine = target._skimp_writable()
     if typed.kernel.aliases:
         typed.kernel.fn(*arrays, out=mine)
     else:

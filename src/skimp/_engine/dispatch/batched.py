@@ -92,10 +92,10 @@ class Batched(Tensor):
 
     # -- code that knows one tensor at a time stops here ------------------------------------------
 
-    def layout_of(self) -> NoReturn:
+    def _skimp_layout_of(self) -> NoReturn:
         raise RuntimeError(_BYTES)
 
-    array = writable = bump = layout_of
+    _skimp_array = _skimp_writable = _skimp_bump = _skimp_layout_of
 
     @property
     def _storage(self) -> NoReturn:
@@ -251,13 +251,13 @@ def wrap(held: Tensor, level: Level) -> Batched:
     new._held = held
     new._level = level
     new._dtype = held._dtype
-    new._layout = sample_layout(held)
+    new._skimp_layout = sample_layout(held)
     return new
 
 
 def sample_layout(held: Tensor) -> Layout:
     a = held._np
-    shape = (a.shape if a is not None else held._layout.shape)[1:]  # type: ignore[union-attr]
+    shape = (a.shape if a is not None else held._skimp_layout.shape)[1:]  # type: ignore[union-attr]
     return Layout(shape, contiguous_strides(shape), 0)
 
 

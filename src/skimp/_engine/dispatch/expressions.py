@@ -41,7 +41,7 @@ def expression(
     for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
         if n is None:
             own = i in row.masks
-            nodes[i] = a.array().copy() if own else _constant_operand(a, compute, math)
+            nodes[i] = a._skimp_array().copy() if own else _constant_operand(a, compute, math)
         elif i not in row.masks:
             nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
     wide = OPMATH.get(result, result) if row.opmath else result
@@ -73,14 +73,14 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
     expr = a._storage.deferred
     if (
         expr is not None
-        and not (a._conj or a._neg)
-        and a.layout_of() == layout
+        and not (a._conj or a._skimp_neg)
+        and a._skimp_layout_of() == layout
         and expr.shape == inner
         and expr.dtype == a._dtype.np  # else a view of the bytes as another type
     ):
         return expr
     del expr  # whoever holds it keeps its result from taking over what it reads
-    array = a.array()
+    array = a._skimp_array()
     if array.shape != layout.shape:
         array = np.broadcast_to(array, layout.shape)
     return Leaf(a._storage, array.transpose(order))

@@ -39,7 +39,7 @@ def check_devices(values: Iterable[Any], least: int = dtypes.BOOL) -> None:
 
 def _settles(t: Tensor, least: int) -> bool:
     """Whether the tensor's device is that of the call."""
-    return t._meta is not None or (t.ndim > 0 and t._dtype.category >= least)
+    return t._skimp_meta is not None or (t.ndim > 0 and t._dtype.category >= least)
 
 
 _BETWEEN = ("copy_", "_moved")  # ops between devices
@@ -109,7 +109,7 @@ def _written(
     saved = None
     if inplace and row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
         saved = history.prepare(out, row.rule, bindings(row, args, params))
-    out.bump()
+    out._skimp_bump()
     if saved is not None:
         history.rebase(out, saved)
     return out

@@ -46,7 +46,7 @@ def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtyp
 def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
     """An argument as an array of the type that the kernel computes in (a number becomes 0-d)."""
     if isinstance(a, Tensor):
-        array = a.array()
+        array = a._skimp_array()
         if a._dtype is not math:
             if a._dtype is not compute:
                 array = cast(array, compute)

@@ -86,7 +86,7 @@ def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
 
     Functions without tensors to differentiate (`zeros`, `arange`) have no other check of `out`.
     """
-    if out._inference or out._rg:
+    if out._skimp_inference or out._rg:
         refuse_grad(f"aten::{name}", out, ())
     if tuple(out.shape) == shape:
         return
@@ -104,7 +104,7 @@ def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
 
 def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
     """Make `t` row-major of this shape on its storage, which grows if it must; its bytes stay."""
-    offset = t.layout_of().offset
+    offset = t._skimp_layout_of().offset
     layout = Layout(
         tuple(shape), contiguous_strides(tuple(shape)) if strides is None else strides, offset
     )
@@ -112,20 +112,20 @@ def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = 
     if need > len(t._storage):
         t._storage.resize(need)
     t._np = None
-    t._layout = layout
+    t._skimp_layout = layout
 
 
 def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
     """Refuse a target that maps some bytes twice, or shares some but not all of its bytes with an
     input.
     """
-    layout = out.layout_of()
+    layout = out._skimp_layout_of()
     if not layouts.is_contiguous(layout):
         overlap.assert_no_internal_overlap(layout)
     for t in inputs:
         if t._storage is out._storage and t is not out:
             overlap.assert_no_partial_overlap(
-                layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize
+                layout, t._skimp_layout_of(), out._dtype.itemsize, t._dtype.itemsize
             )
 
 
@@ -152,7 +152,7 @@ def check_shared(rule: str | tuple[str, ...], out: Tensor, given: dict[str, Any]
 
 def warn_expanded(name: str, target: Tensor, usual: str) -> None:
     """PyTorch's warning of ops that still write to expanded tensors; `usual` shows such a write."""
-    if overlap.has_internal_overlap(target.layout_of()) is overlap.Overlap.YES:
+    if overlap.has_internal_overlap(target._skimp_layout_of()) is overlap.Overlap.YES:
         warn(
             f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
             f"performing this operation. This also applies to advanced indexing e.g. {usual}"
@@ -161,7 +161,7 @@ def warn_expanded(name: str, target: Tensor, usual: str) -> None:
 
 def check_no_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
     """Refuse a target that shares any byte with an input (ops that are not pointwise)."""
-    layout = out.layout_of()
+    layout = out._skimp_layout_of()
     if not layouts.is_contiguous(layout):
         overlap.assert_no_internal_overlap(layout)
     check_apart(out, inputs)
@@ -171,5 +171,7 @@ def check_apart(out: Tensor, inputs: Iterable[Tensor]) -> None:
     """`check_no_overlap` for ops that write to expanded tensors as well."""
     for t in inputs:
         if t._storage is out._storage:
-            layout = out.layout_of()
-            overlap.assert_no_overlap(layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize)
+            layout = out._skimp_layout_of()
+            overlap.assert_no_overlap(
+                layout, t._skimp_layout_of(), out._dtype.itemsize, t._dtype.itemsize
+            )

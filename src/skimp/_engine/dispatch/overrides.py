@@ -270,7 +270,7 @@ def converted(result: Any, cls: type) -> Any:
 
 def given_class(t: Tensor, cls: type) -> Tensor:
     """The tensor itself as one of a subclass: no fast path takes it any more."""
-    t.layout_of()
+    t._skimp_layout_of()
     t._np = None
     t.__class__ = cls
     return t
@@ -289,8 +289,8 @@ def _hand_over(self: Tensor, func: Function, *args: Any, **kwargs: Any) -> Any:
 # for what stands below dispatch
 for _name, _value in (
     ("__torch_function__", classmethod(_torch_function)),
-    ("_asks", _asks),
-    ("_hand_over", _hand_over),
+    ("_skimp_asks", _asks),
+    ("_skimp_hand_over", _hand_over),
 ):
     setattr(Tensor, _name, _value)
 

@@ -315,7 +315,7 @@ def result_strides(
     masks = len(row.masks)
     return layouts.dense_strides_like(
         [
-            a.layout_of() if i < masks else _as_computed(a, compute)
+            a._skimp_layout_of() if i < masks else _as_computed(a, compute)
             for i, a in enumerate(args)
             if isinstance(a, Tensor)
         ],
@@ -325,7 +325,7 @@ def result_strides(
 
 def _as_computed(t: Tensor, compute: dtypes.dtype) -> Layout:
     """An operand's layout, or that of the copy which PyTorch makes of one of another type."""
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     if t._dtype is compute:
         return layout
     return Layout(layout.shape, layouts.dense_strides_like([layout], layout.shape), 0)
@@ -344,7 +344,7 @@ def _direct(
     math = OPMATH.get(compute, compute) if row.opmath else compute
     arrays = [operand(a, compute, math) for a in args[len(row.masks) :]]
     if row.masks:
-        arrays = [a.array() for a in args[: len(row.masks)]] + arrays
+        arrays = [a._skimp_array() for a in args[: len(row.masks)]] + arrays
     narrow = OPMATH.get(result, result) if row.opmath else result
     if target is None or narrow is not result or target.dtype != result.np:
         whole = [a for a in arrays if a.ndim]
@@ -449,7 +449,7 @@ def assign(
     """Write the row's result into all of `out`, of any dtype and layout."""
     shape = tuple(out.shape)
     s = out._storage
-    layout = out.layout_of()
+    layout = out._skimp_layout_of()
     if s.deferred is not None and _is_whole(out, layout):
         inner = s.deferred.shape
         root = converted(
@@ -458,26 +458,26 @@ def assign(
         kept = out._storage.deferred is not None  # making the expression may have materialized it
         if kept and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
             s.replace(root)
-            out.bump()
+            out._skimp_bump()
             return
     if layouts.numel(shape) < config.small_below:
-        target = out.writable()
+        target = out._skimp_writable()
         _direct(row, kernel, args, compute, result, shape, target)
-        out.written(target)
+        out._skimp_written(target)
         return
-    target = out.writable()
+    target = out._skimp_writable()
     root = expression(row, kernel, args, compute, result, layout)
     root = converted(root, result, out._dtype, root.shape)
     order = layouts.memory_order(layout)
     write(root, target.transpose(order))
-    out.written(target)
+    out._skimp_written(target)
 
 
 def _is_whole(t: Tensor, layout: Layout) -> bool:
     s = t._storage
     return (
         layout.offset == 0
-        and not (t._conj or t._neg)
+        and not (t._conj or t._skimp_neg)
         and layouts.numel(layout.shape) * t._dtype.itemsize == len(s)
         and s.deferred is not None
         and layouts.is_non_overlapping_and_dense(layout)

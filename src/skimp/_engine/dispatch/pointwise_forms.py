@@ -58,7 +58,7 @@ _UNARY = """\
 def function({a}, *, out=None):
     if out is None and not active and type({a}) in ordinary:
         x = {a}._np
-        if x is not None and {a}._dtype in ok and not {a}._turned{dense}:
+        if x is not None and {a}._dtype in ok and not {a}._skimp_turned{dense}:
             made = fresh(ufunc(x), result or {a}._dtype)
             if {a}._rg and recording is not None and state.grad:
                 recording.record(made, {a})
@@ -89,7 +89,7 @@ def function({a}, {b}, *, out=None):
         if dtype is {b}._dtype and dtype in ok:
             x = {a}._np
             y = {b}._np
-            if x is not None and y is not None and not {a}._turned:
+            if x is not None and y is not None and not {a}._skimp_turned:
                 try:
                     made = fresh(ufunc(x, y), result or dtype)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words
@@ -280,7 +280,7 @@ def short_inplace(
     else:
         return False
     s = target._storage
-    if s.saved or s.readers is not None or s.deferred is not None or target._marked:
+    if s.saved or s.readers is not None or s.deferred is not None or target._skimp_marked:
         x = to_write(target)
     else:
         s.version += 1  # nobody has to know of the write
@@ -291,9 +291,9 @@ def short_inplace(
 def to_write(target: Tensor) -> Any:
     """The array of a small target that requires no grad and is about to be written to."""
     s = target._storage
-    if s.saved or s.readers is not None or s.deferred is not None or target._marked:
+    if s.saved or s.readers is not None or s.deferred is not None or target._skimp_marked:
         before_inplace(target)
-        return target.writable()
+        return target._skimp_writable()
     s.version += 1  # nobody has to know of the write
     return target._np
 
@@ -350,7 +350,7 @@ def operators(
             if dtype is other._dtype and (dtype is usual or dtype in ok):
                 x = self._np
                 y = other._np
-                if x is not None and y is not None and not self._turned:
+                if x is not None and y is not None and not self._skimp_turned:
                     try:
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
@@ -362,7 +362,7 @@ def operators(
             x = self._np
             if (
                 x is not None
-                and not self._turned
+                and not self._skimp_turned
                 and (self._dtype in numbers or (kind is int and self._dtype in whole))
             ):
                 made = fresh(ufunc(x, other), self._dtype)
@@ -379,7 +379,7 @@ def operators(
             x = self._np
             if (
                 x is not None
-                and not self._turned
+                and not self._skimp_turned
                 and (self._dtype in numbers or (kind is int and self._dtype in whole))
             ):
                 made = fresh(ufunc(other, x), self._dtype)
@@ -468,7 +468,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                 and y is not None
                 and self._dtype is other._dtype
                 and self._dtype in ok
-                and not self._turned
+                and not self._skimp_turned
             ):
                 try:
                     return fresh(ufunc(x, y), _BOOL)

@@ -47,20 +47,20 @@ def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[in
 
     `in_order` keeps the tensor's own order of dims, for results that depend on it (positions).
     """
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     order = tuple(range(len(layout.shape))) if in_order else layouts.memory_order(layout)
     expr = t._storage.deferred
     if (
         expr is not None
         and expr.dtype == t._dtype.np  # else `t` shows the bytes as another type
-        and not (t._conj or t._neg)
+        and not (t._conj or t._skimp_neg)
         and _covers(layout, order, expr)
     ):
         materialize_inner(expr)
         if t._storage.deferred is expr:
             return expr, order
     del expr  # whoever holds it keeps its result from taking over what it reads
-    return t.array().transpose(order), order
+    return t._skimp_array().transpose(order), order
 
 
 def _covers(layout: Layout, order: tuple[int, ...], expr: Expr) -> bool:

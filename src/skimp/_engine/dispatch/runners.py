@@ -145,7 +145,7 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
         outs.check_shared(op.overlap or ("apart" if op.out == "same" else "alone"), t, given)
     for t, r in zip(targets, results, strict=True):
         if op.out == "layout" and t.shape.numel() == 0:
-            outs.resize(t, tuple(r.shape), r.layout_of().strides)
+            outs.resize(t, tuple(r.shape), r._skimp_layout_of().strides)
         outs.resize_out(op.name, t, tuple(r.shape))
         put(t, r)
     if isinstance(result, tuple):
@@ -162,12 +162,12 @@ def move(target: Tensor, source: Tensor) -> None:
 def put(target: Tensor, source: Tensor) -> None:
     """Write all of `source` over `target`, unrecorded, whatever they share."""
     if target._hollow:
-        target.bump()
+        target._skimp_bump()
         return
-    array = source.array()
-    written = target.writable()
+    array = source._skimp_array()
+    written = target._skimp_writable()
     copy(written, array)
-    target.written(written)
+    target._skimp_written(written)
 
 
 # -- in place -------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def run_view(op: Op, given: dict[str, Any]) -> Any:
 
 
 def _view_layout(op: Op, given: dict[str, Any], input: Tensor) -> Any:
-    return call(op, {**given, "input": input.layout_of()})
+    return call(op, {**given, "input": input._skimp_layout_of()})
 
 
 def run_view_inplace(op: Op, given: dict[str, Any]) -> Tensor:
@@ -234,8 +234,8 @@ def run_view_inplace(op: Op, given: dict[str, Any]) -> Tensor:
     rule = op.inplace_rule
     rule = rule(given) if rule is not None and not isinstance(rule, Rule) else rule
     saved = history.prepare(input, rule, given) if rule and modes.state.grad and input._rg else None
-    input.bump()
+    input._skimp_bump()
     input._np = None
-    input._layout = layout
+    input._skimp_layout = layout
     history.relaid(input, saved)
     return input

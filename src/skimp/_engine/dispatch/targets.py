@@ -32,7 +32,7 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
         array = np.empty(shape, dtype.np)
         return fresh(array, dtype), array
     made = empty(shape, dtype, strides)
-    return made, made._storage.view(made.layout_of(), dtype.np)
+    return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 
 
 _C_NAMES = {
@@ -88,9 +88,9 @@ def target(
         outs.resize(out, shape, strides)
     outs.check_no_overlap(out, inputs)
     if out._hollow:
-        out.bump()
+        out._skimp_bump()
         return out, None
-    return out, out.writable()
+    return out, out._skimp_writable()
 
 
 def pour(source: Tensor, into: Array) -> None:
@@ -98,9 +98,9 @@ def pour(source: Tensor, into: Array) -> None:
     straight into its place.
     """
     expr = source._storage.deferred
-    layout = source.layout_of()
+    layout = source._skimp_layout_of()
     if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):
-        copy(into, source.array())
+        copy(into, source._skimp_array())
         return
     order = layouts.memory_order(layout)
     inner = tuple([layout.shape[d] for d in order])
@@ -109,4 +109,4 @@ def pour(source: Tensor, into: Array) -> None:
         want = dtypes.FROM_NUMPY[into.dtype]
         write(converted(node, source._dtype, want, inner), into.transpose(order))
     else:
-        copy(into, source.array())
+        copy(into, source._skimp_array())

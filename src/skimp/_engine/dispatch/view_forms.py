@@ -37,10 +37,10 @@ _FAST_VIEW_TEXT = """\
                 new._dtype = dtype = input._dtype
 {turns}
                 if 1 in a.shape:
-                    new._layout = {layout}
-                if input._marked:
-                    if input._counter is not None:
-                        mark(new, _counter=input._counter)
+                    new._skimp_layout = {layout}
+                if input._skimp_marked:
+                    if input._skimp_counter is not None:
+                        mark(new, _skimp_counter=input._skimp_counter)
                     view_of(input, new, rule, {words})
                     return new
                 base = input._base
@@ -51,63 +51,63 @@ _FAST_VIEW_TEXT = """\
                         view_of(input, new, rule, {words})
                         return new
                     new._base = base
-                    new._stale = storage.version
+                    new._skimp_stale = storage.version
                     recording.record(new, {names})
-                    if new._node is None:
+                    if new._skimp_node is None:
                         register(base, new)
                     return new
                 if dtype.category < 2:  # its base will never require grad
                     new._base = base
-                    new._stale = 0
+                    new._skimp_stale = 0
                     return new
-                views = base._views
+                views = base._skimp_views
                 if views is None or len(views) > many or not state.grad:
                     plain(base, new)
                 else:
                     new._base = base
-                    new._stale = storage.version
+                    new._skimp_stale = storage.version
                     views.append(ref(new))
                 return new"""
 
 # and of a view by its layout
 _RECORDED_TEXT = """\
-if input._rg and state.grad and not input._marked and input._dtype.category > 1:
+if input._rg and state.grad and not input._skimp_marked and input._dtype.category > 1:
     new._base = base = input if input._base is None else input._base
-    new._stale = new._storage.version
+    new._skimp_stale = new._storage.version
     recording.record(new, {names})
-    if new._node is None:
+    if new._skimp_node is None:
         register(base, new)
     return new"""
 
 
 _TURNS = """\
                 if not a.flags.c_contiguous and a.ndim > 1:
-                    new._turned = True"""
+                    new._skimp_turned = True"""
 
 
 def small_array(t: Tensor) -> Any:
     """The ndarray of a small tensor whose bytes are there; None for any other."""
     if t._np is not None:
         return t._np
-    layout = t._layout
+    layout = t._skimp_layout
     s = t._storage
-    if layout is None or s.deferred is not None or s.loose or t._conj or t._neg:
+    if layout is None or s.deferred is not None or s.loose or t._conj or t._skimp_neg:
         return None
-    return t.array() if layouts.numel(layout.shape) < config.small_below else None
+    return t._skimp_array() if layouts.numel(layout.shape) < config.small_below else None
 
 
 def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
     """The view of `input` that `a`, a view of its small array, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
-        new._layout = _regular(input, a)
+        new._skimp_layout = _regular(input, a)
     history.view_of(input, new, rule, given)
     return new
 
 
 def _regular(input: Tensor, a: Any) -> Layout:
     """The layout of a row-major view from the first element on."""
-    return Layout(a.shape, layouts.contiguous_strides(a.shape), input.layout_of().offset)
+    return Layout(a.shape, layouts.contiguous_strides(a.shape), input._skimp_layout_of().offset)
 
 
 def small_views(
@@ -125,8 +125,8 @@ def _on_array(input: Tensor, a: Any) -> Tensor:
     new._storage = input._storage
     new._dtype = input._dtype
     if a.ndim > 1 and not a.flags.c_contiguous:
-        new._turned = True
-    if input._marked:
+        new._skimp_turned = True
+    if input._skimp_marked:
         mark_bytes(new, input)
     return new
 
@@ -170,7 +170,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
     )  # fmt: skip
-    layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
+    layout = f"raw(input._skimp_layout_of(){', ' if rest else ''}{rest})"
     usual, later = plain_call(p, "ordinary"), []
     if o.fast_view is not None:  # NumPy refuses sizes and dims that a transform is for
         later = [one for one in usual if one.startswith("known.issuperset")]

@@ -157,7 +157,7 @@ class Storage:
         self.will_write()
         tensors = users(self)
         for t in tensors:
-            t.layout_of()  # while the old block can still tell the offset
+            t._skimp_layout_of()  # while the old block can still tell the offset
         old, other = self.flat(), empty(nbytes)
         n = min(len(old), nbytes)
         other.flat()[:n] = old[:n]
@@ -346,7 +346,9 @@ def users(s: Storage) -> list[Any]:
             )
         elif getattr(holder, "_storage", None) is s:
             found.append(holder)
-    return [t for t in found if hasattr(t, "layout_of")]  # not what Python shows of a storage
+    return [
+        t for t in found if hasattr(t, "_skimp_layout_of")
+    ]  # not what Python shows of a storage
 
 
 # -- making storages ------------------------------------------------------------------------------

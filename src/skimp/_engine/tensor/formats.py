@@ -60,7 +60,7 @@ def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
     if wanted is None or wanted is preserve_format:
         if a is not None and a.flags.c_contiguous and 1 not in shape:
             return layouts.contiguous_strides(shape)
-        return layouts.empty_like_strides(t.layout_of())
+        return layouts.empty_like_strides(t._skimp_layout_of())
     if wanted is contiguous_format:
         return layouts.contiguous_strides(shape)
     if wanted not in _RANK:
@@ -71,7 +71,7 @@ def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
 
 def is_format(t: Tensor, wanted: Any) -> bool:
     """Whether `t` is contiguous in a format."""
-    found = t.layout_of()
+    found = t._skimp_layout_of()
     if wanted is contiguous_format:
         return layouts.is_contiguous(found)
     if wanted is preserve_format:

@@ -31,7 +31,7 @@ class MetaTensor(Tensor):
     """
 
     _hollow = True
-    _marked = True  # whoever makes a view or an alias looks closer, and gives it this class
+    _skimp_marked = True  # whoever makes a view or an alias looks closer, and gives it this class
 
     @property
     def device(self) -> device:
@@ -47,14 +47,14 @@ class MetaTensor(Tensor):
 
     # -- where elements are asked for -------------------------------------------------------------
 
-    array = _no_data
+    _skimp_array = _no_data
     tolist = _no_data
 
-    def writable(self) -> NoReturn:
+    def _skimp_writable(self) -> NoReturn:
         raise NotImplementedError(NO_DATA)
 
     def item(self) -> NoReturn:
-        n = layouts.numel(self.layout_of().shape)
+        n = layouts.numel(self._skimp_layout_of().shape)
         if n != 1:
             raise RuntimeError(f"a Tensor with {n} elements cannot be converted to Scalar")
         raise RuntimeError(NO_ITEM)
@@ -62,7 +62,7 @@ class MetaTensor(Tensor):
     __float__ = __int__ = __index__ = __complex__ = item
 
     def __bool__(self) -> NoReturn:
-        n = layouts.numel(self.layout_of().shape)
+        n = layouts.numel(self._skimp_layout_of().shape)
         if n != 1:
             how = "no values" if n == 0 else "more than one value"
             raise RuntimeError(f"Boolean value of Tensor with {how} is ambiguous")
@@ -86,7 +86,7 @@ class MetaTensor(Tensor):
         return 0
 
 
-MetaTensor._meta = MetaTensor
+MetaTensor._skimp_meta = MetaTensor
 # programs that print a tensor's class see PyTorch's
 MetaTensor.__name__ = MetaTensor.__qualname__ = "Tensor"
 
@@ -103,7 +103,7 @@ def empty(shape: Iterable[int], dtype: dtypes.dtype, strides: Ints | None = None
 
 def like(t: Tensor, dtype: dtypes.dtype | None = None) -> Tensor:
     """One of the shape and dtype of `t`, dense in its order of dims."""
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     strides = layouts.empty_like_strides(layout)
     return empty(layout.shape, t._dtype if dtype is None else dtype, strides)
 
@@ -114,7 +114,7 @@ def among(values: Iterable[Any]) -> Iterator[Tensor]:
         return
     for v in values:
         if isinstance(v, Tensor):
-            if v._meta is not None:
+            if v._skimp_meta is not None:
                 yield v
         elif isinstance(v, (list, tuple)):
             yield from among(v)
@@ -124,11 +124,11 @@ def checked(t: Tensor) -> Array:
     """The elements, for checks of places that an op makes before it reads or writes; of a tensor
     without bytes zeros, one number in memory, which all checks of their values let pass.
     """
-    if t._meta is None:
-        return t.array()
-    return np.broadcast_to(np.zeros((), t._dtype.np), t.layout_of().shape)
+    if t._skimp_meta is None:
+        return t._skimp_array()
+    return np.broadcast_to(np.zeros((), t._dtype.np), t._skimp_layout_of().shape)
 
 
 def beside(array: Array, dtype: dtypes.dtype, other: Tensor) -> Tensor:
     """Numbers of an op's own as a tensor on the device of another one."""
-    return fresh(array, dtype) if other._meta is None else empty(array.shape, dtype)
+    return fresh(array, dtype) if other._skimp_meta is None else empty(array.shape, dtype)

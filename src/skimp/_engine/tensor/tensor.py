@@ -48,47 +48,50 @@ class Tensor:
     # The elements: an ndarray while the tensor is small, resident and plain; None sends an op
     # the general way.
     _np: Array | None = None
-    _layout: Layout | None = None  # None: the layout of `_np`
+    _skimp_layout: Layout | None = None  # None: the layout of `_np`
     # `_np` has several dims and is not row-major: beside another array NumPy would lay out the
     # result in its own way
-    _turned: bool = False
+    _skimp_turned: bool = False
     _storage: Storage
     _dtype: dtypes.dtype
 
     # takes part in differentiation: a leaf that requires grad, or a result of one
     _rg: bool = False
-    _node: Node | None = None  # grad_fn; None for a leaf
-    _index: int = 0  # which of the node's outputs this is
+    _skimp_node: Node | None = None  # grad_fn; None for a leaf
+    _skimp_index: int = 0  # which of the node's outputs this is
     _grad: Tensor | None = None
     _base: Tensor | None = None  # the tensor that this is a differentiable view of
-    _stale: int = -1  # version of the base's history that `_node` was made from (views only)
-    # what few tensors have, by `mark` and `mark_creation` only: then `_marked` is True, and no
-    # short way looks further
-    _marked: bool = False
-    _counter: VersionCounter | None = None  # None: the storage's version
+    # version of the base's history that `_skimp_node` was made from (views only)
+    _skimp_stale: int = -1
+    # what few tensors have, by `mark` and `mark_creation` only: then `_skimp_marked` is True, and
+    # no short way looks further
+    _skimp_marked: bool = False
+    _skimp_counter: VersionCounter | None = None  # None: the storage's version
     _conj: bool = False  # the bytes hold the conjugate
-    _neg: bool = False  # the bytes hold the negative
-    _inference: bool = False
-    _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
+    _skimp_neg: bool = False  # the bytes hold the negative
+    _skimp_inference: bool = False
+    _skimp_creation: str | None = None  # how a view was made, if in-place ops on it must be refused
 
     _hollow: bool = False  # a subclass without bytes of its own: sparse, under vmap, or on "meta"
-    _sparse: bool = False  # the first of these (_ops/sparse/tensor.py)
-    _meta: Any = None  # the class of tensors on the device "meta" (_engine/tensor/meta.py), if one
-    _inherits: bool = False  # a view that requires grad because its base does
-    _views: Any = None  # weak references to the views that require no grad
-    _output: int = 0  # which of several views of one call this is
-    _cut: Any = None  # where the chain of gradients was cut
-    _accumulate: Any = None  # the leaf's node in the graph, made when first needed
-    _hooks: Any = None
-    _post_hooks: Any = None
-    _retains: bool = False
+    _skimp_sparse: bool = False  # the first of these (_ops/sparse/tensor.py)
+    _skimp_meta: Any = (
+        None  # the class of tensors on the device "meta" (_engine/tensor/meta.py), if one
+    )
+    _skimp_inherits: bool = False  # a view that requires grad because its base does
+    _skimp_views: Any = None  # weak references to the views that require no grad
+    _skimp_output: int = 0  # which of several views of one call this is
+    _skimp_cut: Any = None  # where the chain of gradients was cut
+    _skimp_accumulate: Any = None  # the leaf's node in the graph, made when first needed
+    _skimp_hooks: Any = None
+    _skimp_post_hooks: Any = None
+    _skimp_retains: bool = False
 
-    _on_fast_path: bool = True  # small ones of this class take the fast paths
+    _skimp_on_fast_path: bool = True  # small ones of this class take the fast paths
 
     def __init_subclass__(cls, **words: Any) -> None:
         super().__init_subclass__(**words)
-        if "_on_fast_path" not in cls.__dict__:
-            cls._on_fast_path = False
+        if "_skimp_on_fast_path" not in cls.__dict__:
+            cls._skimp_on_fast_path = False
 
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
 
@@ -101,15 +104,15 @@ class Tensor:
     @property
     def shape(self) -> Size:
         a = self._np
-        return _tuple(Size, a.shape if a is not None else self._layout.shape)  # type: ignore[union-attr]
+        return _tuple(Size, a.shape if a is not None else self._skimp_layout.shape)  # type: ignore[union-attr]
 
     @property
     def device(self) -> device:
         return CPU
 
-    def layout_of(self) -> Layout:
+    def _skimp_layout_of(self) -> Layout:
         """Shape, strides and offset, in elements."""
-        layout = self._layout
+        layout = self._skimp_layout
         if layout is None:
             a = self._np
             assert a is not None
@@ -125,57 +128,57 @@ class Tensor:
                     else 0
                 )
                 layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
-            self._layout = layout
+            self._skimp_layout = layout
         return layout
 
-    def array(self) -> Array:
+    def _skimp_array(self) -> Array:
         """The elements as an ndarray over the storage's bytes; materializes. For reading (see
         `writable`).
         """
         a = self._np
         if a is not None:
             return a
-        layout = self._layout
+        layout = self._skimp_layout
         assert layout is not None
         a = self._storage.view(layout, self._dtype.np)
         if self._conj:
             a = np.conjugate(a)
-        if self._neg:
+        if self._skimp_neg:
             a = np.negative(a)
         if (
             a.size < config.small_below
-            and self._on_fast_path
-            and not (self._conj or self._neg or self._storage.loose)
+            and self._skimp_on_fast_path
+            and not (self._conj or self._skimp_neg or self._storage.loose)
         ):
             self._np = a
-            self._turned = not a.flags.c_contiguous and a.ndim > 1
+            self._skimp_turned = not a.flags.c_contiguous and a.ndim > 1
         return a
 
-    def writable(self) -> Array:
+    def _skimp_writable(self) -> Array:
         """The elements as an ndarray to write to: whoever is deferred and reads the old ones has
         materialized.
         """
         s = self._storage
         s.will_write()
-        self.bump()
+        self._skimp_bump()
         a = self._np
         if a is not None:
             return a
-        assert self._layout is not None
-        return s.view(self._layout, self._dtype.np)
+        assert self._skimp_layout is not None
+        return s.view(self._skimp_layout, self._dtype.np)
 
-    def written(self, array: Array) -> None:
-        """After `writable()` was written to: where the bytes hold the conjugate or the negative,
-        make them so.
+    def _skimp_written(self, array: Array) -> None:
+        """After `_skimp_writable()` was written to: where the bytes hold the conjugate or the
+        negative, make them so.
         """
         if self._conj:
             np.conjugate(array, out=array)
-        if self._neg:
+        if self._skimp_neg:
             np.multiply(array, -1, out=array)
 
-    def bump(self) -> None:
+    def _skimp_bump(self) -> None:
         """One more in-place write."""
-        counter = self._counter
+        counter = self._skimp_counter
         if counter is not None:
             counter.version += 1
             self._storage.unseen = next(sequence)
@@ -184,36 +187,39 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        return self._storage.version if self._counter is None else self._counter.version
+        return self._storage.version if self._skimp_counter is None else self._skimp_counter.version
 
 
 share_names(
     Tensor,
-    *("_np", "_storage", "_dtype", "_layout", "_turned"),
-    *("_rg", "_node", "_index", "_grad", "_accumulate", "_cut"),
-    *("_base", "_stale", "_views", "_inherits", "_marked", "_creation"),
+    *("_np", "_storage", "_dtype", "_skimp_layout", "_skimp_turned"),
+    *("_rg", "_skimp_node", "_skimp_index", "_grad", "_skimp_accumulate", "_skimp_cut"),
+    *("_base", "_skimp_stale", "_skimp_views"),
+    *("_skimp_inherits", "_skimp_marked", "_skimp_creation"),
 )
 
 
 def mark(t: Tensor, **rare: Any) -> None:
-    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
+    """Give `t` values of what few tensors have: `_skimp_counter`, `_conj`, `_skimp_neg`,
+    `_skimp_inference`.
+    """
     for name, value in rare.items():
         setattr(t, name, value)
-    t._marked = True
+    t._skimp_marked = True
 
 
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
-    if t._meta is not None:
-        new.__class__ = t._meta
-    if t._counter is not None or t._conj or t._neg:
-        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
+    if t._skimp_meta is not None:
+        new.__class__ = t._skimp_meta
+    if t._skimp_counter is not None or t._conj or t._skimp_neg:
+        mark(new, _skimp_counter=t._skimp_counter, _conj=t._conj, _skimp_neg=t._skimp_neg)
 
 
 def mark_creation(view: Tensor, creation: str | None) -> None:
-    """`mark` of `_creation`, without a loop: backward, which records nothing, makes many."""
-    view._creation = creation
-    view._marked = True
+    """`mark` of `_skimp_creation`, without a loop: backward, which records nothing, makes many."""
+    view._skimp_creation = creation
+    view._skimp_marked = True
 
 
 # -- making tensors -------------------------------------------------------------------------------
@@ -238,7 +244,7 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     t._storage = s
     t._dtype = dtype
     if marks.anywhere and marks.of_thread.here:
-        mark(t, _inference=True)
+        mark(t, _skimp_inference=True)
     return t
 
 
@@ -246,7 +252,7 @@ def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
     """`fresh`, of an array that may lie in another order than row-major."""
     t = fresh(array, dtype)
     if not array.flags.c_contiguous:
-        t._turned = True
+        t._skimp_turned = True
     return t
 
 
@@ -264,10 +270,10 @@ def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype, cls: type[Tensor] = Te
     """A tensor on storage `s`."""
     t = _new(cls)
     t._storage = s
-    t._layout = layout
+    t._skimp_layout = layout
     t._dtype = dtype
     if marks.anywhere and marks.of_thread.here:
-        mark(t, _inference=True)
+        mark(t, _skimp_inference=True)
     return t
 
 
@@ -284,8 +290,8 @@ def empty(
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
     new = wrap(t._storage, layout, t._dtype)
-    if marks.anywhere and new._inference is not t._inference:
-        mark(new, _inference=t._inference)  # a view is what its base is
-    if t._marked:
+    if marks.anywhere and new._skimp_inference is not t._skimp_inference:
+        mark(new, _skimp_inference=t._skimp_inference)  # a view is what its base is
+    if t._skimp_marked:
         mark_bytes(new, t)
     return new

@@ -30,34 +30,34 @@ class Tensor:
     """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
 
     _np: Array | None
-    _layout: Layout | None
-    _turned: builtins.bool
+    _skimp_layout: Layout | None
+    _skimp_turned: builtins.bool
     _storage: Storage
     _dtype: dtypes.dtype
     _rg: builtins.bool
-    _node: Node | None
-    _index: builtins.int
+    _skimp_node: Node | None
+    _skimp_index: builtins.int
     _grad: Tensor | None
     _base: Tensor | None
-    _stale: builtins.int
-    _marked: builtins.bool
-    _counter: VersionCounter | None
+    _skimp_stale: builtins.int
+    _skimp_marked: builtins.bool
+    _skimp_counter: VersionCounter | None
     _conj: builtins.bool
-    _neg: builtins.bool
-    _inference: builtins.bool
-    _creation: str | None
+    _skimp_neg: builtins.bool
+    _skimp_inference: builtins.bool
+    _skimp_creation: str | None
     _hollow: builtins.bool
-    _sparse: builtins.bool
-    _meta: Any
-    _inherits: builtins.bool
-    _views: Any
-    _output: builtins.int
-    _cut: Any
-    _accumulate: Any
-    _hooks: Any
-    _post_hooks: Any
-    _retains: builtins.bool
-    _on_fast_path: builtins.bool
+    _skimp_sparse: builtins.bool
+    _skimp_meta: Any
+    _skimp_inherits: builtins.bool
+    _skimp_views: Any
+    _skimp_output: builtins.int
+    _skimp_cut: Any
+    _skimp_accumulate: Any
+    _skimp_hooks: Any
+    _skimp_post_hooks: Any
+    _skimp_retains: builtins.bool
+    _skimp_on_fast_path: builtins.bool
     __array_priority__: builtins.int
     name: Any
     volatile: builtins.bool
@@ -238,9 +238,6 @@ class Tensor:
     def __array__(
         self, dtype: dtypes.dtype | None = None, copy: builtins.bool | None = None
     ) -> Array: ...
-    def array(self) -> Array:
-        """The elements as an ndarray over the storage's bytes; materializes. For reading (see
-        `writable`)."""
     def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
     def __array_wrap__(
         self, array: Any, context: Any = None, return_scalar: builtins.bool = False
@@ -274,8 +271,6 @@ class Tensor:
         """The inverse hyperbolic sine."""
     def asinh_(self) -> Tensor:
         """The inverse hyperbolic sine. In place."""
-    def _asks(self) -> builtins.bool:
-        """Whether this tensor's class takes a function over that it is given to now."""
     def atan(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse tangent."""
     def atan_(self) -> Tensor:
@@ -359,8 +354,6 @@ class Tensor:
     def broadcast_to(self, size: Any) -> Tensor:
         """Broadcast to a shape, as a view."""
     def __buffer__(self, flags: builtins.int) -> memoryview: ...
-    def bump(self) -> None:
-        """One more in-place write."""
     def byte(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.uint8)`."""
     def cauchy_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
@@ -739,8 +732,6 @@ class Tensor:
         """input > other, as bools. In place."""
     def half(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float16)`."""
-    def _hand_over(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The function's result by this tensor's class."""
     def hardshrink(self, lambd: builtins.float = 0.5, *, out: Tensor | None = None) -> Tensor:
         """The input outside [-lambd, lambd], else 0."""
     def __hash__(self) -> builtins.int: ...
@@ -1019,8 +1010,6 @@ class Tensor:
     @property
     def layout(self) -> formats.layout:
         """How the elements are stored."""
-    def layout_of(self) -> Layout:
-        """Shape, strides and offset, in elements."""
     def lcm(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The least common multiple."""
     def lcm_(self, other: Any) -> Tensor:
@@ -1738,6 +1727,23 @@ class Tensor:
     @overload
     def size(self, dim: builtins.int) -> builtins.int:
         """The shape, or one of its sizes."""
+    def _skimp_array(self) -> Array:
+        """The elements as an ndarray over the storage's bytes; materializes. For reading (see
+        `writable`)."""
+    def _skimp_asks(self) -> builtins.bool:
+        """Whether this tensor's class takes a function over that it is given to now."""
+    def _skimp_bump(self) -> None:
+        """One more in-place write."""
+    def _skimp_hand_over(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The function's result by this tensor's class."""
+    def _skimp_layout_of(self) -> Layout:
+        """Shape, strides and offset, in elements."""
+    def _skimp_writable(self) -> Array:
+        """The elements as an ndarray to write to: whoever is deferred and reads the old ones has
+        materialized."""
+    def _skimp_written(self, array: Array) -> None:
+        """After `_skimp_writable()` was written to: where the bytes hold the conjugate or the
+        negative, make them so."""
     def slice_inverse(
         self,
         src: Tensor,
@@ -2077,12 +2083,6 @@ class Tensor:
         """Pieces along the rows."""
     def where(self, condition: Any, other: Any) -> Any:
         """`input` where the condition holds, else `other`."""
-    def writable(self) -> Array:
-        """The elements as an ndarray to write to: whoever is deferred and reads the old ones has
-        materialized."""
-    def written(self, array: Array) -> None:
-        """After `writable()` was written to: where the bytes hold the conjugate or the negative,
-        make them so."""
     def xlogy(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input * log(other), 0 where input is 0."""
     def xlogy_(self, other: Any) -> Tensor:
@@ -2094,13 +2094,14 @@ class Tensor:
         """Write zeros over all elements."""
 
 def mark(t: Tensor, **rare: Any) -> None:
-    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
+    """Give `t` values of what few tensors have: `_skimp_counter`, `_conj`, `_skimp_neg`,
+    `_skimp_inference`."""
 
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
 
 def mark_creation(view: Tensor, creation: str | None) -> None:
-    """`mark` of `_creation`, without a loop: backward, which records nothing, makes many."""
+    """`mark` of `_skimp_creation`, without a loop: backward, which records nothing, makes many."""
 
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""

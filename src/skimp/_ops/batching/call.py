@@ -181,7 +181,7 @@ class Calls:
         with outside(level):
             result = (rule or by_samples)(seen)
         if target is not None:
-            target._layout = sample_layout(target._held)
+            target._skimp_layout = sample_layout(target._held)
             return target
         return wrapped(result, level)
 

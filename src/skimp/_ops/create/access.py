@@ -76,34 +76,34 @@ def size(self: Tensor, dim: int | None = None) -> Size | int:
 def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
 @overload
 def stride(self: Tensor, dim: int) -> int: ...
-@asked("(self._layout or self.layout_of()).strides")
+@asked("(self._skimp_layout or self._skimp_layout_of()).strides")
 def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
     """Elements from one position to the next, of all dimensions or one.
 
     Raises: IndexError for a dim that is not there.
     """
-    strides = self.layout_of().strides
+    strides = self._skimp_layout_of().strides
     return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
 
 
 @asked()
 def storage_offset(self: Tensor) -> int:
     """Elements between the storage's beginning and this tensor's first."""
-    return self.layout_of().offset
+    return self._skimp_layout_of().offset
 
 
 @asked("a.ndim")
 def dim(self: Tensor) -> int:
     """Number of dimensions."""
     a = self._np
-    return a.ndim if a is not None else len(self._layout.shape)  # type: ignore[union-attr]
+    return a.ndim if a is not None else len(self._skimp_layout.shape)  # type: ignore[union-attr]
 
 
 @asked_of_both("a.size")
 def numel(input: Tensor) -> int:
     """Number of elements."""
     a = input._np
-    return a.size if a is not None else layouts.numel(input._layout.shape)  # type: ignore[union-attr]
+    return a.size if a is not None else layouts.numel(input._skimp_layout.shape)  # type: ignore[union-attr]
 
 
 @asked("a.itemsize")
@@ -117,7 +117,7 @@ def data_ptr(self: Tensor) -> int:
     """The address of the first element; materializes. 0 for an empty tensor."""
     if self.numel() == 0:
         return 0
-    return self._storage.hand_out() + self.layout_of().offset * self._dtype.itemsize
+    return self._storage.hand_out() + self._skimp_layout_of().offset * self._dtype.itemsize
 
 
 @asked("a.flags.c_contiguous")
@@ -157,9 +157,9 @@ def is_nonzero(input: Tensor) -> bool:
 def value(self: Tensor) -> Array:
     if self.numel() != 1:
         raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
-    if self._meta is not None:
+    if self._skimp_meta is not None:
         raise RuntimeError(NO_ITEM)
-    return self.array()
+    return self._skimp_array()
 
 
 def item(self: Tensor) -> Any:
@@ -190,7 +190,7 @@ def tolist(self: Tensor) -> Any:
 
     Raises: NotImplementedError for a tensor on "meta", which has no elements.
     """
-    a = self.array()
+    a = self._skimp_array()
     return (a.astype(np.float32) if self._dtype in dtypes.FOREIGN else a).tolist()
 
 
@@ -222,7 +222,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
             "Can't call numpy() on Tensor that has conjugate bit set. Use "
             "tensor.resolve_conj().numpy() instead."
         )
-    if self._neg:
+    if self._skimp_neg:
         raise RuntimeError(
             "Can't call numpy() on Tensor that has negative bit set. Use "
             "tensor.resolve_neg().numpy() instead."
@@ -238,7 +238,7 @@ def exported(self: Tensor) -> Array:
     if a is not None and a.flags.c_contiguous and a.size and usual:
         s.exported = True
         return np.asarray(Exported(s, a))
-    layout, dtype = self.layout_of(), self._dtype.np
+    layout, dtype = self._skimp_layout_of(), self._dtype.np
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)
     return over(self._storage.export(), layout, dtype)
@@ -255,7 +255,7 @@ def _truth(self: Tensor) -> bool:
 def _index(self: Tensor) -> int:
     if self._dtype.category > dtypes.INT or self.numel() != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(self.array().item())
+    return int(self._skimp_array().item())
 
 
 def _len(self: Tensor) -> int:
@@ -281,7 +281,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     node = self.grad_fn
-    if self._meta is not None:
+    if self._skimp_meta is not None:
         return printing.str_without_elements(
             tuple(self.shape),
             self._dtype,
@@ -305,15 +305,15 @@ def _printed(self: Tensor) -> Array:
     """The elements to print. NumPy has no array of more than 2^63 bytes: so many are one element
     repeated, and of those a summary's are enough.
     """
-    layout = self.layout_of()
+    layout = self._skimp_layout_of()
     if self.numel() * self._dtype.itemsize < 1 << 63:
-        return self.array()
+        return self._skimp_array()
     most = int(min(printing.PRINT_OPTS.threshold, 1000)) + 1
     sizes = [
         n if stride else min(n, most)
         for n, stride in zip(layout.shape, layout.strides, strict=True)
     ]
-    return alias(self, Layout(tuple(sizes), layout.strides, layout.offset)).array()
+    return alias(self, Layout(tuple(sizes), layout.strides, layout.offset))._skimp_array()
 
 
 def _format(self: Tensor, spec: str) -> str:

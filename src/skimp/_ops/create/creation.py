@@ -157,7 +157,7 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
         copy(made, array)
         return fresh(made, want)
     new = empty(array.shape, want)
-    copy(new.writable(), array)
+    copy(new._skimp_writable(), array)
     return new
 
 

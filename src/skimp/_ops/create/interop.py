@@ -93,7 +93,7 @@ def capsule(
 ) -> Any:
     if t._conj:
         raise BufferError("Can't export tensors with the conjugate bit set")
-    if t._neg:
+    if t._skimp_neg:
         raise BufferError(
             "Can't export tensors with the negative bit set; use tensor.resolve_neg()"
         )
@@ -243,7 +243,7 @@ def is_buffer(obj: Any) -> bool:
 
 def buffer_of(self: Tensor, flags: int, /) -> memoryview:
     """The elements as Python's buffer, on the same bytes (asked for by Python 3.12 and newer)."""
-    if self._rg or self._conj or self._neg:
+    if self._rg or self._conj or self._skimp_neg:
         raise BufferError(
             "only tensors that do not require grad, with no pending conj or neg, have a buffer; "
             "use detach() first"
@@ -354,7 +354,9 @@ def array_wrap(
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)
     made = on_array(array)
-    return converted(made, type(self)) if not self._on_fast_path and self._asks() else made
+    return (
+        converted(made, type(self)) if not self._skimp_on_fast_path and self._skimp_asks() else made
+    )
 
 
 # -- the Array API standard ------------------------------------------------------------------------

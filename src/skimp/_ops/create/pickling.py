@@ -44,9 +44,9 @@ def _own_state(t: Tensor) -> dict[str, Any] | None:
 
 def reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     """What a pickle holds of a tensor: its storage once, its layout, and what a program has set."""
-    plain = self.resolve_conj().resolve_neg() if self._conj or self._neg else self
-    layout = tuple(plain.layout_of())
-    cls = Tensor if self._meta is not None else type(self)
+    plain = self.resolve_conj().resolve_neg() if self._conj or self._skimp_neg else self
+    layout = tuple(plain._skimp_layout_of())
+    cls = Tensor if self._skimp_meta is not None else type(self)
     return rebuild, (cls, plain._storage, layout, self._dtype, self._rg, _own_state(self))
 
 
@@ -65,13 +65,13 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     new = rebuild(
         type(self),
         s,
-        tuple(self.layout_of()),
+        tuple(self._skimp_layout_of()),
         self._dtype,
         self._rg,
         copy.deepcopy(_own_state(self), memo),
     )
-    if self._conj or self._neg:
-        mark(new, _conj=self._conj, _neg=self._neg)
+    if self._conj or self._skimp_neg:
+        mark(new, _conj=self._conj, _skimp_neg=self._skimp_neg)
     if self._grad is not None:
         new._grad = copy.deepcopy(self._grad, memo)
     memo[id(self)] = new

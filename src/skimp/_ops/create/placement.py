@@ -18,7 +18,7 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     Raises: RuntimeError for a memory format that the rank does not allow.
     Memory: the input itself, or a new tensor in another memory format.
     """
-    if self._meta is not None:
+    if self._skimp_meta is not None:
         raise NotImplementedError(NO_DATA)
     return self
 

@@ -76,7 +76,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
     """
     if dtype is None:
         name = tensor_types.type_of(self.dtype)
-        return name if self._meta is None else name.replace("torch.", "torch.meta.")
+        return name if self._skimp_meta is None else name.replace("torch.", "torch.meta.")
     wanted = tensor_types.dtype_of(dtype) or dtype
     if isinstance(wanted, (str, type)):
         raise ValueError(f"invalid type: {wanted!r}")
@@ -179,7 +179,7 @@ def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     """`torch.Tensor(2, 3)` and `torch.Tensor([1, 2])`: of the default dtype, whatever the data."""
     made = tensor_types.made(promotion.get_default_dtype(), args)
     if cls is Tensor:
-        return made if made._on_fast_path else _plain(made)
+        return made if made._skimp_on_fast_path else _plain(made)
     new = made.detach() if made is (args[0] if args else None) else made
     given_class(new, cls)
     return new

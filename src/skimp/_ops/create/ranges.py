@@ -122,11 +122,11 @@ def _write(
     """Where the numbers go; no array: nobody wants them."""
     if out is None:
         t = dense_tensor((count,), dtype, **options)
-        return t, None if t._hollow else t._storage.view(t.layout_of(), dtype.np)
+        return t, None if t._hollow else t._storage.view(t._skimp_layout_of(), dtype.np)
     devices.place(options.get("device"))
     outs.resize_out(name, out, (count,))
     outs.check_overlap(out, ())
-    return out, out.writable()
+    return out, out._skimp_writable()
 
 
 @create
@@ -217,13 +217,13 @@ def eye(
     if out is not None:
         _of_out(dtype, out)
         outs.resize_out("eye", out, (rows, columns))
-        t, into = out, out.writable()
+        t, into = out, out._skimp_writable()
         into[...] = 0
     else:
         t = dense_tensor((rows, columns), dtype, zeroed=True, **options)
         if t._hollow:
             return finish(t, **options)
-        into = t._storage.view(t.layout_of(), t._dtype.np)
+        into = t._storage.view(t._skimp_layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
     return finish(t, **options) if out is None else t
 
@@ -292,7 +292,7 @@ def arange(
     t = dense_tensor((n,), dtype, **options)
     if t._hollow:
         return finish(t, **options)
-    values = t.writable()
+    values = t._skimp_writable()
     if dtype.category == dtypes.INT:
         copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])
     else:

@@ -61,14 +61,14 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {n}: {list(shape)}"
             )
-    before = self.layout_of()
+    before = self._skimp_layout_of()
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         outs.resize(self, shape, layouts.channels_last_strides(shape))
     elif before.shape != shape:
         outs.resize(self, shape)
-    if before != self.layout_of():
-        self.bump()
-        self._accumulate = None
+    if before != self._skimp_layout_of():
+        self._skimp_bump()
+        self._skimp_accumulate = None
 
 
 @method
@@ -137,17 +137,17 @@ def set_(
     given = {"input": self, "source": source if size is None else None}
     tracked = modes.state.grad and (self._rg or (size is None and getattr(source, "_rg", False)))
     kept = history.prepare(self, SET, given) if tracked else None
-    self.bump()
+    self._skimp_bump()
     history.rebase(self, kept)
     history.leave(self)
     version = self._version
     self._np = None
     self._storage = found
-    self._layout = layout
-    mark(self, _counter=FollowingCounter(found, version))
-    self._accumulate = None
+    self._skimp_layout = layout
+    mark(self, _skimp_counter=FollowingCounter(found, version))
+    self._skimp_accumulate = None
     if kept is not None:
-        self._node, self._index = kept, 0
+        self._skimp_node, self._skimp_index = kept, 0
         kept._skimp_shape = layout.shape
     return self
 
@@ -159,7 +159,7 @@ def _looked_at(
     if source is None:
         return storages.empty(0), Layout((0,), (1,), 0)
     if isinstance(source, Tensor):
-        there = source.layout_of()
+        there = source._skimp_layout_of()
         if size is not None:
             if not layouts.is_contiguous(there):
                 raise RuntimeError("passed in tensor to be used as storage must be contiguous")

@@ -290,7 +290,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     Raises: nothing.
     Memory: no tensor is made.
     """
-    return self._storage is tensor._storage and self.layout_of() == tensor.layout_of()
+    return self._storage is tensor._storage and self._skimp_layout_of() == tensor._skimp_layout_of()
 
 
 def shares_memory(a: Tensor, b: Tensor) -> bool:
@@ -301,11 +301,11 @@ def shares_memory(a: Tensor, b: Tensor) -> bool:
     Raises: nothing.
     Memory: no tensor is made.
     """
-    one, two = a.layout_of(), b.layout_of()
+    one, two = a._skimp_layout_of(), b._skimp_layout_of()
     if a._storage is not b._storage:
         if not (a._storage.exported and b._storage.exported):
             return False
-        return bool(np.shares_memory(a.array(), b.array()))
+        return bool(np.shares_memory(a._skimp_array(), b._skimp_array()))
     if 0 in one.shape or 0 in two.shape:
         return False
     return bool(np.shares_memory(_footprint(a), _footprint(b)))
@@ -315,7 +315,7 @@ class _Place:
     """A layout as an array that is never read, so that nothing materializes."""
 
     def __init__(self, t: Tensor) -> None:
-        layout, size = t.layout_of(), t._dtype.itemsize
+        layout, size = t._skimp_layout_of(), t._dtype.itemsize
         strides = tuple([s * size for s in layout.strides])
         start = (1 << 40) + layout.offset * size
         self.__array_interface__ = {

@@ -86,9 +86,9 @@ def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     if not dim:
         return input.clone()
     if input._hollow:
-        shape, strides, _ = input.layout_of()
+        shape, strides, _ = input._skimp_layout_of()
         return _unwritten(shape, _order(strides, dim, False), input._dtype)
-    a = input.array()
+    a = input._skimp_array()
     return _laid(_along(a, dim, norm, forward), _order(a.strides, dim, False), input._dtype)
 
 
@@ -105,12 +105,12 @@ def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool)
 def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
     d = input._dtype.to_complex()
     if input._hollow:
-        shape, strides, _ = input.layout_of()
+        shape, strides, _ = input._skimp_layout_of()
         sizes = list(shape)
         if onesided:
             sizes[dim[-1]] = sizes[dim[-1]] // 2 + 1
         return _unwritten(tuple(sizes), _order(strides, dim, True), d)
-    a = input.array()
+    a = input._skimp_array()
     order = _order(a.strides, dim, True)
     if not onesided:
         return _laid(_along(a, dim, norm, True), order, d)
@@ -139,14 +139,14 @@ def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> T
 def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
     if input._hollow:
         half = _c2c(input, dim[:-1], norm, False) if len(dim) > 1 else input
-        shape, strides, _ = half.layout_of()
+        shape, strides, _ = half._skimp_layout_of()
         sizes = list(shape)
         sizes[dim[-1]] = size
         return _unwritten(tuple(sizes), _order(strides, dim[-1:], False), input._dtype.to_real())
-    a = input.array()
+    a = input._skimp_array()
     if len(dim) > 1:  # in two steps, of which the second sees the strides that the first left
         order = _order(a.strides, dim[:-1], False)
-        a = _laid(_along(a, dim[:-1], norm, False), order, input._dtype).array()
+        a = _laid(_along(a, dim[:-1], norm, False), order, input._dtype)._skimp_array()
     made = np.fft.irfft(a, size, axis=dim[-1], norm=_numpy_norm(norm, False))
     return _laid(made, _order(a.strides, dim[-1:], False), input._dtype.to_real())
 

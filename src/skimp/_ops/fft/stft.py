@@ -147,7 +147,7 @@ def _overlap_add(input: Tensor, hop: int) -> Tensor:
     batch, count, size = input.shape
     if input._hollow:
         return meta.empty((batch, size + hop * (count - 1)), input._dtype)
-    frames = input.array()
+    frames = input._skimp_array()
     made, into = blank((batch, size + hop * (count - 1)), input._dtype)
     into[...] = 0
     for start in range(0, size, hop):  # the parts of all frames that touch no other frame's part

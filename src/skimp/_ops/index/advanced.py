@@ -137,7 +137,7 @@ def _of_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> list[Array]:
             f"too many indices for tensor of dimension {len(shape)} (got {dim + mask.ndim})"
         )
     _check_mask(mask, shape, dim)
-    array = mask.array()
+    array = mask._skimp_array()
     if mask.ndim == 0:
         raise IndexError("a 0-d mask is no index of a dimension")
     return list(np.nonzero(array))
@@ -262,12 +262,12 @@ def gather_at(input: Tensor, indices: Any) -> Tensor:
     where = Where(shape, indices)
     if not where.dims:
         return input.clone()
-    strides = where.strides(input.layout_of())
+    strides = where.strides(input._skimp_layout_of())
     if input._hollow:
         return meta.empty(where.result, input._dtype, strides)
     result, target = blank(where.result, input._dtype, strides)
     if target.size:
-        _read(bits(target), bits(input.array()), where)
+        _read(bits(target), bits(input._skimp_array()), where)
     return result
 
 
@@ -379,7 +379,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         _check_dtype(input, values)
         if input._hollow:
             return
-        value = values.array().reshape(())
+        value = values._skimp_array().reshape(())
         masked_fill_(input.detach(), mask, fresh(value, values._dtype))
         return
     outs.check_apart(input, (values, *[i for i in indices if i is not None]))
@@ -393,7 +393,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     if input._hollow:
         return
     source = np.broadcast_to(_stripped(source, len(where.result)), where.result)
-    target = input.writable()
+    target = input._skimp_writable()
     if source.size:
         _write(target, source.transpose(where.result_front()), where, accumulate)
 

@@ -51,7 +51,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     if input._hollow:
         return meta.empty(index.shape, input._dtype)
     result, target = blank(tuple(index.shape), input._dtype)
-    source, into = bits(input.array()), bits(target)
+    source, into = bits(input._skimp_array()), bits(target)
     if not into.size:
         return result
     if not into.ndim:
@@ -107,8 +107,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     outs.check_no_overlap(input, (index, source))
     if input._hollow:
         return
-    values = source.array().reshape(-1)
-    target = input.writable()
+    values = source._skimp_array().reshape(-1)
+    target = input._skimp_writable()
     if not where.size:
         return
     at: Any = where
@@ -156,7 +156,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
 def _from_front(indices: Tensor, n: int) -> Tensor:
     if indices._hollow:
         return indices
-    where = indices.array()
+    where = indices._skimp_array()
     front = counted_from_front(where, n)
     return indices if front is where else fresh(front, indices._dtype)
 

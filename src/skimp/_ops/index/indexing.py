@@ -58,7 +58,7 @@ _SELECT, _SLICE, _ALIAS = [
 def getitem(self: Tensor, index: Any) -> Tensor:
     x = self._np
     if x is None and not self._hollow and self._storage.deferred is None and not self._rg:
-        self.array()  # a small one gets its ndarray back
+        self._skimp_array()  # a small one gets its ndarray back
         x = self._np
     if x is not None and self._rg and not active and type(self) in ORDINARY:
         picked = _recorded(self, x, index)
@@ -80,25 +80,25 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             t._np = found
             t._storage = storage = self._storage
             t._dtype = dtype = self._dtype
-            if self._turned:
-                t._turned = True
+            if self._skimp_turned:
+                t._skimp_turned = True
             # `view_of`, written out: this is the path of `x[i]`
-            if self._marked:
-                mark(t, _counter=self._counter)
+            if self._skimp_marked:
+                mark(t, _skimp_counter=self._skimp_counter)
                 _view_of(self, t)
                 return t
             base = self._base
             if base is None:
                 base = self
-            views = base._views
+            views = base._skimp_views
             if dtype.category < 2:  # its base will never require grad
                 t._base = base
-                t._stale = 0
+                t._skimp_stale = 0
             elif views is None or len(views) > _MANY or not _state.grad:
                 _plain_view(base, t)
             else:
                 t._base = base
-                t._stale = storage.version
+                t._skimp_stale = storage.version
                 views.append(_ref(t))
             return t
     return _general(self, index)
@@ -108,7 +108,7 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     """The view of a small array that plain ints and slices make, recorded as the last of the views
     that they stand for; None sends the index the general way.
     """
-    if self._marked or not _state.grad or (found := _small_item(x, index)) is None:
+    if self._skimp_marked or not _state.grad or (found := _small_item(x, index)) is None:
         return None
     items = index if type(index) is tuple else (index,)
     record = _last(x.shape, items)
@@ -118,11 +118,11 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     t._np = found
     t._storage = self._storage
     t._dtype = self._dtype
-    t._turned = self._turned
+    t._skimp_turned = self._skimp_turned
     t._base = base = self if self._base is None else self._base
-    t._stale = self._storage.version
+    t._skimp_stale = self._storage.version
     record.record(t, self, items)
-    if t._node is None:
+    if t._skimp_node is None:
         history.register(base, t)
     return t
 
@@ -259,7 +259,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             place = _small_item(a, index) if a.flags.c_contiguous else None
             if place is not None:
                 history.before_inplace(self)
-                self.writable()
+                self._skimp_writable()
                 place[...] = value
                 return
             if type(index) is Tensor and _put_number(self, a, index, value):
@@ -290,12 +290,12 @@ def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
     place = arrays[0]
     if place.dtype == bool:
         history.before_inplace(self)
-        np.copyto(self.writable(), value, where=place)
+        np.copyto(self._skimp_writable(), value, where=place)
         return True
     if not place.size or place.min() < -len(a) or place.max() >= len(a):
         return False
     history.before_inplace(self)
-    self.writable()[place] = value
+    self._skimp_writable()[place] = value
     return True
 
 
@@ -313,7 +313,7 @@ def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
         return False
     history.before_inplace(self)
     written(b.nbytes, value)
-    self.writable()
+    self._skimp_writable()
     place[...] = b
     return True
 

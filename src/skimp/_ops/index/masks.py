@@ -203,10 +203,10 @@ FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FI
 
 def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     x, number = input._np, small_number(value, input._dtype)
-    if x is None or number is None or input._turned or type(mask) is not Tensor:
+    if x is None or number is None or input._skimp_turned or type(mask) is not Tensor:
         return None
     holds = mask._np
-    if holds is None or mask._dtype is not dtypes.bool or mask._turned:
+    if holds is None or mask._dtype is not dtypes.bool or mask._skimp_turned:
         return None
     try:
         found = np.where(holds, number, x)
@@ -239,7 +239,7 @@ def _small_fill_in_place(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     if mask._storage is input._storage or (input._rg and modes.state.grad):
         return None
     before_inplace(input)
-    np.copyto(input.writable(), number, where=holds)
+    np.copyto(input._skimp_writable(), number, where=holds)
     return input
 
 
@@ -296,12 +296,12 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     outs.warn_expanded("masked_fill_", input, "tensor[mask] = scalar")
 
     def write() -> None:
-        if overlap.has_internal_overlap(input.layout_of()) is overlap.Overlap.YES:
-            number = value.array() if isinstance(value, Tensor) else value
+        if overlap.has_internal_overlap(input._skimp_layout_of()) is overlap.Overlap.YES:
+            number = value._skimp_array() if isinstance(value, Tensor) else value
             np.copyto(
-                input.writable(),
+                input._skimp_writable(),
                 constant(np.asarray(number).item(), input._dtype),
-                where=mask.array(),
+                where=mask._skimp_array(),
             )  # only what the mask holds: its places are those of others as well
             return
         if input._hollow:
@@ -385,7 +385,7 @@ def _mask_source(mask: Tensor) -> Expr | Array:
     source: Expr | Array
     source, _ = source_of(mask, in_order=True)
     if isinstance(source, Expr) and source.size > 3:
-        source = mask.array()
+        source = mask._skimp_array()
     return source if isinstance(source, Expr) else source.view(np.uint8)
 
 
@@ -403,10 +403,10 @@ def _run_of(source: Array, start: int, stop: int) -> Array:
 def selected(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of `input` where `mask`, of the same shape, holds."""
     if layouts.numel(tuple(mask.shape)) < _RUN:
-        return fresh(input.array()[mask.array().view(np.bool_)], input._dtype)
+        return fresh(input._skimp_array()[mask._skimp_array().view(np.bool_)], input._dtype)
     trues = Mask(mask)
     result, target = blank((trues.count,), input._dtype)
-    source, into = bits(input.array()), bits(target)
+    source, into = bits(input._skimp_array()), bits(target)
 
     def work(holds: Array, start: int, stop: int, first: int, last: int) -> None:
         run = _run_of(source, start, stop)
@@ -441,16 +441,18 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
             f"{scalar_type_name(mask._dtype)}"
         )
     layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
-    layout_views.expand(mask.layout_of(), tuple(input.shape))  # raises where the mask is larger
+    layout_views.expand(
+        mask._skimp_layout_of(), tuple(input.shape)
+    )  # raises where the mask is larger
     if input._hollow:
         return
-    holds = np.broadcast_to(mask.array(), tuple(input.shape))
+    holds = np.broadcast_to(mask._skimp_array(), tuple(input.shape))
     count = int(np.count_nonzero(holds))
-    values = source.array()
+    values = source._skimp_array()
     if values.size < count:
         raise RuntimeError("Number of elements of source < number of ones in mask")
     outs.check_overlap(input, ())
-    target = input.writable()
+    target = input._skimp_writable()
     target[holds] = values.reshape(-1)[:count]
 
 

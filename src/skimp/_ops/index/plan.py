@@ -58,7 +58,7 @@ class Plan:
     """
 
     def __init__(self, self_: Tensor, items: tuple[Any, ...]) -> None:
-        self.layout = self_.layout_of()
+        self.layout = self_._skimp_layout_of()
         self.ndim = len(self.layout.shape)
         self.last: str | None = None  # the kind of the last view that was made
         self.plain: list[Any] = []  # the index of the view alone
@@ -156,7 +156,7 @@ def _tensor_of(i: Any) -> Any:
         return i
     if isinstance(i, Tensor):
         if i.ndim == 0 and i._dtype.category <= dtypes.INT:
-            value = i.array().item()
+            value = i._skimp_array().item()
             return bool(value) if i._dtype in advanced.MASKS else value
         return advanced.as_index(i)
     if isinstance(i, np.bool_):

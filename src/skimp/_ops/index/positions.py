@@ -41,11 +41,11 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
 def _own(view: Tensor) -> Tensor:
     """The view as a result: it is no view of anything that the user has."""
-    return alias(view, view.layout_of())
+    return alias(view, view._skimp_layout_of())
 
 
 def _positions(input: Tensor) -> tuple[Array, ...]:
-    array = input.array()
+    array = input._skimp_array()
     if (
         array.dtype.kind not in "biufc"
     ):  # bfloat16: NumPy's nonzero is slow on types that are not its own
@@ -63,7 +63,7 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
 )
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
-        n = int(bool(input.array() != 0))
+        n = int(bool(input._skimp_array() != 0))
         return fresh(np.empty((n, 0), np.int64), dtypes.int64)
     found = _positions(input)
     n = len(found[0])
@@ -97,7 +97,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     if input._hollow:
         return meta.empty((size, input.ndim), dtypes.int64)
-    rows = _nonzero(input).array()
+    rows = _nonzero(input)._skimp_array()
     result = np.full((size, input.ndim), fill_value, np.int64)
     n = min(size, len(rows))
     result[:n] = rows[:n]
@@ -159,7 +159,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if indices._hollow:
         return tuple(meta.empty((*indices.shape, len(sizes)), dtypes.int64).unbind(-1))
     found = np.empty((*indices.shape, len(sizes)), np.int64)
-    rest = indices.array()
+    rest = indices._skimp_array()
     for d in reversed(range(len(sizes))):
         rest, found[..., d] = np.divmod(rest, sizes[d])
     return fresh(found, dtypes.int64).unbind(-1)

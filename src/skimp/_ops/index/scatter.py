@@ -180,9 +180,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         return meta.empty(index.shape, input._dtype)
     result, target = blank(tuple(index.shape), input._dtype)
     if target.size:
-        where = index.array()
+        where = index._skimp_array()
         check_inside(where, dim, _sizes(input)[dim])
-        read_along(bits(target), bits(input.array()), dim, where)
+        read_along(bits(target), bits(input._skimp_array()), dim, where)
     return result
 
 
@@ -273,7 +273,7 @@ def scatter(
         return
     if not isinstance(src, Tensor):
         check_number(src, input._dtype)
-    source = src.array() if isinstance(src, Tensor) else constant(src, input._dtype)
+    source = src._skimp_array() if isinstance(src, Tensor) else constant(src, input._dtype)
     _write(input, dim, index, source, None if reduce is None else UFUNCS[reduce])
 
 
@@ -292,8 +292,8 @@ def _src_back(g: Tensor, dim: int, index: Tensor, shape: Any) -> Any:
 
 
 def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) -> None:
-    where = index.array()
-    target = input.writable()
+    where = index._skimp_array()
+    target = input._skimp_writable()
     if where.size == 0:
         return
     check_inside(where, dim, _sizes(input)[dim])
@@ -323,7 +323,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
     dim = layouts.normalize_dim(dim, input.ndim)
     _check_scatter(input, dim, index, src)
     if not input._hollow:
-        _write(input, dim, index, src.array(), np.add)
+        _write(input, dim, index, src._skimp_array(), np.add)
 
 
 # -- scatter_reduce -------------------------------------------------------------------------------
@@ -475,12 +475,12 @@ def scatter_reduce(
         )
     if input._hollow:
         return
-    where = index.array()
-    target = input.writable()
+    where = index._skimp_array()
+    target = input._skimp_writable()
     if where.size == 0:
         return
     check_inside(where, dim, _sizes(input)[dim])
-    source = src.array()
+    source = src._skimp_array()
     if not include_self:
         write_along(target, dim, where, identity(reduce, input._dtype))
     write_along(target, dim, where, source, UFUNCS[reduce])

@@ -151,7 +151,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return meta.empty(found, input._dtype)
     result, target = blank(found, input._dtype)
     if target.size:
-        source = bits(input.array())
+        source = bits(input._skimp_array())
         if not take_slices(bits(target), source, dim, where):
             read_along(bits(target), source, dim, _along(source, dim, where, target.shape))
     return result
@@ -239,14 +239,14 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     outs.check_no_overlap(input, (index, source))
     if input._hollow:
         return
-    values = source.array()
+    values = source._skimp_array()
     if alpha != 1:
         values = (
             (source * (int(alpha) if input._dtype.category <= dtypes.INT else alpha))
             .to(input._dtype)
-            .array()
+            ._skimp_array()
         )
-    target = input.writable()
+    target = input._skimp_writable()
     _merge(target, dim, where, values, np.add)
 
 
@@ -336,8 +336,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     outs.check_no_overlap(input, (index, source))
     if input._hollow:
         return
-    values = source.array()
-    target = input.writable()
+    values = source._skimp_array()
+    target = input._skimp_writable()
     if not values.size:
         return
     if target.ndim == 0:
@@ -386,7 +386,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
     outs.warn_expanded("index_fill_", input, "tensor[mask] = scalar")
     if input._hollow:
         return
-    target = input.writable()
+    target = input._skimp_writable()
     number = constant(value, input._dtype)
     if target.ndim == 0:
         if where.size:
@@ -399,7 +399,7 @@ def _front(g: Tensor, dim: int, index: Tensor) -> Tensor:
     if index._hollow:
         return index
     n = g.shape[dim] if g.ndim else 1
-    return fresh(counted_from_front(index.array().astype(np.int64), n), dtypes.int64)
+    return fresh(counted_from_front(index._skimp_array().astype(np.int64), n), dtypes.int64)
 
 
 # -- index_reduce ---------------------------------------------------------------------------------
@@ -463,8 +463,8 @@ def index_reduce(
         outs.check_overlap(input.select(dim, 0), (source.select(dim, 0),))  # PyTorch asks of these
     if input._hollow:
         return
-    values = source.array()
-    target = input.writable()
+    values = source._skimp_array()
+    target = input._skimp_writable()
     rows = target.reshape(1) if target.ndim == 0 else target
     if not include_self and where.size:
         rows[_at(dim, where)] = identity(reduce, input._dtype)

@@ -4,9 +4,9 @@ follow from it.
     @writer(rule=Rule("IndexAddBackward0", {...}))
     def index_add(input, dim, index, source, *, alpha=1) -> None: ...
 
-The body checks (what overlaps, too), and then writes to `input.writable()`. `index_add_` runs it
-on the tensor itself, `index_add` on a copy, `index_add(out=)` on `out` after the input was copied
-there.
+The body checks (what overlaps, too), and then writes to `input._skimp_writable()`. `index_add_`
+runs it on the tensor itself, `index_add` on a copy, `index_add(out=)` on `out` after the input was
+copied there.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _short_ways(fast: Function | None) -> tuple[Any, Any]:
             f"            before_inplace({first})",
             f"            {first}._storage.will_write()",
             f"            if fast(x, {rest}):",
-            f"                {first}.bump()",
+            f"                {first}._skimp_bump()",
             f"                return {first}",
         ]
 
@@ -133,7 +133,7 @@ def _like_input(input: Tensor) -> Tensor:
 
 
 def _same_strides(input: Tensor) -> Tensor:
-    layout = input.layout_of()
+    layout = input._skimp_layout_of()
     overlaps = overlap.has_internal_overlap(layout) is overlap.Overlap.YES
     if overlaps or layouts.is_non_overlapping_and_dense(layout):
         return clone(input)
@@ -223,7 +223,7 @@ def in_place(
     kept = history.prepare(target, rule, given) if tracked and rule is not None else None
     quiet(write)
     if target._hollow:
-        target.bump()
+        target._skimp_bump()
     if kept is not None:
         history.rebase(target, kept)
     return target

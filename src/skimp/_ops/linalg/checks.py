@@ -108,7 +108,7 @@ def first_bad(info: Tensor) -> tuple[int, int]:
     """The first matrix on which a routine stopped (-1: none), and what it said."""
     if info._hollow:
         return -1, 0
-    flat = info.array().reshape(-1)
+    flat = info._skimp_array().reshape(-1)
     bad = np.flatnonzero(flat)
     return (int(bad[0]), int(flat[bad[0]])) if bad.size else (-1, 0)
 

@@ -178,7 +178,7 @@ def linalg_cross_along(
     if out is not None:
         check_out(out, dtype, shape, "cross")
     made, into = target("cross", out, shape, dtype, (input, other))
-    x, y = [np.moveaxis(np.broadcast_to(t.array(), shape), dim, 0) for t in (input, other)]
+    x, y = [np.moveaxis(np.broadcast_to(t._skimp_array(), shape), dim, 0) for t in (input, other)]
     parts = np.moveaxis(into, dim, 0)
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3

@@ -72,7 +72,7 @@ def _qr_back(
     meta=shapes.qr,
 )
 def _qr(input: Tensor, mode: Literal["reduced", "complete"]) -> Any:
-    q, r = np.linalg.qr(input.array(), mode)
+    q, r = np.linalg.qr(input._skimp_array(), mode)
     return columns(q, input._dtype), columns(r, input._dtype)
 
 
@@ -94,7 +94,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
             "Please use linalg.qr(A, mode='reduced')"
         )
     return return_types.linalg_qr(
-        A.new_empty((0,)), columns(np.linalg.qr(A.array(), "r"), A._dtype)
+        A.new_empty((0,)), columns(np.linalg.qr(A._skimp_array(), "r"), A._dtype)
     )
 
 
@@ -150,7 +150,7 @@ def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
     meta=shapes.factor,
 )
 def _cholesky(input: Tensor, upper: bool) -> Any:
-    a = input.array()
+    a = input._skimp_array()
     found, info = _factor(np.conj(np.swapaxes(a, -1, -2)) if upper else a)
     if upper:
         found = np.conj(np.swapaxes(found, -1, -2))
@@ -327,7 +327,7 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
     meta=shapes.square_rows,
 )
 def _matrix_exp(input: Tensor) -> Tensor:
-    a = input.array()
+    a = input._skimp_array()
     if not a.size:
         return rows(np.empty_like(a), input._dtype)
     work = a.astype(np.float32) if a.dtype.kind not in "fc" or a.itemsize == 2 else a

@@ -110,7 +110,7 @@ def _check_finite(a: Array) -> None:
     meta=shapes.svd,
 )
 def _svd(input: Tensor, full_matrices: bool) -> Any:
-    u, s, vh = _decomposed(input.array(), full_matrices)
+    u, s, vh = _decomposed(input._skimp_array(), full_matrices)
     d = input._dtype
     return columns(u, d), rows(s, d.to_real()), columns(vh, d)
 
@@ -138,7 +138,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     _check_svd("linalg.svdvals", A, driver)
     if recorded(A) or A._hollow:
         return _svd(A, False)[1]  # type: ignore[no-any-return]
-    a = A.array()
+    a = A._skimp_array()
     _check_finite(a)
     return rows(np.linalg.svd(a, compute_uv=False), A._dtype.to_real())
 
@@ -182,7 +182,7 @@ Half = Literal["L", "U"]  # of a Hermitian matrix
 )
 def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
     try:
-        values, v = np.linalg.eigh(input.array(), UPLO)
+        values, v = np.linalg.eigh(input._skimp_array(), UPLO)
     except np.linalg.LinAlgError as e:
         raise LinAlgError(
             "linalg.eigh: The algorithm failed to converge because the input matrix is "
@@ -215,7 +215,7 @@ def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     half = _checked_half("linalg.eigvalsh", input, UPLO)
     if recorded(input) or input._hollow:
         return _eigh(input, half)[0]  # type: ignore[no-any-return]
-    return rows(np.linalg.eigvalsh(input.array(), half), input._dtype.to_real())
+    return rows(np.linalg.eigvalsh(input._skimp_array(), half), input._dtype.to_real())
 
 
 def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor)
     meta=shapes.eig,
 )
 def _eig(input: Tensor) -> Any:
-    values, v = np.linalg.eig(input.array())
+    values, v = np.linalg.eig(input._skimp_array())
     d = input._dtype.to_complex()
     return rows(values.astype(d.np), d), columns(v.astype(d.np), d)
 
@@ -250,7 +250,7 @@ def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
     if A._dtype.category < dtypes.FLOAT:
         raise RuntimeError(f"Unknown Complex ScalarType for {promotion.scalar_type_name(A._dtype)}")
     check_number(name, A, "linalg_eig_out_cpu")
-    if not A._hollow and not np.isfinite(A.detach().array()).all():
+    if not A._hollow and not np.isfinite(A.detach()._skimp_array()).all():
         raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
@@ -268,7 +268,7 @@ def eigvals(input: Tensor) -> Tensor:
     if recorded(input) or input._hollow:
         return _eig(input)[0]  # type: ignore[no-any-return]
     d = input._dtype.to_complex()
-    return rows(np.linalg.eigvals(input.array()).astype(d.np), d)
+    return rows(np.linalg.eigvals(input._skimp_array()).astype(d.np), d)
 
 
 # -- ranks and pseudo-inverses --------------------------------------------------------------------
@@ -285,7 +285,7 @@ def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:  # n
                     f"{name}: {title} tensor of complex type is not supported. Got "
                     f"{promotion.scalar_type_name(t._dtype)}"
                 )
-            t = t.detach().array()
+            t = t.detach()._skimp_array()
         tolerances.append(None if t is None else np.asarray(t, real))
     a, r = tolerances
     if r is None:
@@ -299,7 +299,7 @@ def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:  # n
 
 def _sizes(A: Tensor, hermitian: bool) -> Array:  # noqa: N803
     plain = A.detach()
-    found: Array = (eigvalsh(plain).abs() if hermitian else svdvals(plain)).array()
+    found: Array = (eigvalsh(plain).abs() if hermitian else svdvals(plain))._skimp_array()
     return found
 
 
@@ -336,7 +336,7 @@ def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     meta=shapes.pinv,
 )
 def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
-    a = input.array()
+    a = input._skimp_array()
     if hermitian:
         values, u = np.linalg.eigh(a)
         size, v = np.abs(values), u

@@ -122,7 +122,7 @@ def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool 
     """
     _check("torch.linalg.ldl_factor_ex", input)
     n = input.shape[-1]
-    a = np.array(input.array(), order="C")
+    a = np.array(input._skimp_array(), order="C")
     flat = a.reshape(math.prod(a.shape[:-2]), n, n)
     pivots = np.zeros((len(flat), n), np.int32)
     info = np.zeros(len(flat), np.int32)
@@ -180,12 +180,12 @@ def ldl_solve(
             f"shape {list(pivots.shape)} and LD with shape {list(LD.shape)}"
         )
     conjugate = hermitian and LD._dtype.is_complex
-    ld, b = LD.array(), B.array()
+    ld, b = LD._skimp_array(), B._skimp_array()
     n = ld.shape[-1]
     batch = np.broadcast_shapes(ld.shape[:-2], b.shape[:-2])
     x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])), order="C")
     matrices = np.broadcast_to(ld, (*batch, n, n))
-    order = np.broadcast_to(pivots.array(), (*batch, n))
+    order = np.broadcast_to(pivots._skimp_array(), (*batch, n))
     for where in np.ndindex(*batch):
         _solve(matrices[where], order[where], x[where], conjugate)
     return columns(x, B._dtype)

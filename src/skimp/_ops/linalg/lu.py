@@ -87,7 +87,7 @@ def order_of(pivots: Array, m: int) -> Array:
 def _permutation_of(pivots: Tensor, n: int, like: Tensor) -> Tensor:
     if pivots._hollow:
         return meta.empty((*pivots.shape[:-1], n, n), like._dtype)
-    return rows(_permutation(pivots.array(), n, like._dtype.np), like._dtype)
+    return rows(_permutation(pivots._skimp_array(), n, like._dtype.np), like._dtype)
 
 
 def _permutation(pivots: Array, m: int, dtype: Any) -> Array:
@@ -134,7 +134,7 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
 )
 def _lu(input: Tensor, pivot: bool) -> Any:
     """P, L, U and the pivots."""
-    a = input.array()
+    a = input._skimp_array()
     m, n = a.shape[-2:]
     k = min(m, n)
     both, pivots = eliminate(a, pivot)
@@ -179,7 +179,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
         return return_types.linalg_lu_factor_ex(
             both, pivots, meta.empty(A.shape[:-2], dtypes.int32)
         )
-    diagonal = np.diagonal(both.detach().array(), axis1=-2, axis2=-1) == 0
+    diagonal = np.diagonal(both.detach()._skimp_array(), axis1=-2, axis2=-1) == 0
     info = (
         np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
         if min(m, n)

@@ -81,7 +81,7 @@ def _turned(product: Array, dtype: dtypes.dtype) -> Tensor:
     made = as_it_lies(product.T, dtype)
     if 1 in product.shape:  # NumPy takes such a transpose for row-major too
         rows, columns = product.shape
-        made._layout = Layout((columns, rows), (1, max(columns, 1)), 0)
+        made._skimp_layout = Layout((columns, rows), (1, max(columns, 1)), 0)
     return made
 
 
@@ -347,7 +347,7 @@ def _with_matrix(input: Tensor, other: Tensor) -> Tensor:
     """
     shape = tuple(input.shape)
     flat = (math.prod(shape[:-1]), shape[-1])
-    if V.view(input.layout_of(), flat) is None:
+    if V.view(input._skimp_layout_of(), flat) is None:
         if other.ndim == 1:
             return _batched(input, other.unsqueeze(1)).squeeze(-1)
         return _batched(input, other)

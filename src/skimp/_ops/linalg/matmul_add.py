@@ -60,7 +60,7 @@ def added(
 ) -> Tensor:
     """beta * input + alpha * (a @ b); with beta 0 the input is not read, whatever is in it."""
     beta, alpha = _number(beta), _number(alpha)
-    seen = V.expand(input.layout_of(), shape)
+    seen = V.expand(input._skimp_layout_of(), shape)
     dtype = a._dtype
     if out is not None:
         check_out(out, dtype, shape, name)
@@ -70,7 +70,7 @@ def added(
             return out
     if a._hollow:
         return meta.empty(shape, dtype) if out is None else out
-    x, y = a.array(), b.array()
+    x, y = a._skimp_array(), b._skimp_array()
     tell(name, a, x)
     if y.ndim == 1:
         y = y[:, None]
@@ -78,7 +78,7 @@ def added(
     if out is None:
         made, into = blank(shape, dtype)
     else:
-        made, into = out, out.writable()
+        made, into = out, out._skimp_writable()
     matrices = into[:, None] if b.ndim == 1 else into
     if dtype not in PLAIN:
         _add_in_blocks(x, y, matrices, _spread(input, seen, matrices.shape), beta, alpha, dtype)
@@ -95,7 +95,7 @@ def added(
 
 
 def _spread(input: Tensor, seen: Layout, shape: Ints) -> Array:
-    array = np.broadcast_to(input.array(), seen.shape)
+    array = np.broadcast_to(input._skimp_array(), seen.shape)
     return array if array.shape == shape else array[:, None]
 
 
@@ -103,14 +103,18 @@ def _add_small(into: Array, input: Tensor, beta: Any, alpha: Any) -> None:
     if alpha != 1:
         into *= alpha
     if beta != 0:
-        into += input.array() if beta == 1 else input.array() * constant(beta, input._dtype)
+        into += (
+            input._skimp_array()
+            if beta == 1
+            else input._skimp_array() * constant(beta, input._dtype)
+        )
 
 
 def _combine(made: Tensor, input: Tensor, beta: Any, alpha: Any, fresh: bool) -> Tensor:
     """The pointwise rest: deferred on the product's block, or in place where the result must be
     written now.
     """
-    like = [made.layout_of(), input.layout_of()]
+    like = [made._skimp_layout_of(), input._skimp_layout_of()]
     shape = tuple(made.shape)
     apart = fresh and layouts.dense_strides_like(like, shape) == layouts.contiguous_strides(shape)
     if apart and layouts.numel(shape) >= config.defer_from:
@@ -301,12 +305,12 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     """
     b, m, n = _check_batches("addbmm", input, batch1, batch2)
     k = batch1.shape[2]
-    V.expand(input.layout_of(), (m, n))
+    V.expand(input._skimp_layout_of(), (m, n))
     if out is not None:
         check_out(out, batch1._dtype, (m, n), "addbmm")
     if batch1._hollow:
         return meta.empty((m, n), batch1._dtype) if out is None else out
-    first, second = batch1.array(), batch2.array()
+    first, second = batch1._skimp_array(), batch2._skimp_array()
     step = max(1, _SCRATCH // max(1, m * k, k * n))
     total, into = blank((m, n), _working(batch1._dtype))
     into[...] = 0
@@ -355,11 +359,11 @@ def _working(dtype: dtypes.dtype) -> dtypes.dtype:
 
 
 def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes.dtype) -> Tensor:
-    into = total.array()
+    into = total._skimp_array()
     if alpha != 1:
         into *= constant(alpha, total._dtype)
     if beta != 0:
-        into += input.array().astype(into.dtype, copy=False) * constant(beta, total._dtype)
+        into += input._skimp_array().astype(into.dtype, copy=False) * constant(beta, total._dtype)
     return total.to(dtype)
 
 
@@ -380,15 +384,15 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
         if v.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {word}, but got {v.ndim}-D")
     shape = (vec1.shape[0], vec2.shape[0])
-    V.expand(input.layout_of(), shape)
+    V.expand(input._skimp_layout_of(), shape)
     beta, alpha = _number(beta), _number(alpha)
     common = promotion.promote_types(vec1._dtype, vec2._dtype)
     dtype = promotion.promote_types(common, input._dtype)
     _check_factors(dtype, beta, alpha)
     outer = mul(vec1.to(dtype).unsqueeze(1), vec2.to(dtype))
     if dtype is dtypes.bool:
-        both = np.logical_and(outer.array(), bool(alpha))
-        return fresh(np.logical_or(both, np.logical_and(input.array(), bool(beta))), dtype)
+        both = np.logical_and(outer._skimp_array(), bool(alpha))
+        return fresh(np.logical_or(both, np.logical_and(input._skimp_array(), bool(beta))), dtype)
     scaled_ = outer if alpha == 1 else mul(outer, alpha)
     return scaled_ if beta == 0 else add(scaled_, input, alpha=beta)
 

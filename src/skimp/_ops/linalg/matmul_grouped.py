@@ -49,14 +49,14 @@ def grouped(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None) -> Tensor:
     shape = _shape(mat_a, mat_b, offs)
     if mat_a._hollow:
         return meta.empty(shape, mat_a._dtype)
-    a, b = mat_a.array(), mat_b.array()
+    a, b = mat_a._skimp_array(), mat_b._skimp_array()
     tell("grouped_mm", mat_a, a)
     tell("grouped_mm", mat_b, b)
     made, into = blank(shape, mat_a._dtype)
     if offs is None:
         products.product(a, b, into)
         return made
-    start, groups = 0, [int(end) for end in offs.array()]
+    start, groups = 0, [int(end) for end in offs._skimp_array()]
     for i, end in enumerate(groups):
         _one(a, b, into, i, slice(start, end))
         start = end

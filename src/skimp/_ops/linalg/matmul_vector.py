@@ -36,16 +36,16 @@ def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) ->
         if out is None:
             return meta.empty(shape, a._dtype)
         check_out(out, a._dtype, shape, name)
-        out.bump()
+        out._skimp_bump()
         return out
-    x, y = a.array(), b.array()
+    x, y = a._skimp_array(), b._skimp_array()
     if y.ndim == 1:
         y = y[:, None]
     if out is None:
         made, array = blank(shape, a._dtype)
     else:
         check_out(out, a._dtype, shape, name)
-        made, array = out, out.writable()
+        made, array = out, out._skimp_writable()
         if _overlaps(out, (a, b)):
             x, y = x.copy(), y.copy()
     tell(name, a, x)
@@ -103,7 +103,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     Shape: (n,) both; one number.
     """
     _check_vectors("dot", input, tensor)
-    return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
+    return _scalar(products.dot(input._skimp_array(), tensor._skimp_array()), input._dtype, out)
 
 
 @general(batch=batching.products.vdot, rule=Rule("VdotBackward0",
@@ -116,7 +116,9 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     _check_vectors("dot", input, other)
     return _scalar(
-        products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype, out
+        products.dot(input._skimp_array(), other._skimp_array(), input._dtype.is_complex),
+        input._dtype,
+        out,
     )
 
 
@@ -127,7 +129,7 @@ def _scalar(value: Any, dtype: dtypes.dtype, out: Tensor | None) -> Tensor:
         have, want = promotion.scalar_type_name(out._dtype), promotion.scalar_type_name(dtype)
         raise RuntimeError(f"result dtype {have} does not match input dtype {want}")
     check_out(out, dtype, (), "dot")
-    out.writable()[...] = value
+    out._skimp_writable()[...] = value
     return out
 
 

@@ -36,7 +36,7 @@ def geqrf(input: Tensor) -> Any:
     if input.ndim < 2:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
     _check_number("geqrf_cpu", input)
-    a = input.array()
+    a = input._skimp_array()
     m, n = a.shape[-2:]
     if not a.size:
         tau = np.zeros((*a.shape[:-2], min(m, n)), a.dtype)

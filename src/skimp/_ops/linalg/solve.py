@@ -61,7 +61,7 @@ def _inverse(a: Array) -> tuple[Array, Array]:
     meta=shapes.inverse,
 )
 def _inv_ex(input: Tensor) -> Any:
-    found, info = _inverse(input.array())
+    found, info = _inverse(input._skimp_array())
     return columns(found, input._dtype), integers(info)
 
 
@@ -114,7 +114,7 @@ def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any
     meta=shapes.solution,
 )
 def _solve_ex(A: Tensor, B: Tensor) -> Any:  # noqa: N803
-    found, info = _solution(A.array(), B.array())
+    found, info = _solution(A._skimp_array(), B._skimp_array())
     return columns(found, A._dtype), integers(info)
 
 
@@ -222,7 +222,7 @@ def _triangular_back(
     meta=shapes.triangular,
 )
 def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
-    return columns(substitute(A.array(), B.array(), upper, unitriangular), A._dtype)
+    return columns(substitute(A._skimp_array(), B._skimp_array(), upper, unitriangular), A._dtype)
 
 
 @linear("solve_triangular", out=True)
@@ -310,7 +310,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 )
 def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     half = solve_triangular(input.mH if upper else input, _eye(input), upper=False)
-    return columns((half.mH @ half).array(), input._dtype)
+    return columns((half.mH @ half)._skimp_array(), input._dtype)
 
 
 @general(out=True, autocast="float32")
@@ -337,7 +337,7 @@ def _det_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     g = g.unsqueeze(-1).unsqueeze(-1)
     found = conj(result).unsqueeze(-1).unsqueeze(-1) * _eye(input)
     solution, info = solve_ex(input.mH, found)
-    if bool((result != 0).all().item()) and not info.array().any():
+    if bool((result != 0).all().item()) and not info._skimp_array().any():
         return g * solution  # type: ignore[no-any-return]
     return g * _cofactors(input)
 
@@ -357,7 +357,7 @@ def _cofactors(a: Tensor) -> Tensor:
     meta=shapes.determinant,
 )
 def _det(input: Tensor) -> Tensor:
-    return rows(np.linalg.det(input.array()), input._dtype)
+    return rows(np.linalg.det(input._skimp_array()), input._dtype)
 
 
 @linear("det")
@@ -391,7 +391,7 @@ def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
     meta=shapes.slogdet,
 )
 def _slogdet(input: Tensor) -> Any:
-    sign, size = np.linalg.slogdet(input.array())
+    sign, size = np.linalg.slogdet(input._skimp_array())
     return rows(sign, input._dtype), rows(size, input._dtype.to_real())
 
 

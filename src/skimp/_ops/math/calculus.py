@@ -71,7 +71,7 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
 def _halved(total: Tensor) -> Tensor:
     """Divided by a number, which PyTorch does with an op of its own."""
     half: Tensor = total / 2.0
-    if half._node is not None:
+    if half._skimp_node is not None:
         present(half, "DivBackward1", [total], [])
     return half
 

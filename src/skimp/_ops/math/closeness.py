@@ -39,14 +39,14 @@ def equal(input: Tensor, other: Tensor) -> bool:
     require_tensor("equal", "other", other, 2)
     if tuple(input.shape) != tuple(other.shape):
         return False
-    if input._meta is not None:
+    if input._skimp_meta is not None:
         raise NotImplementedError(NO_DATA)
     return _all(input.detach() == other.detach())
 
 
 def _all(mask: Any) -> bool:
     """Whether all are true; a comparison that waits is computed run by run and never written."""
-    if mask._meta is not None:
+    if mask._skimp_meta is not None:
         raise RuntimeError(NO_ITEM)
     size: int = layouts.numel(tuple(mask.shape))
     return bool(Mask(mask).count == size)

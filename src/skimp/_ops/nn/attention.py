@@ -33,11 +33,13 @@ def _described(
     work = wide(query._dtype).np
     added = None
     if mask is not None:
-        array = mask.array()
+        array = mask._skimp_array()
         added = np.broadcast_to(
             array if array.dtype == bool else array.astype(work, copy=False), whole
         )
-    return Attention(scale, causal, added, None if kept is None else kept.array(), grow, work)
+    return Attention(
+        scale, causal, added, None if kept is None else kept._skimp_array(), grow, work
+    )
 
 
 def _result(shape: tuple[int, ...], dtype: dtypes.dtype) -> tuple[Tensor, Array]:
@@ -51,7 +53,7 @@ def _result(shape: tuple[int, ...], dtype: dtypes.dtype) -> tuple[Tensor, Array]
         array = np.empty((b, rows, h, e), dtype.np).transpose(0, 2, 1, 3)
         made = as_it_lies(array, dtype)
         if 1 in shape:  # NumPy's array may be row-major then
-            made._layout = Layout(shape, strides, 0)
+            made._skimp_layout = Layout(shape, strides, 0)
         return made, array
     return blank(shape, dtype, strides)
 
@@ -73,8 +75,8 @@ def _back(
         return _rematerialize(g, query, key, value, mask, causal, scale, kept, grow)
     made = [_like(t) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
-    kept_arrays = [t.array() for t in (query, key, value, result0, result1)]
-    attend.backward(g.array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
+    kept_arrays = [t._skimp_array() for t in (query, key, value, result0, result1)]
+    attend.backward(g._skimp_array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
 
 
@@ -82,7 +84,7 @@ def _like(t: Any) -> tuple[Tensor, Array]:
     a = t._np
     if a is not None and a.flags.c_contiguous:
         return blank(a.shape, t._dtype)
-    return blank(tuple(t.shape), t._dtype, layouts.empty_like_strides(t.layout_of()))
+    return blank(tuple(t.shape), t._dtype, layouts.empty_like_strides(t._skimp_layout_of()))
 
 
 def _rematerialize(
@@ -148,7 +150,9 @@ def _attention(
     lse, level = blank((*query.shape[:-1], 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
     if into.size:
-        attend.forward(query.array(), key.array(), value.array(), into, level, a)
+        attend.forward(
+            query._skimp_array(), key._skimp_array(), value._skimp_array(), into, level, a
+        )
     return result, lse
 
 

@@ -34,7 +34,7 @@ def has_rows(t: Tensor) -> bool:
     """Whether the places of each channel are a run that is worth a row of its own."""
     if t.ndim < 3 or t.numel() == 0 or not t._dtype.is_floating_point:
         return False
-    return math.prod(t.shape[2:]) >= _SHORT and layouts.is_contiguous(t.layout_of())
+    return math.prod(t.shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
 
 
 def moments(x: Tensor) -> tuple[Array, Array]:
@@ -86,7 +86,7 @@ def gradient_sums(g: Tensor, x: Tensor, mean: Array, rstd: Array) -> tuple[Array
                 np.subtract(other[some], centre[some], out=apart)
                 product[some] = np.vecdot(flat[some], apart)[:, None]
 
-    _over(g, block, x.array(), centres, far.reshape(totals.shape), totals, products)
+    _over(g, block, x._skimp_array(), centres, far.reshape(totals.shape), totals, products)
     found = [a.reshape(n, -1).sum(0, dtype=np.float64).astype(acc) for a in (totals, products)]
     return found[0], found[1]
 

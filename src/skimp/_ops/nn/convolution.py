@@ -27,7 +27,7 @@ Ints = tuple[int, ...]
 
 def _images(t: Tensor, groups: int) -> Array:
     """(n, channels, *size) with the channels' groups apart."""
-    a = t.array()
+    a = t._skimp_array()
     return a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
 
 
@@ -37,7 +37,7 @@ def _kernels(a: Array, groups: int) -> Array:
 
 def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
     """A blank result, channels last where the input is; no array where nobody computes it."""
-    found = like.layout_of()
+    found = like._skimp_layout_of()
     last = (
         len(shape) in (4, 5)
         and layouts.is_channels_last(found, len(shape))
@@ -94,7 +94,7 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
         conv_kernels.weights(places, images, kernels, window, sums)
         return None, to_weight, to_bias
     to_input, target = _result(tuple(input.shape), g)
-    turned = _kernels(conj(weight).array(), groups)
+    turned = _kernels(conj(weight)._skimp_array(), groups)
     adjoint_and_weights(places, images, turned, _split(target, groups), kernels, window, sums)
     return to_input, to_weight, to_bias
 
@@ -153,11 +153,11 @@ def _conv(
     result, target = _result((input.shape[0], weight.shape[0], *out), input)
     if target is None:
         return result
-    add = None if bias is None else bias.array().reshape(groups, -1)
+    add = None if bias is None else bias._skimp_array().reshape(groups, -1)
     window = Window(size, kernel, stride, padding, dilation, out)
     conv_kernels.forward(
         _images(input, groups),
-        _kernels(weight.array(), groups),
+        _kernels(weight._skimp_array(), groups),
         add,
         _split(target, groups),
         window,
@@ -190,7 +190,10 @@ def _conv_adjoint(
         return result
     window = Window(size, kernel, stride, padding, dilation, out)
     adjoint(
-        _images(input, groups), _kernels(weight.array(), groups), _split(target, groups), window
+        _images(input, groups),
+        _kernels(weight._skimp_array(), groups),
+        _split(target, groups),
+        window,
     )
     return result
 

@@ -45,7 +45,7 @@ class Rows:
     ) -> None:
         self.dim = 1 if len(shape) > 1 else 0
         outer, self.classes, inner = sides(shape, self.dim)
-        t = target.array().reshape((outer, 1, inner) if inner > 1 else (outer, 1))
+        t = target._skimp_array().reshape((outer, 1, inner) if inner > 1 else (outer, 1))
         self.valid: Array | None = None
         used = t
         if _outside(t, self.classes):
@@ -55,7 +55,7 @@ class Rows:
         elif 0 <= ignore < self.classes:
             self.valid = t != ignore
         self.at = used
-        self.weight = None if weight is None else weight.array().astype(acc, copy=False)
+        self.weight = None if weight is None else weight._skimp_array().astype(acc, copy=False)
         self.share: Any = acc.type(1)  # the weight of each row
         if self.weight is not None:
             self.share = self.weight[used]
@@ -134,7 +134,7 @@ def _rule(
     ignore_index: int,
     label_smoothing: float,
 ) -> Any:
-    if input._meta is not None:
+    if input._skimp_meta is not None:
         return (g * input).expand_as(input) if g.ndim == 0 else input * g.unsqueeze(1)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
     if modes.state.grad or g._hollow:
@@ -159,7 +159,11 @@ def _gradient(
 ) -> Any:
     acc = _acc(input)
     factors = _factors(rows, smoothing, acc)
-    scale = g.array().astype(acc, copy=False).reshape(rows.at.shape if reduction == "none" else ())
+    scale = (
+        g._skimp_array()
+        .astype(acc, copy=False)
+        .reshape(rows.at.shape if reduction == "none" else ())
+    )
     if reduction == "mean":
         scale = scale / rows.total()
     whole, pick, each = [
@@ -183,7 +187,7 @@ def _gradient(
             if d is not out:
                 out[...] = d
 
-    over_rows(input, rows.dim, block, rows.at, result1.array(), whole, pick, each, into)
+    over_rows(input, rows.dim, block, rows.at, result1._skimp_array(), whole, pick, each, into)
     return result
 
 
@@ -268,10 +272,10 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     if modes.state.grad or g._hollow:
         rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
         return _rematerialize(g, input, rows, "mean", 0.0)
-    d = input.array() - lse.array()
+    d = input._skimp_array() - lse._skimp_array()
     np.exp(d, out=d)
-    t = target.array()
-    share = g.array() / d.dtype.type(len(t))
+    t = target._skimp_array()
+    share = g._skimp_array() / d.dtype.type(len(t))
     d *= share
     d[counted(len(t)), t] -= share  # in this order, as above: the same bits
     return fresh(d, input._dtype)
@@ -456,7 +460,7 @@ def _of_probabilities(
     if reduction == "sum":
         return total
     mean = total / max(1, input.numel() // n)
-    if mean._node is not None:  # PyTorch divides by a number with an op of its own
+    if mean._skimp_node is not None:  # PyTorch divides by a number with an op of its own
         present(mean, "DivBackward1", [total], [])
     return mean
 

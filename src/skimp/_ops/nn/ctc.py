@@ -143,9 +143,9 @@ def _back(
 def _paths(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int
 ) -> Paths:
-    lengths = target_lengths.array().astype(np.int64, copy=False)
-    inputs = input_lengths.array().astype(np.int64, copy=False)
-    labels = targets.array().astype(np.int64, copy=False)
+    lengths = target_lengths._skimp_array().astype(np.int64, copy=False)
+    inputs = input_lengths._skimp_array().astype(np.int64, copy=False)
+    labels = targets._skimp_array().astype(np.int64, copy=False)
     return Paths(labels, lengths, blank, log_probs.shape[2], inputs)
 
 
@@ -171,8 +171,8 @@ def _gradient(
     """The gradient of the log-probabilities; as in PyTorch it has no derivative itself."""
     made, into = blank_result(tuple(log_probs.shape), log_probs._dtype)
     paths = _paths(log_probs, targets, input_lengths, target_lengths, blank)
-    values = (log_probs.array(), alpha.array(), losses.array())
-    _back(g.array(), *values, paths, zero_infinity, into)
+    values = (log_probs._skimp_array(), alpha._skimp_array(), losses._skimp_array())
+    _back(g._skimp_array(), *values, paths, zero_infinity, into)
     return made
 
 
@@ -203,7 +203,7 @@ def _ctc_loss(
 ) -> Any:
     """Each sample's loss, and alpha, which is empty unless kept for backward."""
     paths = _paths(log_probs, targets, input_lengths, target_lengths, blank)
-    losses, alpha = _forth(log_probs.array(), paths, keep)
+    losses, alpha = _forth(log_probs._skimp_array(), paths, keep)
     return fresh(losses, log_probs._dtype), fresh(alpha, log_probs._dtype)
 
 
@@ -234,13 +234,13 @@ def _check(log_probs: Any, targets: Any, inputs: Tensor, lengths: Tensor, blank:
     for name, given in (("input_lengths", inputs), ("target_lengths", lengths)):
         if tuple(given.shape) != (batch,):
             raise RuntimeError(f"{name} must be of size batch_size")
-        least = int(given.array().min(initial=0))
+        least = int(given._skimp_array().min(initial=0))
         if least < 0:
             raise RuntimeError(
                 f"Expected {name} to have value at least 0, but got value {least} {_CHECKING}"
             )
-    _check_targets(targets, lengths.array())
-    most = int(inputs.array().max(initial=0))
+    _check_targets(targets, lengths._skimp_array())
+    most = int(inputs._skimp_array().max(initial=0))
     if most > steps:
         raise RuntimeError(
             f"Expected input_lengths to have value at most {steps}, but got value {most} "

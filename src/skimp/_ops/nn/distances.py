@@ -87,8 +87,8 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
     made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
-    a = np.broadcast_to(x1.array(), (*batch, *x1.shape[-2:]))
-    b = np.broadcast_to(x2.array(), (*batch, *x2.shape[-2:]))
+    a = np.broadcast_to(x1._skimp_array(), (*batch, *x1.shape[-2:]))
+    b = np.broadcast_to(x2._skimp_array(), (*batch, *x2.shape[-2:]))
     for where in np.ndindex(*batch):
         _distances(a[where], b[where], p, into[where])
     return made
@@ -167,7 +167,7 @@ def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
 def _pdist(input: Tensor, p: float) -> Tensor:
     n = input.shape[0]
     made, into = blank((n * (n - 1) // 2,), input._dtype)
-    x = input.array()
+    x = input._skimp_array()
     step = max(1, _BLOCK // max(1, n))
     start = 0
     for i in range(0, n, step):

@@ -43,14 +43,14 @@ def _check_p(p: float, strict: bool = True) -> float:
 def _kept(like: Any, p: float, feature: bool) -> Any:
     """Which elements (`feature`: which channels) stay, drawn in the order of the noise that
     PyTorch would draw."""
-    if like._hollow and like._meta is None:
+    if like._hollow and like._skimp_meta is None:
         return NAMESPACES[""]["empty_like"](like, dtype=dtypes.bool).bernoulli_(1.0 - p)
     shape = tuple(like.shape)
     if feature:
         shape = (*shape[:2], *(1,) * (len(shape) - 2))
         strides = layouts.contiguous_strides(shape)
     else:
-        strides = layouts.empty_like_strides(like.layout_of())
+        strides = layouts.empty_like_strides(like._skimp_layout_of())
     if like._hollow:
         return meta.empty(shape, dtypes.bool, strides)
     mask: Any = empty(shape, dtypes.bool, strides)

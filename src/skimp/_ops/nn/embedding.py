@@ -103,9 +103,11 @@ def embedding_dense_backward(
     Dtypes: floating point; indices are int32 or int64.
     """
     width = grad_output.shape[-1]
-    numbers = indices.array().reshape(-1)
+    numbers = indices._skimp_array().reshape(-1)
     source, _ = source_of(grad_output, in_order=True)
-    rows = (source if isinstance(source, np.ndarray) else grad_output.array()).reshape(-1, width)
+    rows = (source if isinstance(source, np.ndarray) else grad_output._skimp_array()).reshape(
+        -1, width
+    )
     if scale_grad_by_freq and numbers.size:
         rows = rows / np.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(
             rows.dtype
@@ -128,7 +130,7 @@ def embedding_dense_backward(
 def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
     """Second derivatives: the same rows again, without those that never had a gradient."""
     found = _lookup(g, indices, -1, False)
-    numbers = indices.array()
+    numbers = indices._skimp_array()
     scale = np.ones(numbers.shape, g._dtype.np)
     if by_freq and numbers.size:
         scale = (1.0 / np.bincount(numbers.reshape(-1))[numbers]).astype(g._dtype.np)
@@ -172,7 +174,7 @@ def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: boo
     result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype)
     if target.size:
         np.take(
-            weight.array(),
+            weight._skimp_array(),
             numbers,
             axis=0,
             out=target.reshape(len(numbers), *weight.shape[1:]),
@@ -408,7 +410,7 @@ def _check_bags(indices: Any, rows: int, mode: str) -> None:
     """Refuse indices of no row, in PyTorch's words for bags."""
     if indices._dtype not in INDICES:
         return
-    found = indices.array().reshape(-1)
+    found = indices._skimp_array().reshape(-1)
     outside = np.flatnonzero((found < 0) | (found >= rows))
     if not outside.size:
         return
@@ -477,7 +479,7 @@ def _summed(rows: Any, bag: Any, bags: int) -> Any:
 def _highest(rows: Any, bag: Array, counts: Array) -> Any:
     """The largest element of each column of each bag (zeros for empty bags): gathered, so
     gradients find their rows."""
-    values = rows.detach().array()
+    values = rows.detach()._skimp_array()
     width = rows.shape[-1]
     at = np.zeros((len(counts), width), np.int64)
     stops = np.cumsum(counts)

@@ -216,7 +216,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 
 def _own(result: Any, input: Any) -> Any:
     """The result channels last where the input is, else row-major; never the input itself."""
-    last = input.ndim == 4 and layouts.suggests_channels_last(input.layout_of())
+    last = input.ndim == 4 and layouts.suggests_channels_last(input._skimp_layout_of())
     if not last and result is not input:
         return result  # a copy in that order: two dims were joined that lay apart
     return result.clone(memory_format=formats.channels_last if last else formats.contiguous_format)

@@ -168,7 +168,7 @@ def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) ->
     """1 above zero, else drawn between the limits: one draw for each such element, in order."""
     if input._hollow:
         return meta.like(input)
-    values = input.array()
+    values = input._skimp_array()
     of = OPMATH.get(input._dtype, input._dtype).np.type
     low, high = float(of(lower)), float(of(upper))
     noise = np.ones(values.shape, input._dtype.np)

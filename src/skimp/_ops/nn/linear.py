@@ -82,7 +82,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return addmm(bias, input, weight.t())
     shape = tuple(input.shape)
     flat = (math.prod(shape[:-1]), shape[-1]) if shape else (1, 1)
-    if shape and V.view(input.layout_of(), flat) is not None and bias.ndim <= 1:
+    if shape and V.view(input._skimp_layout_of(), flat) is not None and bias.ndim <= 1:
         tall = addmm(bias, input.view(flat), weight.t())
         return tall.view((*shape[:-1], weight.shape[0]))
     return matmul(input, weight.t()) + bias

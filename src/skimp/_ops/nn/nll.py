@@ -37,8 +37,8 @@ from skimp._ops.ties import tied
 def _nll(input: Any, target: Any, shares: Any) -> Any:
     """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner)
     input."""
-    picked = np.take_along_axis(input.array(), target.array(), 1)
-    return fresh(-picked * shares.array(), input._dtype)
+    picked = np.take_along_axis(input._skimp_array(), target._skimp_array(), 1)
+    return fresh(-picked * shares._skimp_array(), input._dtype)
 
 
 def _node(input: Any, **_: Any) -> str | None:

@@ -78,7 +78,7 @@ def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, need
     x, grad = _small_rows(input, dtype), g._np
     if x is None or grad is None or dtype not in _FULL or mean._np is None or rstd._np is None:
         return None
-    w = None if weight is None else weight.array()
+    w = None if weight is None else weight._skimp_array()
     affine = "weight" in needs or "bias" in needs
     rows = np.ascontiguousarray(grad).reshape(x.shape)
     given = (rows, x, mean._np.reshape(-1, 1), rstd._np.reshape(-1, 1), w, affine)
@@ -236,7 +236,16 @@ def _norm_back(
     result, target = blank(tuple(input.shape), input._dtype)
     numbers = np.arange(rows).reshape(-1, 1)
     block = _back_block(_flat(weight, acc.np), sums, centre)
-    _over(input, row_ndim, block, contiguous_array(g), mean.array(), rstd.array(), numbers, target)
+    _over(
+        input,
+        row_ndim,
+        block,
+        contiguous_array(g),
+        mean._skimp_array(),
+        rstd._skimp_array(),
+        numbers,
+        target,
+    )
     dw = db = None
     if sums is not None:
         parts = [sums[k] for k in sorted(sums)]

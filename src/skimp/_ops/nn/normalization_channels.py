@@ -107,10 +107,10 @@ def _batch_back(
 
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same from two sums for each channel, read in one pass: dx is g * a + x * b + c."""
-    g0.array()  # read twice: a deferred one is written, over its own operand if it can
-    mean, rstd = result1.array(), result2.array()
+    g0._skimp_array()  # read twice: a deferred one is written, over its own operand if it can
+    mean, rstd = result1._skimp_array(), result2._skimp_array()
     sums = channel_sums.gradient_sums(g0, input, mean, rstd)
-    scale = None if weight is None else _as_wide(weight).array()
+    scale = None if weight is None else _as_wide(weight)._skimp_array()
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
     own, seen = channel_sums.small_sums(g0, input), channel_sums.small_sums(input, input)
@@ -145,14 +145,14 @@ def _blend(g: Any, x: Any, a: Any, b: Any, c: Any) -> Any:
     if x.numel() >= config.defer_from:
         return (x * b + c) + g * a
     result, into = blank(tuple(x.shape), x._dtype)
-    own, seen = g.array(), x.array()
+    own, seen = g._skimp_array(), x._skimp_array()
     step = max(1, len(own) * _BLOCK // max(own.size, 1))
     for start in range(0, len(own), step):
         part = into[start : start + step]
-        np.multiply(seen[start : start + step], b.array(), out=part)
-        part += c.array()
+        np.multiply(seen[start : start + step], b._skimp_array(), out=part)
+        part += c._skimp_array()
         with Scratch(part.shape, part.dtype) as scaled:
-            np.multiply(own[start : start + step], a.array(), out=scaled)
+            np.multiply(own[start : start + step], a._skimp_array(), out=scaled)
             part += scaled
     return result
 
@@ -169,11 +169,11 @@ def _update(running: Any, new: Array, momentum: float) -> None:
         running._storage.will_write()
         quietly(channel_sums.move, own, new.reshape(own.shape), momentum)
         return
-    counter = running._storage if running._counter is None else running._counter
+    counter = running._storage if running._skimp_counter is None else running._skimp_counter
     version = counter.version
 
     def write() -> None:
-        target = running.writable()
+        target = running._skimp_writable()
         own = target.astype(np.result_type(target.dtype, new.dtype), copy=False)
         step = new.reshape(target.shape) * momentum
         np.copyto(target, own * (1 - momentum) + step, casting="same_kind")
@@ -204,7 +204,7 @@ def _batch_norm(
 ) -> Any:
     """(normalised, the batch's mean, one over its deviation); updates the running statistics in
     place."""
-    affine = [None if t is None else _as_wide(t).array().reshape(-1) for t in (weight, bias)]
+    affine = [None if t is None else _as_wide(t)._skimp_array().reshape(-1) for t in (weight, bias)]
     if training:
         mean, var = _batch_moments(input)
         if running_mean is not None:
@@ -213,11 +213,11 @@ def _batch_norm(
             n = input.numel() // max(1, input.shape[1])
             _update(running_var, var * (n / max(1, n - 1)), momentum)
     else:
-        mean, var = [_as_wide(t).array().reshape(-1) for t in (running_mean, running_var)]
+        mean, var = [_as_wide(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)]
     rstd, a, b = quietly(channel_sums.line, mean, var, eps, *affine)
     own = (
         channel_sums.small_sums(input, input)
-        if input._np is not None and not input._turned
+        if input._np is not None and not input._skimp_turned
         else None
     )
     if own is not None and a.dtype == own.dtype == b.dtype:
@@ -239,7 +239,7 @@ def _batch_moments(input: Any) -> tuple[Array, Array]:
     if channel_sums.has_rows(input):
         return channel_sums.moments(input)
     found = _moments(input, [d for d in range(input.ndim) if d != 1])
-    return found[0].array().reshape(-1), found[1].array().reshape(-1)
+    return found[0]._skimp_array().reshape(-1), found[1]._skimp_array().reshape(-1)
 
 
 def _check_batch(

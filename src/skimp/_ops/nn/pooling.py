@@ -129,7 +129,7 @@ def _too_small(name: str, input: Ints, out: Ints) -> str:
 
 def planes(t: Any, nd: int) -> Array:
     """The elements as (planes, *size), where they lie if they lie so."""
-    a = t.array()
+    a = t._skimp_array()
     if not a.flags.c_contiguous:
         told.told(a.nbytes, "pool", lambda: f"planes of {describe(t)}", t)
         a = np.ascontiguousarray(a)

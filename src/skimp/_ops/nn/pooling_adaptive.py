@@ -153,7 +153,7 @@ def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> t
     if input._hollow:
         index = meta.empty((*lead, math.prod(sizes)), dtypes.int64)
         return _taken(input, index, lead, sizes)
-    a = np.ascontiguousarray(input.detach().array()).reshape(
+    a = np.ascontiguousarray(input.detach()._skimp_array()).reshape(
         math.prod(lead), *input.shape[input.ndim - nd :]
     )
     places = (
@@ -220,7 +220,7 @@ def _fractional(
         ends = [np.zeros((1, s), np.int64) for s in sizes]
         values, places = _gathered(input, ends, ends, nd)
         return (values, places) if indices else values
-    chance = samples.array().astype(np.float64).reshape(batch * channels, nd)
+    chance = samples._skimp_array().astype(np.float64).reshape(batch * channels, nd)
     starts, stops = [], []
     for d, (s, k, n) in enumerate(zip(sizes, kernel, have, strict=True)):
         # the samples name the last dim first

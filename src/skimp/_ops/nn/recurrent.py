@@ -35,7 +35,7 @@ def is_plain(tensors: Any) -> bool:
     given = [t for t in tensors if t is not None]
     dtype = given[0]._dtype
     return dtype in (dtypes.float32, dtypes.float64) and all(
-        [t._dtype is dtype and t.numel() > 0 and not (t._conj or t._neg) for t in given]
+        [t._dtype is dtype and t.numel() > 0 and not (t._conj or t._skimp_neg) for t in given]
     )
 
 
@@ -55,7 +55,7 @@ def _scales(scale: tuple[float, ...], gates: int, dtype: Any) -> Array:
 def _projected(input: Any, w: Any, bias: Array | None, scale: Array, into: Array) -> None:
     """into = (input @ w' + bias) * scale, for all steps."""
     x = contiguous_array(input)
-    np.matmul(_rows(x), (w.array() * scale[:, None]).T, out=_rows(into))
+    np.matmul(_rows(x), (w._skimp_array() * scale[:, None]).T, out=_rows(into))
     if bias is not None:
         into += bias * scale
 
@@ -85,7 +85,7 @@ def _input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
     if "input" not in needs:
         return None
     made, into = blank(tuple(input.shape), input._dtype)
-    np.matmul(_rows(grads), w_ih.array(), out=_rows(into))
+    np.matmul(_rows(grads), w_ih._skimp_array(), out=_rows(into))
     return made
 
 
@@ -133,11 +133,11 @@ def _lstm_back(
             (g0, g1),
             needs,
         )
-    out, gates, cells = result0.array(), result2.array(), result3.array()
-    w = w_hh.array()
+    out, gates, cells = result0._skimp_array(), result2._skimp_array(), result3._skimp_array()
+    w = w_hh._skimp_array()
     n = out.shape[-1]
     way = slice(None, None, -1 if reverse else 1)
-    first = c0.array()
+    first = c0._skimp_array()
     # of the cell's gradient: what reaches i, f and g; of the result's: what reaches o and the cell
     a = [gates[..., k * n : (k + 1) * n] for k in range(4)]
     _held, d = blank(gates.shape, input._dtype)  # counted until it goes
@@ -156,10 +156,10 @@ def _lstm_back(
     np.multiply(top, top, out=top)
     np.subtract(1, top, out=top)
     top *= a[3]
-    g = None if g0 is None else g0.array()[way]
+    g = None if g0 is None else g0._skimp_array()[way]
     dh, dc = np.zeros(first.shape, d.dtype), np.zeros(first.shape, d.dtype)
     if g1 is not None:
-        dc += g1.array()
+        dc += g1._skimp_array()
     scratch = np.empty_like(dh)
     steps, forget, through = d[way], a[1][way], top[way]
     for t in range(len(steps) - 1, -1, -1):
@@ -171,7 +171,7 @@ def _lstm_back(
         here[:, 3] *= dh
         dc *= forget[t]
         np.matmul(steps[t], w, out=dh)
-    dw_ih, dw_hh = _weights_back(d, input, out, h0.array(), d, reverse)
+    dw_ih, dw_hh = _weights_back(d, input, out, h0._skimp_array(), d, reverse)
     db = None if b_ih is None else np.add.reduce(_rows(d), axis=0)
     dx = _input_back(d, w_ih, input, needs)
     rest = (dh, dc, dw_ih, dw_hh, db, db)
@@ -199,12 +199,12 @@ def _lstm_layer(
     kept_cells, cells = blank((time, batch, n), dtype)
     last, end = blank((batch, n), dtype)
     scale = _scales(LSTM_SCALE, 4 * n, dtype.np)
-    bias = None if b_ih is None else b_ih.array() + b_hh.array()
+    bias = None if b_ih is None else b_ih._skimp_array() + b_hh._skimp_array()
     _projected(input, w_ih, bias, scale, gates)
-    across = np.ascontiguousarray((w_hh.array() * scale[:, None]).T)
+    across = np.ascontiguousarray((w_hh._skimp_array() * scale[:, None]).T)
     shift = 1 - scale
     part, product = np.empty((batch, n), dtype.np), np.empty((batch, 4 * n), dtype.np)
-    h, c = contiguous_array(h0), c0.array()
+    h, c = contiguous_array(h0), c0._skimp_array()
     for t in range(time - 1, -1, -1) if reverse else range(time):
         a, cell = gates[t], cells[t]
         np.matmul(h, across, out=product)
@@ -250,26 +250,26 @@ def _step_back(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: Any) ->
 
 
 def _stepped_back(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: Any) -> Any:
-    acts = result2.array()
+    acts = result2._skimp_array()
     n = acts.shape[-1] // 4
     i, f, new, o = [acts[..., k * n : (k + 1) * n] for k in range(4)]
     made, d = blank(acts.shape, c._dtype)
     before, to_c = blank(tuple(c.shape), c._dtype)
     to_i, to_f, to_new, to_o = [d[..., k * n : (k + 1) * n] for k in range(4)]
-    np.tanh(result1.array(), out=to_c)
-    g = 0 if g0 is None else g0.array()
+    np.tanh(result1._skimp_array(), out=to_c)
+    g = 0 if g0 is None else g0._skimp_array()
     np.multiply(to_c, g, out=to_o)
     np.multiply(to_c, to_c, out=to_c)
     np.subtract(1, to_c, out=to_c)
     to_c *= o
     to_c *= g
     if g1 is not None:
-        to_c += g1.array()
+        to_c += g1._skimp_array()
     np.multiply(to_c, new, out=to_i)
-    np.multiply(to_c, c.array(), out=to_f)
+    np.multiply(to_c, c._skimp_array(), out=to_f)
     np.multiply(to_c, i, out=to_new)
     if g2 is not None:
-        d += g2.array()
+        d += g2._skimp_array()
     slope = np.subtract(1, acts)
     slope *= acts
     by_new = slope[..., 2 * n : 3 * n]
@@ -317,12 +317,12 @@ def _stepped(gates: Any, c: Any) -> Any:
     cell, new = blank(shape, dtype)
     result, h = blank(shape, dtype)
     scale, shift = _line(n, dtype.np)
-    np.multiply(gates.array(), scale, out=acts)
+    np.multiply(gates._skimp_array(), scale, out=acts)
     np.tanh(acts, out=acts)
     np.multiply(acts, scale, out=acts)
     np.add(acts, shift, out=acts)
     np.multiply(acts[..., :n], acts[..., 2 * n : 3 * n], out=h)
-    np.multiply(acts[..., n : 2 * n], c.array(), out=new)
+    np.multiply(acts[..., n : 2 * n], c._skimp_array(), out=new)
     np.add(new, h, out=new)
     np.tanh(new, out=h)
     np.multiply(h, acts[..., 3 * n :], out=h)
@@ -361,11 +361,11 @@ def _gru_back(
             (g0,),
             needs,
         )
-    out, gates, hidden = result0.array(), result1.array(), result2.array()
-    w = w_hh.array()
+    out, gates, hidden = result0._skimp_array(), result1._skimp_array(), result2._skimp_array()
+    w = w_hh._skimp_array()
     n = out.shape[-1]
     way = slice(None, None, -1 if reverse else 1)
-    first = h0.array()
+    first = h0._skimp_array()
     reset, update, new = [gates[..., k * n : (k + 1) * n] for k in range(3)]
     # what reaches each gate of the result's gradient; the hidden part of `new` is behind the reset
     _held, d = blank(gates.shape, input._dtype)  # counted until it goes
@@ -381,7 +381,7 @@ def _gru_back(
     to_update[way][1:] *= out[way][:-1] - new[way][1:]
     to_update[way][0] *= first - new[way][0]
     behind = np.empty_like(d)
-    g = g0.array()[way]
+    g = g0._skimp_array()[way]
     dh, through = np.zeros(first.shape, d.dtype), np.empty(first.shape, d.dtype)
     steps, hiddens, kept = d[way], behind[way], gates[way]
     for t in range(len(steps) - 1, -1, -1):
@@ -419,9 +419,9 @@ def _gru_layer(
     kept_gates, gates = blank((time, batch, 3 * n), dtype)
     kept_hidden, hidden = blank((time, batch, n), dtype)
     scale = _scales(GRU_SCALE, 3 * n, dtype.np)
-    _projected(input, w_ih, None if b_ih is None else b_ih.array(), scale, gates)
-    across = np.ascontiguousarray((w_hh.array() * scale[:, None]).T)
-    bias = None if b_hh is None else b_hh.array() * scale
+    _projected(input, w_ih, None if b_ih is None else b_ih._skimp_array(), scale, gates)
+    across = np.ascontiguousarray((w_hh._skimp_array() * scale[:, None]).T)
+    bias = None if b_hh is None else b_hh._skimp_array() * scale
     product, part = np.empty((batch, 3 * n), dtype.np), np.empty((batch, n), dtype.np)
     h = contiguous_array(h0)
     for t in range(time - 1, -1, -1) if reverse else range(time):

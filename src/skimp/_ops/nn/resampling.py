@@ -54,7 +54,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
     shape = tuple(input.shape)
     result, target = blank((*shape[:dim], len(places), *shape[dim + 1 :]), input._dtype)
-    source = input.array()
+    source = input._skimp_array()
     for tap in range(places.shape[1]):
         part = np.take(source, places[:, tap], axis=dim)
         part *= _shaped(weights[:, tap], len(shape), dim).astype(part.dtype)
@@ -81,7 +81,7 @@ def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: in
     shape = tuple(input.shape)
     result, target = blank((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
     target[...] = 0
-    source = input.array()
+    source = input._skimp_array()
     for tap in range(places.shape[1]) if source.size else ():
         at = places[:, tap]
         starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))

@@ -55,7 +55,7 @@ class Generator:
         """Go on from a state that `get_state` gave, here or in PyTorch."""
         if new_state._dtype is not dtypes.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
-        self._engine.set_state(np.ascontiguousarray(new_state.array()))
+        self._engine.set_state(np.ascontiguousarray(new_state._skimp_array()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (devices.CPU,), (self.initial_seed(), None, self.get_state())

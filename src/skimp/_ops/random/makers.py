@@ -337,7 +337,7 @@ def multinomial(
         return meta.empty((*input.shape[:-1], num_samples), dtypes.int64)
     with LOCK():
         found = draws_weighted.multinomial(
-            input.array(), num_samples, replacement, engine_of(generator)
+            input._skimp_array(), num_samples, replacement, engine_of(generator)
         )
     result = fresh(np.ascontiguousarray(found), dtypes.int64)
     if out is None:
@@ -348,7 +348,7 @@ def multinomial(
         )
     outs.resize_out("multinomial", out, tuple(result.shape))
     outs.check_no_overlap(out, (input,))
-    copy(out.writable(), result.array())
+    copy(out._skimp_writable(), result._skimp_array())
     return out
 
 
@@ -363,7 +363,9 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     if input._hollow:
         return meta.like(input)
     with LOCK():
-        return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
+        return fresh(
+            draws_rejection.poisson(input._skimp_array(), engine_of(generator)), input._dtype
+        )
 
 
 for _made, _fast in (

@@ -46,18 +46,18 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     """
     array = t._np
     if array is not None and array.flags.c_contiguous:
-        array = t.writable()
+        array = t._skimp_writable()
         with LOCK():
             draw(array)
         return
-    layout = t.layout_of()
+    layout = t._skimp_layout_of()
     if not layouts.is_contiguous(layout):
         assert_no_internal_overlap(layout)
         draw = scattered or draw
     if t._hollow:
-        t.bump()
+        t._skimp_bump()
         return
-    array = t.writable().transpose(layouts.memory_order(layout))
+    array = t._skimp_writable().transpose(layouts.memory_order(layout))
     with LOCK():
         if array.flags.c_contiguous:
             draw(array)
@@ -245,9 +245,9 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
     bad = (chances < 0) | (chances > 1)
     if bad.any():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    order = layouts.memory_order(t.layout_of())
+    order = layouts.memory_order(t._skimp_layout_of())
     if t.numel():
-        expand(p.layout_of(), tuple(t.shape), p._dtype)  # refuses other shapes
+        expand(p._skimp_layout_of(), tuple(t.shape), p._dtype)  # refuses other shapes
     else:
         chances = np.empty(tuple(t.shape))
     each = np.broadcast_to(chances, tuple(t.shape)).transpose(order)

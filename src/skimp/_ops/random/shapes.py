@@ -20,7 +20,7 @@ from skimp._ops.random.generator import LOCK, engine_of
 
 
 def _wide(t: Tensor) -> Array:
-    return np.asarray(t.array(), np.float64)
+    return np.asarray(t._skimp_array(), np.float64)
 
 
 def _only_floats(name: str, *tensors: Tensor) -> None:
@@ -34,7 +34,7 @@ def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How gamma numbers `output` move with their shape parameters `input`."""
     _only_floats("_standard_gamma_grad_cpu", input)
     slope = gamma_shape_slope(_wide(input), _wide(output))
-    return fresh(slope.astype(input.array().dtype), input._dtype)
+    return fresh(slope.astype(input._skimp_array().dtype), input._dtype)
 
 
 @general(method=False, composite=False, meta=shapes.as_first)
@@ -42,7 +42,7 @@ def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How elements `x` of Dirichlet vectors move with their own parameters, over 1 - x."""
     _only_floats("_dirichlet_grad_cpu", x)
     slope = beta_shape_slope(_wide(x), _wide(alpha), _wide(total))
-    return fresh(slope.astype(x.array().dtype), x._dtype)
+    return fresh(slope.astype(x._skimp_array().dtype), x._dtype)
 
 
 GAMMA = Rule(
@@ -60,7 +60,7 @@ def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
 
 
 def _rows(t: Tensor) -> Array:
-    return np.array(t.array(), order="C", copy=None)
+    return np.array(t._skimp_array(), order="C", copy=None)
 
 
 def _dirichlet_backward(g: Any, input: Any, result: Any) -> Any:
@@ -109,7 +109,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
         a, b = promotion.scalar_type_name(count._dtype), promotion.scalar_type_name(prob._dtype)
         raise RuntimeError(f"Found dtype {b} but expected {a}")
     layouts.broadcast_shapes(tuple(count.shape), tuple(prob.shape))
-    trials, chances = np.broadcast_arrays(count.array(), prob.array())
+    trials, chances = np.broadcast_arrays(count._skimp_array(), prob._skimp_array())
     with LOCK():
         drawn = draws_rejection.binomial(trials, chances, engine_of(generator))
     return fresh(drawn, count._dtype)

@@ -87,7 +87,7 @@ def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
         return meta.like(input, kind)
     result, target = blank(tuple(input.shape), kind)
     if target.size:
-        scan(input.array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))
+        scan(input._skimp_array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))
     return result
 
 
@@ -239,7 +239,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
         values, into = blank(tuple(input.shape), input._dtype)
         indices, at = blank(tuple(input.shape), dtypes.int64)
         if into.size:
-            _scan_extremes(input.array(), into, at, dim_, compare)
+            _scan_extremes(input._skimp_array(), into, at, dim_, compare)
         return getattr(return_types, name)(values, indices)  # type: ignore[no-any-return]
 
     f.__doc__ = doc
@@ -348,7 +348,13 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         return meta.like(input)
     result, target = blank(tuple(input.shape), input._dtype)
     if target.size:
-        scan(input.array(), target, dim, _WIDE.get(input._dtype, input._dtype.np), _log_add_step)
+        scan(
+            input._skimp_array(),
+            target,
+            dim,
+            _WIDE.get(input._dtype, input._dtype.np),
+            _log_add_step,
+        )
     return result
 
 

@@ -147,7 +147,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         if input._hollow:
             return pair(meta.empty(places.shape, input._dtype), places)
         at = places if keepdim else places.unsqueeze(dims[0])
-        values = np.take_along_axis(input.array(), at.array(), dims[0])
+        values = np.take_along_axis(input._skimp_array(), at._skimp_array(), dims[0])
         shape = kept_shape(tuple(input.shape), dims, keepdim)
         return pair(fresh(values.reshape(shape), input._dtype), places)
 

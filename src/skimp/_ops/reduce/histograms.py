@@ -28,7 +28,7 @@ def histogramdd(
     Memory: new tensors.
     """
     _check(input, weight)
-    points = input.array().reshape(-1, input.shape[-1])
+    points = input._skimp_array().reshape(-1, input.shape[-1])
     n = points.shape[1]
     bins = [bins] * n if isinstance(bins, int) else list(bins)
     if len(bins) != n:
@@ -40,9 +40,9 @@ def histogramdd(
         edges = _edges(points, bins, range, input._dtype)
     for d, t in enumerate(edges):
         _check_edges(t, d, input._dtype)
-    arrays = [t.array() for t in edges]
+    arrays = [t._skimp_array() for t in edges]
     sizes = tuple([len(a) - 1 for a in arrays])
-    weights = None if weight is None else weight.array().reshape(-1)
+    weights = None if weight is None else weight._skimp_array().reshape(-1)
     hist = _count(points, arrays, sizes, weights).astype(points.dtype)
     if density:
         hist /= hist.sum()

@@ -89,7 +89,7 @@ def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     if input._dtype.is_complex:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     shape = tuple(input.shape)
-    strides = layouts.empty_like_strides(input.layout_of())
+    strides = layouts.empty_like_strides(input._skimp_layout_of())
     if input._hollow:
         return return_types.sort(  # type: ignore[no-any-return]
             meta.empty(shape, input._dtype, strides), meta.empty(shape, dtypes.int64, strides)
@@ -97,7 +97,7 @@ def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     values, into = blank(shape, input._dtype, strides)
     indices, at = blank(shape, dtypes.int64, strides)
     if into.size:
-        _sort_into(input.array(), dim, descending, into, at)
+        _sort_into(input._skimp_array(), dim, descending, into, at)
     return return_types.sort(values, indices)  # type: ignore[no-any-return]
 
 
@@ -221,7 +221,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
     if into.size:
-        _pick(input.array(), dim, into, at, lambda block: ranks.best(block, k, largest))
+        _pick(input._skimp_array(), dim, into, at, lambda block: ranks.best(block, k, largest))
     return return_types.topk(values, indices)  # type: ignore[no-any-return]
 
 
@@ -253,7 +253,7 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
     if into.size:
-        _pick(input.array(), dim, into, at, choose)
+        _pick(input._skimp_array(), dim, into, at, choose)
     if not keepdim and shape:
         values, indices = values.squeeze(dim), indices.squeeze(dim)
         values._base = indices._base = None

@@ -54,7 +54,7 @@ def searchsorted(
     _check_sorter(sorted_sequence, sorter)
     _check_rows(sorted_sequence, values, isinstance(input, Tensor))
     _check_length(sorted_sequence, out_int32)
-    order = None if sorter is None else sorter.array()
+    order = None if sorter is None else sorter._skimp_array()
     return _search(sorted_sequence, values, right or side == "right", out_int32, order)
 
 
@@ -78,7 +78,7 @@ def _check_sorter(sequence: Tensor, sorter: Any) -> None:
             "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
             f"{scalar_type_name(sorter._dtype)}"
         )
-    where = sorter.array()
+    where = sorter._skimp_array()
     if where.size and (where.min() < 0 or where.max() >= sequence.shape[-1]):
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
 
@@ -120,7 +120,7 @@ def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
     if dtype.is_complex:
         raise no_kernel("searchsorted_out_cpu", dtype)
     dtype = dtypes.float32 if dtype in NARROW else dtype
-    return cast(sequence.array(), dtype), cast(values.array(), dtype)
+    return cast(sequence._skimp_array(), dtype), cast(values._skimp_array(), dtype)
 
 
 def _search(
@@ -212,7 +212,7 @@ def _number(value: Any) -> str:
 def _only_floats(name: str, input: Tensor) -> Array:
     if not input._dtype.is_floating_point or input._dtype in NARROW:
         raise no_kernel(name, input._dtype)
-    return input.array()
+    return input._skimp_array()
 
 
 @general(out="same", overlap="free", composite=False, meta=shapes.histc)
@@ -229,7 +229,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         raise RuntimeError("torch.histc: max must be larger than min")
     if input._dtype.category != dtypes.FLOAT:
         raise no_kernel("histogram_cpu", input._dtype)
-    array = cast(input.array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
+    array = cast(input._skimp_array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
     low, high = _extent("torch.histc", array, min, max, 1)
     counts = np.zeros(bins, np.int64)
     for window in windows(array.shape, 1 << 16):
@@ -259,7 +259,7 @@ def histogram(
                 "should have the same "
                 f"dtype, but got input(Tensor) {input._dtype} and weight(Tensor) {weight._dtype}"
             )
-        weights = weight.array().reshape(-1)
+        weights = weight._skimp_array().reshape(-1)
         if weights.size != array.size:
             raise RuntimeError(
                 "torch.histogramdd: if weight tensor is provided it should have the same shape as "
@@ -289,7 +289,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
             )
         if bins.numel() < 2:
             raise RuntimeError("torch.histogram(): bins must be > 0, but got 0 for dimension 0")
-        return bins.array().copy()
+        return bins._skimp_array().copy()
     if bins <= 0:
         raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")
     if extent is None:
@@ -306,7 +306,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
             )
         low, high = _given_extent(array, *extent)
 
-    return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()
+    return linspace(float(low), float(high), bins + 1, dtype=input._dtype)._skimp_array()
 
 
 def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
@@ -332,7 +332,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         raise no_kernel("bincount_cpu", input._dtype)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    array = input.array()
+    array = input._skimp_array()
     if input.ndim == 1 and not array.size:
         return fresh(np.zeros(minlength, np.int64), dtypes.int64)
     if input.ndim != 1 or array.min() < 0:
@@ -344,7 +344,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     if weights.ndim != 1 or weights.shape[0] != input.shape[0]:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     dtype = dtypes.float32 if weights._dtype is dtypes.float32 else dtypes.float64
-    counts = np.bincount(array, cast(weights.array(), dtypes.float64), minlength=minlength)
+    counts = np.bincount(array, cast(weights._skimp_array(), dtypes.float64), minlength=minlength)
     return fresh(counts.astype(dtype.np, copy=False), dtype)
 
 
@@ -387,7 +387,10 @@ def isin(
                 f"Unsupported input type encountered for isin(): {scalar_type_name(kind)}"
             )
     dtype = dtypes.float32 if dtype in NARROW else dtype
-    source, tests = cast(one.array(), dtype), np.unique(cast(other.array(), dtype), equal_nan=False)
+    source, tests = (
+        cast(one._skimp_array(), dtype),
+        np.unique(cast(other._skimp_array(), dtype), equal_nan=False),
+    )
     result, target = blank(tuple(one.shape), dtypes.bool)
     if not tests.size:
         target[...] = invert
@@ -415,7 +418,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if input._hollow:
         return shapes.one_hot(input, num_classes)
-    array = input.array()
+    array = input._skimp_array()
     if not array.size:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty input.")

@@ -84,11 +84,16 @@ def _in_pairs(sums: list[float]) -> float:
 
 def _resident(input: Any) -> Array | None:
     """The row-major elements of a tensor of floats, if in memory and few enough for one thread."""
-    if input._hollow or input._marked or input._dtype not in _FLOATS or not config.small_below:
+    if (
+        input._hollow
+        or input._skimp_marked
+        or input._dtype not in _FLOATS
+        or not config.small_below
+    ):
         return None
-    if input._storage.deferred is not None or not 0 < numel(input._layout.shape) <= _ALONE:
+    if input._storage.deferred is not None or not 0 < numel(input._skimp_layout.shape) <= _ALONE:
         return None
-    x = input.array()
+    x = input._skimp_array()
     return x if x.flags.c_contiguous else None
 
 

@@ -81,9 +81,9 @@ def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array) -> None:
         return
     flat = [p.reshape((outer, -1, inner) if inner > 1 else (outer, -1)) for p in parts]
     if inner > 1:
-        _over_columns(_contiguous(source.array()).reshape(outer, n, inner), fn, flat)
+        _over_columns(_contiguous(source._skimp_array()).reshape(outer, n, inner), fn, flat)
     elif size < SMALL:
-        quietly(fn, _contiguous(source.array()).reshape(outer, n), *flat)
+        quietly(fn, _contiguous(source._skimp_array()).reshape(outer, n), *flat)
     else:
         found, _ = source_of(source, in_order=True)
         row_ndim = len(shape) - dim  # dims after this one have size 1
@@ -143,7 +143,7 @@ def floating(name: str, input: Tensor) -> None:
 
 def contiguous_array(t: Tensor) -> Array:
     """The elements in row-major order: where they lie, if they lie so."""
-    return _contiguous(t.array())
+    return _contiguous(t._skimp_array())
 
 
 # -- softmax --------------------------------------------------------------------------------------

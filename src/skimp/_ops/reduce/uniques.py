@@ -67,7 +67,7 @@ def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, o
     if input._dtype.is_complex:
         raise no_kernel(name, input._dtype)
     refuse(name, input._dtype, dtypes.FLOAT8)
-    array = input.array()
+    array = input._skimp_array()
     if dim is None:
         rows, back = array.reshape(-1, 1), tuple(array.shape)
     else:

@@ -26,8 +26,8 @@ def _as(
 ) -> Tensor:
     new = alias(input, layout)
     new._dtype = dtype
-    if input._conj or input._neg:
-        mark(new, _conj=False, _neg=False)
+    if input._conj or input._skimp_neg:
+        mark(new, _conj=False, _skimp_neg=False)
     history.view_of(input, new, rule, given)
     return new
 
@@ -61,7 +61,7 @@ def view_as_real(input: Tensor) -> Tensor:
     Dtypes: complex numbers.
     Memory: a view, which shares the input's bytes.
     """
-    layout = B.view_as_real(input.layout_of(), input._dtype)
+    layout = B.view_as_real(input._skimp_layout_of(), input._dtype)
     if input._conj:
         raise RuntimeError(
             "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate "
@@ -79,7 +79,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     Dtypes: floating point.
     Memory: a view, which shares the input's bytes.
     """
-    layout = B.view_as_complex(input.layout_of(), input._dtype)
+    layout = B.view_as_complex(input._skimp_layout_of(), input._dtype)
     return _as(input, layout, input._dtype.to_complex(), COMPLEX, {"input": input})
 
 
@@ -98,7 +98,11 @@ def real(input: Tensor) -> Tensor:
     if not input._dtype.is_complex:
         return input
     return _as(
-        input, B.real(input.layout_of(), input._dtype), input._dtype.to_real(), RE, {"input": input}
+        input,
+        B.real(input._skimp_layout_of(), input._dtype),
+        input._dtype.to_real(),
+        RE,
+        {"input": input},
     )
 
 
@@ -110,10 +114,10 @@ def imag(input: Tensor) -> Tensor:
     Dtypes: complex numbers.
     Memory: a view, which shares the input's bytes.
     """
-    layout = B.imag(input.layout_of(), input._dtype)
+    layout = B.imag(input._skimp_layout_of(), input._dtype)
     new = _as(input, layout, input._dtype.to_real(), IM, {"input": input})
     if input._conj:
-        mark(new, _neg=True)
+        mark(new, _skimp_neg=True)
     return new
 
 
@@ -127,7 +131,7 @@ def conj(input: Tensor) -> Tensor:
     """
     if not input._dtype.is_complex:
         return input
-    new = alias(input, input.layout_of())
+    new = alias(input, input._skimp_layout_of())
     mark(new, _conj=not input._conj)
     history.view_of(input, new, CONJ, {"input": input})
     return new
@@ -152,7 +156,7 @@ def resolve_neg(input: Tensor) -> Tensor:
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: the input itself where nothing is to be done, else a new tensor.
     """
-    return clone(input) if input._neg else input
+    return clone(input) if input._skimp_neg else input
 
 
 @_asked
@@ -174,7 +178,7 @@ def is_neg(input: Tensor) -> bool:
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: no tensor is made.
     """
-    return input._neg
+    return input._skimp_neg
 
 
 @_both
@@ -186,12 +190,12 @@ def adjoint(input: Tensor) -> Tensor:
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: a view, which shares the input's bytes.
     """
-    V.matrix_transpose(input.layout_of(), "adjoint()")
+    V.matrix_transpose(input._skimp_layout_of(), "adjoint()")
     return conj(input.transpose(-2, -1))
 
 
 def _hermitian(input: Tensor) -> Tensor:
-    V.hermitian(input.layout_of())
+    V.hermitian(input._skimp_layout_of())
     return conj(input.transpose(0, 1)) if input.ndim == 2 else conj(input)
 
 

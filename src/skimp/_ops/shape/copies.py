@@ -72,14 +72,14 @@ def copied(
             dtype,
         )
     if layouts.numel(shape) < config.small_below and dense:
-        source = t.array()
+        source = t._skimp_array()
         made = empty_dense(shape, strides, dtype.np)
         copy(made, source)
         new = as_it_lies(made, dtype)
-        new._layout = layout
+        new._skimp_layout = layout
         return new
     new = empty(shape, dtype, strides)
-    copy(new._storage.view(layout, dtype.np), t.array())
+    copy(new._storage.view(layout, dtype.np), t._skimp_array())
     return new
 
 
@@ -90,7 +90,7 @@ def _casts_as_numpy(have: dtypes.dtype, want: dtypes.dtype) -> bool:
 
 
 def describe(t: Tensor) -> str:
-    return f"a tensor with strides {tuple(t.layout_of().strides)}"
+    return f"a tensor with strides {tuple(t._skimp_layout_of().strides)}"
 
 
 def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
@@ -191,7 +191,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     history.before_inplace(input)
     if host.watched:
         told.written(y.nbytes, other)
-    np.copyto(input.writable(), y)
+    np.copyto(input._skimp_writable(), y)
     return input
 
 
@@ -212,11 +212,11 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(non_blocking, (bool, np.bool_)):
         found = type(non_blocking).__name__
         raise TypeError(f"copy_(): argument 'non_blocking' (position 2) must be bool, not {found}")
-    if other._meta is not None and input._meta is None:
+    if other._skimp_meta is not None and input._skimp_meta is None:
         raise NotImplementedError(NO_DATA)
     if other is input:
         history.before_inplace(input)
-        input.bump()
+        input._skimp_bump()
         return input
     if input.shape != other.shape:
         history.before_inplace(input)
@@ -235,7 +235,7 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
 def write(target: Tensor, src: Tensor, rule: Rule = COPIED) -> None:
     """`target[...] = src`, recorded: broadcast, converted, in place."""
     if target.shape != src.shape:  # raises where the shapes don't fit
-        layout_views.expand(src.layout_of(), tuple(target.shape), src._dtype)
+        layout_views.expand(src._skimp_layout_of(), tuple(target.shape), src._dtype)
     tracked = modes.state.grad and (target._rg or src._rg)
     history.before_inplace(target)
     kept = history.prepare(target, rule, {"input": target, "other": src}) if tracked else None
@@ -244,7 +244,7 @@ def write(target: Tensor, src: Tensor, rule: Rule = COPIED) -> None:
     if _shares(target, src):
         src = copied(
             src,
-            layouts.empty_like_strides(src.layout_of()),
+            layouts.empty_like_strides(src._skimp_layout_of()),
             src._dtype,
             "copy_",
             lambda: "source and target share bytes",
@@ -261,7 +261,7 @@ def _is_same(target: Tensor, src: Tensor) -> bool:
     """
     if target._storage is not src._storage or target._dtype is not src._dtype:
         return False
-    a, b = target.layout_of(), src.layout_of()
+    a, b = target._skimp_layout_of(), src._skimp_layout_of()
     wide = [(n, s) for n, s in zip(a.shape, a.strides, strict=True) if n != 1]
     return a.offset == b.offset and wide == [
         (n, s) for n, s in zip(b.shape, b.strides, strict=True) if n != 1
@@ -269,7 +269,7 @@ def _is_same(target: Tensor, src: Tensor) -> bool:
 
 
 def _shares(target: Tensor, src: Tensor) -> bool:
-    return target._storage is src._storage and target.layout_of() != src.layout_of()
+    return target._storage is src._storage and target._skimp_layout_of() != src._skimp_layout_of()
 
 
 def place(target: Tensor, src: Tensor) -> None:
@@ -277,10 +277,10 @@ def place(target: Tensor, src: Tensor) -> None:
     into its place.
     """
     if target._hollow:
-        target.bump()
+        target._skimp_bump()
         return
     if src._storage.deferred is not None and _overwritten(target, src):
-        target.bump()
+        target._skimp_bump()
         return
     assign(
         COPY_ROWS[src._dtype],
@@ -294,14 +294,14 @@ def place(target: Tensor, src: Tensor) -> None:
 
 def _overwritten(target: Tensor, src: Tensor) -> bool:
     """Whether the deferred source was computed over the target, without a block of its own."""
-    mine, its = target.layout_of(), src.layout_of()
+    mine, its = target._skimp_layout_of(), src._skimp_layout_of()
     if (
         mine.shape != its.shape
         or mine.strides != its.strides
         or its.offset
         or target._dtype is not src._dtype
         or target._conj is not src._conj
-        or target._neg is not src._neg
+        or target._skimp_neg is not src._skimp_neg
         or target._storage.deferred is not None
         or not layouts.is_non_overlapping_and_dense(its)
     ):
@@ -321,21 +321,21 @@ def fill(target: Tensor, value: Any) -> None:
     """
     number = constant(value, target._dtype)
     if target._hollow:
-        target.bump()
+        target._skimp_bump()
         return
-    array = target.writable()
+    array = target._skimp_writable()
     if array.size >= _LARGE and array.flags.c_contiguous and not any(number.tobytes()):
         clear(array)
     else:
         array[...] = number
-    target.written(array)
+    target._skimp_written(array)
 
 
 def _small_zero(input: Tensor) -> Tensor | None:
     if _small_target(input) is None:
         return None
     history.before_inplace(input)
-    input.writable().fill(0)
+    input._skimp_writable().fill(0)
     return input
 
 
@@ -345,7 +345,7 @@ def _small_fill(input: Tensor, value: Any) -> Tensor | None:
     if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
         return None
     history.before_inplace(input)
-    input.writable().fill(value)
+    input._skimp_writable().fill(value)
     return input
 
 
@@ -366,7 +366,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             return input
         history.before_inplace(input)
         outs.check_overlap(input, ())
-        value = 0 if input._hollow else value.array()[()].item()
+        value = 0 if input._hollow else value._skimp_array()[()].item()
     elif not (isinstance(value, (bool, int, float, complex)) or hasattr(value, "item")):
         raise TypeError(
             "fill_() received an invalid combination of arguments - got "
@@ -398,7 +398,7 @@ def zero_(input: Tensor) -> Tensor:
 def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
     tracked = modes.state.grad and input._rg
     history.before_inplace(input)
-    if input._conj or input._neg:  # PyTorch writes these by a copy
+    if input._conj or input._skimp_neg:  # PyTorch writes these by a copy
         outs.check_overlap(input, ())
     kept = history.prepare(input, rule, {"input": input}) if tracked else None
     fill(input, value)

@@ -178,7 +178,7 @@ def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
 
 def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
     return all(
-        layouts.suggests_channels_last(t.layout_of()) for t in tensors
+        layouts.suggests_channels_last(t._skimp_layout_of()) for t in tensors
     )  # the first is enough
 
 
@@ -376,7 +376,7 @@ def _block_diag(tensors: Any) -> Tensor:
         band[:, :column] = 0
         band[:, column + columns :] = 0
         pour(
-            alias(t, _two_dims(t.layout_of())) if t.ndim < 2 else t,
+            alias(t, _two_dims(t._skimp_layout_of())) if t.ndim < 2 else t,
             band[:, column : column + columns],
         )
         row, column = row + rows, column + columns

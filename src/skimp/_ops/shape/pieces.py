@@ -71,9 +71,9 @@ def _small_pieces(
         arrays.append(x[(*lead, slice(start, start + length))])
     views = small_views(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
     if 1 in x.shape or any([length == 1 for _, length in pieces]):
-        layout = input.layout_of()  # NumPy leaves strides of size-1 dims as they come
+        layout = input._skimp_layout_of()  # NumPy leaves strides of size-1 dims as they come
         for view_, (start, length) in zip(views, pieces, strict=True):
-            view_._layout = V.narrow(layout, dim, start, length)
+            view_._skimp_layout = V.narrow(layout, dim, start, length)
     return views
 
 
@@ -229,9 +229,9 @@ def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:
     arrays = [x[(*lead, i, ...)] for i in range(x.shape[dim])]
     views = small_views(input, arrays, _UNBOUND, {"input": input, "dim": dim})
     if 1 in x.shape:
-        layout = input.layout_of()
+        layout = input._skimp_layout_of()
         for i, view_ in enumerate(views):
-            view_._layout = V.select(layout, dim, i)
+            view_._skimp_layout = V.select(layout, dim, i)
     return views
 
 

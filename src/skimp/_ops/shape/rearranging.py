@@ -63,7 +63,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
             layouts.normalize_dim(d, len(shape))
         return meta.empty(shape, input._dtype)
     if not along:
-        flat = contiguous(input).array().reshape(-1)
+        flat = contiguous(input)._skimp_array().reshape(-1)
         made, into = blank(shape, input._dtype)
         _roll_into(into.reshape(-1), flat, {0: steps[0]})
         return made
@@ -74,7 +74,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         d = layouts.normalize_dim(dim, len(shape))
         by[d] = by.get(d, 0) + step
     made, into = blank(shape, input._dtype)
-    _roll_into(into, input.array(), by)
+    _roll_into(into, input._skimp_array(), by)
     return made
 
 
@@ -116,11 +116,11 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
     steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])
-    strides = layouts.empty_like_strides(input.layout_of())
+    strides = layouts.empty_like_strides(input._skimp_layout_of())
     if input._hollow:
         return meta.empty(input.shape, input._dtype, strides)
     made, into = blank(tuple(input.shape), input._dtype, strides)
-    copy(into, input.array()[steps])
+    copy(into, input._skimp_array()[steps])
     return made
 
 
@@ -171,7 +171,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if turns == 2:
         return flip(input, a, b)
     flipped = flip(input, b if turns == 1 else a)
-    return alias(flipped, V.transpose(flipped.layout_of(), a, b))
+    return alias(flipped, V.transpose(flipped._skimp_layout_of(), a, b))
 
 
 # -- repeat ---------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     if 0 not in shape:
         pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
         ones = [n for size in sizes for n in (1, size)]
-        copy(into.reshape(pairs), np.broadcast_to(input.array().reshape(ones), pairs))
+        copy(into.reshape(pairs), np.broadcast_to(input._skimp_array().reshape(ones), pairs))
     return made
 
 
@@ -232,7 +232,7 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
         raise no_kernel("repeat_interleave_cpu", repeats._dtype)
     if repeats.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
-    counts = repeats.array().reshape(-1)
+    counts = repeats._skimp_array().reshape(-1)
     if counts.size and counts.min() < 0:
         raise RuntimeError("repeats can not be negative")
     if output_size is not None and int(counts.sum()) != output_size:

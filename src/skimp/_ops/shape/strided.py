@@ -84,7 +84,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
     Shape: `size`, whose last element lies within the storage.
     """
-    found = _strided(input.layout_of(), size, stride, storage_offset)
+    found = _strided(input._skimp_layout_of(), size, stride, storage_offset)
     B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
     new: Tensor = _as_strided(input, size, stride, storage_offset)
     return new
@@ -100,7 +100,7 @@ def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | Non
     Shape: `size`, whose last element lies within the storage.
     """
     history.before_inplace(input)
-    found = _strided(input.layout_of(), size, stride, storage_offset)
+    found = _strided(input._skimp_layout_of(), size, stride, storage_offset)
     B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
     return _as_strided_(input, size, stride, storage_offset)
 

@@ -71,13 +71,13 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
     def f(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
         _check(name, input)
         if out is input and not input._hollow:
-            _clear(input.writable(), diagonal, lower)
+            _clear(input._skimp_writable(), diagonal, lower)
             return input
         shape = tuple(input.shape)
         if out is not None:
             check_type(out, input._dtype, name)
             outs.resize_out(name, out, shape)
-            if out._storage is input._storage or not layouts.is_contiguous(out.layout_of()):
+            if out._storage is input._storage or not layouts.is_contiguous(out._skimp_layout_of()):
                 put(out, f(input, diagonal))
                 return out
         made, into = target(name, out, shape, input._dtype, (input,))
@@ -92,9 +92,9 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         given = {"input": input, "diagonal": diagonal}
         kept = history.prepare(input, rule, given) if modes.state.grad and input._rg else None
         if input._hollow:
-            input.bump()
+            input._skimp_bump()
         else:
-            _clear(input.writable(), diagonal, lower)
+            _clear(input._skimp_writable(), diagonal, lower)
         if kept is not None:
             history.rebase(input, kept)
         return input
@@ -162,7 +162,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
             ..., :n, :n
         ]
         strides = (*part.strides[:-2], part.strides[-2] + part.strides[-1])
-        copy(laid(part, (*part.shape[:-2], n), strides), input.array())
+        copy(laid(part, (*part.shape[:-2], n), strides), input._skimp_array())
     return made
 
 
@@ -184,7 +184,7 @@ def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     if view._hollow:
         return meta.empty(view.shape, input._dtype)
     made, into = blank(tuple(view.shape), input._dtype)
-    copy(into, view.array())
+    copy(into, view._skimp_array())
     return made
 
 
@@ -296,7 +296,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         return meta.empty(input.shape, input._dtype)
     made, into = blank(tuple(input.shape), input._dtype)
     each = channels // groups
-    source = input.array().reshape(batch, groups, each, *rest)
+    source = input._skimp_array().reshape(batch, groups, each, *rest)
     copy(into.reshape(batch, each, groups, *rest), source.swapaxes(1, 2))
     return made
 

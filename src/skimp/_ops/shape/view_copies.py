@@ -147,7 +147,7 @@ def as_strided_scatter(
     """The input with `src` written over what as_strided would show; it keeps the input's strides
     and offset.
     """
-    layout = input.layout_of()
+    layout = input._skimp_layout_of()
     n = (layouts.storage_span(layout) or (0, 0))[1]
     memory: Any = strided.as_strided(input, (n,), (1,), 0).clone()
     _place(

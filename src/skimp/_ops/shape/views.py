@@ -148,7 +148,7 @@ def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
 def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
     """The same bytes as elements of another type; the last dimension shrinks or grows."""
     have = input._dtype
-    found = B.view_dtype(input.layout_of(), have, dtype)
+    found = B.view_dtype(input._skimp_layout_of(), have, dtype)
     new = alias(input, found)
     new._dtype = dtype
     history.view_of(input, new)
@@ -227,7 +227,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     Memory: a view where the layout allows one, else a new tensor.
     """
     wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
-    layout = input.layout_of()
+    layout = input._skimp_layout_of()
     if V.view(layout, wanted) is None:
         return _reshape_copy(input, wanted)
     return _VIEW(input, wanted) if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)

@@ -28,7 +28,7 @@ def refuse(what: str) -> NoReturn:
 
 
 def is_sparse(t: Any) -> bool:
-    return isinstance(t, Tensor) and t._sparse
+    return isinstance(t, Tensor) and t._skimp_sparse
 
 
 def flattened(at: Array, shape: Ints) -> Array:
@@ -95,7 +95,7 @@ def times(a: SparseTensor, b: Any) -> SparseTensor:
     if a.sparse_dim() != b.sparse_dim():
         refuse("multiplying tensors with different sparse_dim")
     shape = a._plain_shape()[: a.sparse_dim()]
-    ours, theirs = flattened(a._at.array(), shape), flattened(b._at.array(), shape)
+    ours, theirs = flattened(a._at._skimp_array(), shape), flattened(b._at._skimp_array(), shape)
     _, left, right = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     i, j = (fresh(p.astype(np.int64), dtypes.int64) for p in (left, right))
     values = a._held.index_select(0, i) * b._held.index_select(0, j)
@@ -138,7 +138,7 @@ def product(a: Any, b: Any) -> Any:
 
 def _both_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     """Every entry of `a` with every entry of the row of `b` that its column names."""
-    (rows, columns), (others, ends) = a._at.array(), b._at.array()
+    (rows, columns), (others, ends) = a._at._skimp_array(), b._at._skimp_array()
     low, high = np.searchsorted(others, columns), np.searchsorted(others, columns, "right")
     counts = high - low
     total = int(counts.sum())

@@ -31,9 +31,9 @@ class RowTensor(SparseTensor):
 
     @property
     def _at(self) -> Tensor:
-        counts = np.diff(self._starts.array())
+        counts = np.diff(self._starts._skimp_array())
         rows = np.repeat(np.arange(counts.size), counts)
-        return fresh(np.stack([rows, self._columns.array()]).astype(np.int64), dtypes.int64)
+        return fresh(np.stack([rows, self._columns._skimp_array()]).astype(np.int64), dtypes.int64)
 
     @property
     def layout(self) -> Any:
@@ -72,7 +72,7 @@ class RowTensor(SparseTensor):
     def entries(self) -> SparseTensor:
         """The same as COO, on the same values."""
         at = self._at
-        rows, columns = at.array()
+        rows, columns = at._skimp_array()
         ordered = bool(np.all((rows[1:] > rows[:-1]) | (columns[1:] > columns[:-1])))
         return made(at, self._held, self._plain_shape(), ordered)
 
@@ -205,14 +205,17 @@ class RowTensor(SparseTensor):
 def by_rows(starts: Tensor, columns: Tensor, values: Tensor, shape: Ints) -> RowTensor:
     """A CSR tensor on these very tensors; nothing is checked."""
     new = object.__new__(RowTensor)
-    new._layout = Layout(shape, contiguous_strides(shape), 0)
+    new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
     new._starts, new._columns, new._held = starts, columns, values
     return new
 
 
 def _same_places(a: RowTensor, b: RowTensor) -> bool:
-    ours, theirs = (a._starts.array(), a._columns.array()), (b._starts.array(), b._columns.array())
+    ours, theirs = (
+        (a._starts._skimp_array(), a._columns._skimp_array()),
+        (b._starts._skimp_array(), b._columns._skimp_array()),
+    )
     same = all([np.array_equal(x, y) for x, y in zip(ours, theirs, strict=True)])
     return same and a.shape == b.shape
 
@@ -226,7 +229,7 @@ def _rows(t: Any) -> Any:
     if not is_sparse(t) or isinstance(t, RowTensor) or t.ndim != 2 or t.dense_dim():
         return t
     whole = t.coalesce()
-    rows, columns = whole._at.array()
+    rows, columns = whole._at._skimp_array()
     starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=int(t.shape[0])))))
     places = [fresh(p.astype(np.int64), dtypes.int64) for p in (starts, columns)]
     return by_rows(places[0], places[1], whole._held, whole._plain_shape())
@@ -307,14 +310,14 @@ def sparse_csr_tensor(
                 f"{t._dtype!r}"
             )
     if size is None:
-        width = int(columns.array().max()) + 1 if columns.numel() else 0
+        width = int(columns._skimp_array().max()) + 1 if columns.numel() else 0
         size = (max(starts.numel() - 1, 0), width)
     shape = tuple([int(n) for n in size])
     if len(shape) != 2:
         refuse("a CSR tensor that is no matrix")
     if held.shape != columns.shape:
         raise RuntimeError("number of dimensions or sizes of col_indices and values don't match")
-    _check_places(starts.array(), columns.array(), shape)
+    _check_places(starts._skimp_array(), columns._skimp_array(), shape)
     held = held.view(held.shape) if held.requires_grad else held.detach()
     if requires_grad:
         held = held.detach().clone().requires_grad_()

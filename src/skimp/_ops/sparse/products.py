@@ -48,7 +48,12 @@ def _paired(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Any:
 ))  # fmt: skip
 def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     """(n, columns): row to[e] is the sum over entries e of values[e] * x[of[e]]."""
-    v, rows, where, source = values.array(), x.array(), to.array(), of.array()
+    v, rows, where, source = (
+        values._skimp_array(),
+        x._skimp_array(),
+        to._skimp_array(),
+        of._skimp_array(),
+    )
     made, into = blank((n, x.shape[1]), x._dtype)
     into[...] = 0
     order = None
@@ -68,7 +73,12 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
 ))  # fmt: skip
 def _sddmm(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Tensor:
     """For every entry e the sum of the products of the rows left[to[e]] and right[of[e]]."""
-    a, b, rows, others = left.array(), right.array(), to.array(), of.array()
+    a, b, rows, others = (
+        left._skimp_array(),
+        right._skimp_array(),
+        to._skimp_array(),
+        of._skimp_array(),
+    )
     made, into = blank((rows.size,), right._dtype)
     for block in _blocks(rows.size, 2 * a.shape[1]):
         np.einsum("ij,ij->i", a[rows[block]], b[others[block]], out=into[block])

@@ -38,7 +38,7 @@ class Sparse:
 
     def owns(self, args: Any) -> bool:
         """Whether one of these is sparse."""
-        return any([t._sparse for t in tensors_in(args)])
+        return any([t._skimp_sparse for t in tensors_in(args)])
 
     def concerns(self, call: Call) -> bool:
         return self.owns(call.values())
@@ -171,7 +171,7 @@ def sparse_coo_tensor(
             f"indices and values must have same nnz, but got nnz from indices: {at.shape[1]}, nnz "
             f"from values: {have}"
         )
-    array, k = at.array(), int(at.shape[0])
+    array, k = at._skimp_array(), int(at.shape[0])
     if size is None:
         if not at.shape[1]:
             size = (*[0] * k, *held.shape[1:])
@@ -413,7 +413,7 @@ def _normalised(input: Any, dim: int, dtype: Any, log: bool) -> SparseTensor:
         return whole.like(held.log_softmax(inner) if log else held.softmax(inner))
     rest = [d for d in range(k) if d != dim]
     shape = tuple([int(whole.shape[d]) for d in rest])
-    at = whole._at.array()[rest]
+    at = whole._at._skimp_array()[rest]
     pools, back = np.unique(flattened(at, shape), return_inverse=True)
     n = len(pools)
     pool = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)

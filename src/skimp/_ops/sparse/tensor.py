@@ -28,7 +28,7 @@ from skimp._ops.sparse.text import text
 def made(indices: Tensor, values: Tensor, shape: Ints, coalesced: bool) -> SparseTensor:
     """A sparse tensor on these very tensors; nothing is checked."""
     new = object.__new__(SparseTensor)
-    new._layout = Layout(shape, contiguous_strides(shape), 0)
+    new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
     new._at = indices
     new._held = values
@@ -43,7 +43,7 @@ class SparseTensor(Tensor):
     """
 
     _hollow = True
-    _sparse = True
+    _skimp_sparse = True
     __torch_function__ = classmethod(disabled)
     _at: Tensor
     _held: Tensor
@@ -51,13 +51,13 @@ class SparseTensor(Tensor):
 
     # -- dense code stops here --------------------------------------------------------------------
 
-    def layout_of(self) -> NoReturn:
+    def _skimp_layout_of(self) -> NoReturn:
         refuse("this operation")
 
-    def array(self) -> NoReturn:
+    def _skimp_array(self) -> NoReturn:
         refuse("this operation")
 
-    def writable(self) -> NoReturn:
+    def _skimp_writable(self) -> NoReturn:
         refuse("writing")
 
     @property
@@ -263,7 +263,7 @@ class SparseTensor(Tensor):
         """Every index once, in row-major order, with the sum of its values."""
         if self._sorted:
             return self
-        at = self._at.array()
+        at = self._at._skimp_array()
         shape = self._plain_shape()[: self.sparse_dim()]
         flat = flattened(at, shape)
         found, back = np.unique(flat, return_inverse=True)
@@ -319,7 +319,7 @@ class SparseTensor(Tensor):
         dim %= self.ndim
         if dim >= self.sparse_dim():
             refuse("index_select along a dense dimension")
-        own, wanted = self._at.array(), index.array().reshape(-1)
+        own, wanted = self._at._skimp_array(), index._skimp_array().reshape(-1)
         order = np.argsort(own[dim], kind="stable")
         places = own[dim][order]
         low, high = np.searchsorted(places, wanted), np.searchsorted(places, wanted, "right")

@@ -21,14 +21,17 @@ def compressed_text(t: Any) -> str:
     """PyTorch's `repr` of a tensor compressed by rows."""
     parts = {"crow_indices": t.crow_indices(), "col_indices": t.col_indices(), "values": t._held}
     gap = ",\n" + " " * _INDENT
-    whole = gap.join([_part(name, part.detach().array()) for name, part in parts.items()])
+    whole = gap.join([_part(name, part.detach()._skimp_array()) for name, part in parts.items()])
     suffixes = [f"size={tuple(t.shape)}", *_suffixes(t)]
     return printing._with_suffixes(f"tensor({whole}", suffixes, _INDENT)
 
 
 def text(t: Any) -> str:
     """PyTorch's `repr` of a sparse tensor."""
-    parts = [_part("indices", t._at.detach().array()), _part("values", t._held.detach().array())]
+    parts = [
+        _part("indices", t._at.detach()._skimp_array()),
+        _part("values", t._held.detach()._skimp_array()),
+    ]
     gap = ",\n" + " " * _INDENT
     whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
     return printing._with_suffixes(whole, _suffixes(t), _INDENT)

@@ -90,8 +90,8 @@ class ShardedParameter:
         sent = self.shard.detach()
         if sent._dtype is not self.dtype:
             sent = sent.to(self.dtype)
-        given = np.ascontiguousarray(sent.array())
-        target = self.full._storage.view(self.full.layout_of(), self.dtype.np)
+        given = np.ascontiguousarray(sent._skimp_array())
+        target = self.full._storage.view(self.full._skimp_layout_of(), self.dtype.np)
 
         def begin(_: Any) -> Any:
             return transfers.all_gather(self.group, given, target, self.dtype, counts)
@@ -170,7 +170,7 @@ class ShardedParameter:
         n, width = self.group.size(), math.prod(self.shape[1:])
         counts = [width * (last - first) for first, last in map(self.spec.rows, range(n))]
         grad._storage.will_write()
-        given, target = grad.array(), made._storage.view(made.layout_of(), kind.np)
+        given, target = grad._skimp_array(), made._storage.view(made._skimp_layout_of(), kind.np)
 
         def begin(_: Any) -> Any:
             return transfers.reduce_scatter(self.group, given, target, kind, ReduceOp.SUM, counts)

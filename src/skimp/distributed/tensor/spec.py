@@ -70,7 +70,7 @@ def _gathered(t: Tensor, spec: Spec) -> Tensor:
     bounds = [spec.rows(r) for r in range(group.size())]
     counts = [width * (last - first) for first, last in bounds]
     given = outgoing(t)
-    target = made._storage.view(made.layout_of(), t._dtype.np)
+    target = made._storage.view(made._skimp_layout_of(), t._dtype.np)
 
     def begin(_: Any) -> Any:
         return transfers.all_gather(group, given, target, t._dtype, counts)

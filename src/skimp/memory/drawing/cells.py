@@ -119,7 +119,7 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _seen(name: str, tensor: Tensor, unit: int) -> Seen:
-    layout = tensor.layout_of()
+    layout = tensor._skimp_layout_of()
     wide = tensor.dtype.itemsize // unit
     return Seen(
         name,
@@ -153,7 +153,7 @@ ROWS, COLUMNS, TABLES = 12, 16, 6
 
 
 def _grid(tensor: Tensor, wide: int) -> Grid:
-    layout = tensor.layout_of()
+    layout = tensor._skimp_layout_of()
     shape, strides = tuple(layout.shape), tuple(layout.strides)
     rows, columns = (1, 1, *shape)[-2:]
     outer = shape[:-2]
@@ -169,7 +169,7 @@ def _grid(tensor: Tensor, wide: int) -> Grid:
 
 
 def _table(tensor: Tensor, at: Sequence[Any], wide: int) -> Table:
-    layout = tensor.layout_of()
+    layout = tensor._skimp_layout_of()
     at = tuple(int(i) for i in at)
     title = "[" + ", ".join(map(str, at)) + ", :, :]" if at else ""
     rows, columns = (1, 1, *layout.shape)[-2:]

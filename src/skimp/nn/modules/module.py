@@ -155,7 +155,7 @@ class Module(Hooked, State):
 
         def convert(t: Tensor) -> Tensor:
             wanted = dtype if t.is_floating_point() or t.is_complex() else None
-            if t._meta is not None and where is devices.CPU:
+            if t._skimp_meta is not None and where is devices.CPU:
                 raise NotImplementedError(
                     f"{NO_DATA} Please use torch.nn.Module.to_empty() instead of "
                     "torch.nn.Module.to() when moving module from meta to a different device."
@@ -291,7 +291,7 @@ def _settle(t: Any, new: Tensor) -> Any:
     """The tensor on the bytes of `new`; another one where it had none, or has none now."""
     if new is t:
         return t
-    if (t._meta is None) is not (new._meta is None):
+    if (t._skimp_meta is None) is not (new._skimp_meta is None):
         if isinstance(t, Parameter):
             return Parameter(new, t.requires_grad)
         return new.requires_grad_(t.requires_grad)

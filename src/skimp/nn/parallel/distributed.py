@@ -290,7 +290,7 @@ def _from_rank(rank: int, tensors: list[Tensor], group: Any) -> None:
             together = arguments.together(part)
             broadcast(together, group=group, group_src=rank)
             if group.rank() != rank:
-                arguments.deal(together.array(), [t.detach() for t in part])
+                arguments.deal(together._skimp_array(), [t.detach() for t in part])
     for work in works:
         if work is not None:
             work.wait()

@@ -142,7 +142,7 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 def _reflectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """LAPACK's geqrf: reflectors below the diagonal, R on and above it, and tau."""
-    a, tau = np.linalg.qr(matrix.detach().array(), mode="raw")
+    a, tau = np.linalg.qr(matrix.detach()._skimp_array(), mode="raw")
     return whole.tensor(np.ascontiguousarray(np.swapaxes(a, -1, -2))), whole.tensor(tau)
 
 

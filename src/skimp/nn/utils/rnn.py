@@ -105,7 +105,7 @@ def invert_permutation(permutation: Any) -> Any:
     """
     if permutation is None:
         return None
-    order = permutation.array()
+    order = permutation._skimp_array()
     back = np.empty_like(order)
     back[order] = np.arange(order.size, dtype=order.dtype)
     return whole.from_numpy(back)
@@ -129,7 +129,7 @@ def pack_padded_sequence(
     Memory: the rows are a new tensor.
     """
     counts = np.asarray(
-        lengths.array() if isinstance(lengths, Tensor) else lengths, np.int64
+        lengths._skimp_array() if isinstance(lengths, Tensor) else lengths, np.int64
     ).reshape(-1)
     order = None
     if not enforce_sorted:
@@ -193,7 +193,7 @@ def pad_packed_sequence(
                 f"but got total_length={total_length} and max sequence length being {steps}"
             )
         steps = total_length
-    counts = sizes.array()
+    counts = sizes._skimp_array()
     lengths = (counts[:, None] > np.arange(counts[0])[None, :]).sum(0)
     step, row = _places(lengths)
     shape = (steps, int(counts[0]), *data.shape[1:])
@@ -201,7 +201,7 @@ def pad_packed_sequence(
     padded = padded.index_put((whole.from_numpy(step), whole.from_numpy(row)), data)
     if back is not None:
         padded = padded.index_select(1, back)
-        lengths = lengths[back.array()]
+        lengths = lengths[back._skimp_array()]
     if batch_first:
         padded = padded.transpose(0, 1)
     return padded, whole.from_numpy(lengths)
