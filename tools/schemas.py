@@ -25,7 +25,19 @@ _TYPES = {
 # PyTorch's bindings of these are written by hand, and take other arguments than their schemas say
 # (adaptive pools: None for a size that stays)
 _BY_HAND = frozenset(
-    {"as_tensor", "einsum", "sparse_coo_tensor", "sparse_csr_tensor", "tensor", "to", "type"}
+    {
+        "as_tensor",
+        "einsum",
+        "sparse_bsc_tensor",
+        "sparse_bsr_tensor",
+        "sparse_compressed_tensor",
+        "sparse_coo_tensor",
+        "sparse_csc_tensor",
+        "sparse_csr_tensor",
+        "tensor",
+        "to",
+        "type",
+    }
 ) | {f"adaptive_{kind}_pool{n}d" for kind in ("avg", "max") for n in (2, 3)}
 
 

@@ -462,3 +462,64 @@ def test_ops_of_entries(name: str, coalesced: bool) -> None:
     """All whose rows say that they are: function, method, and what they keep."""
     same(lambda lib: getattr(lib, name)(matrix(lib, coalesced) / 8))
     same(lambda lib: getattr(matrix(lib, coalesced) / 8, name)())
+
+
+def _resizings(t: Any) -> dict[str, Any]:
+    """Calls of what gives a sparse tensor another size, on either engine."""
+
+    def some() -> Any:
+        return t.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+
+    def rows() -> Any:
+        return t.sparse_coo_tensor([[0, 1]], t.ones(2, 3), (4, 3))
+
+    def none(*size: int) -> Any:
+        return t.sparse_coo_tensor(size=size)
+
+    return {
+        "grows": lambda: some().sparse_resize_((3, 4), 2, 0),
+        "stays coalesced": lambda: some().coalesce().sparse_resize_((3, 4), 2, 0),
+        "as another": lambda: some().resize_as_(none(3, 4)),
+        "as another, sparse": lambda: some().resize_as_sparse_(none(3, 4)),
+        "function": lambda: t.resize_as_sparse_(some(), none(2, 5)),
+        "dense rows": lambda: rows().sparse_resize_((6, 3), 1, 1),
+        "empty": lambda: none(2, 3).sparse_resize_((4, 5), 1, 1),
+        "cleared": lambda: rows().sparse_resize_and_clear_((4, 5, 6), 1, 2),
+        "other dims": lambda: some().sparse_resize_((3, 4), 1, 0),
+        "fewer sparse": lambda: some().sparse_resize_((3, 4), 1, 1),
+        "more dense": lambda: some().sparse_resize_((3, 4, 2), 2, 1),
+        "shrinks": lambda: some().sparse_resize_((1, 4), 2, 0),
+        "dense shrinks": lambda: rows().sparse_resize_((4, 2), 1, 1),
+        "leaf": lambda: some().requires_grad_().sparse_resize_((3, 4), 2, 0),
+        "dense": lambda: t.ones(2).sparse_resize_((3,), 1, 0),
+        "as a dense one": lambda: some().resize_as_(t.ones(3, 4)),
+        "format": lambda: some().resize_as_(some(), memory_format=t.contiguous_format),
+    }
+
+
+@pytest.mark.parametrize("name", _resizings(torch))
+def test_another_size(name: str) -> None:
+    """The entries stay, or the same refusal."""
+    found = []
+    for lib in (skimp, torch):
+        try:
+            made = _resizings(lib)[name]()
+            found.append((repr(made), made.is_coalesced()))
+        except (RuntimeError, NotImplementedError) as error:
+            found.append((type(error), str(error)[:90].partition(" backend")[0]))
+    assert found[0] == found[1]
+
+
+def test_what_dense_dimensions_gain_is_zero() -> None:
+    x = skimp.sparse_coo_tensor([[0, 1]], skimp.ones(2, 2, 2), (4, 2, 2))
+    x.sparse_resize_((5, 3, 4), 1, 2)
+    assert x.to_dense()[0].tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
+
+
+def test_compressed_tensors_are_rows_or_refused() -> None:
+    parts: Any = [0, 1, 3], [2, 0, 2], [3.0, 4.0, 5.0], (2, 3)
+    rows = skimp.sparse_compressed_tensor(*parts, layout=skimp.sparse_csr)
+    assert rows.to_dense().tolist() == skimp.sparse_csr_tensor(*parts).to_dense().tolist()
+    for kind in ("csc", "bsr", "bsc"):
+        with pytest.raises(NotImplementedError, match=r"no such layout .CSC, BSR, BSC."):
+            getattr(skimp, f"sparse_{kind}_tensor")(*parts)

@@ -392,6 +392,7 @@ def good_pickles() -> list[bytes]:
     values = [
         {"x": torch.ones(4), "n": [1, 2.5, "a", None, (1, (2,)), {3}, frozenset([4])]},
         layer, optimizer, torch.nn.LazyLinear(2), torch.eye(2).to_sparse(),
+        torch.eye(2).to_sparse_csr(),
         np.random.RandomState(0).get_state()[2:], np.array([{}, (1,)], dtype=object),
         np.zeros(2, [("a", "i4"), ("b", ">f8", (2,))]), torch.Generator(),
         torch.optim.lr_scheduler.CyclicLR(torch.optim.SGD(layer.parameters(), 0.1), 0.1, 0.2),

@@ -253,6 +253,35 @@ def test_sparse_tensors(zipped: bool, weights_only: bool) -> None:
             assert one._nnz() == want._nnz()
 
 
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_sparse_tensors_by_rows(zipped: bool, weights_only: bool) -> None:
+    def made(t: Any) -> list[Any]:
+        narrow = [t.tensor(n, dtype=t.int32) for n in ([0, 1, 3], [2, 0, 2])]
+        whole = t.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr()
+        return [whole, t.sparse_csr_tensor(*narrow, t.ones(3).double(), (2, 3))]
+
+    for writer, reader in ((torch, skimp), (skimp, torch), (skimp, skimp)):
+        file = io.BytesIO()
+        writer.save(made(writer), file, _use_new_zipfile_serialization=zipped)
+        file.seek(0)
+        for one, want in zip(
+            reader.load(file, weights_only=weights_only), made(writer), strict=True
+        ):
+            assert repr(one) == repr(want)
+    assert repr(pickle.loads(pickle.dumps(made(skimp)))) == repr(made(torch))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_sparse_tensors_by_rows_that_lie_are_refused() -> None:
+    file = io.BytesIO()
+    torch.save(torch.eye(3).to_sparse_csr(), file)
+    for record, bad in {"data/0": [0, 1, 2, 9], "data/1": [0, 1, 3]}.items():
+        with pytest.raises((RuntimeError, pickle.UnpicklingError)):
+            skimp.load(rewritten(file, {record: np.array(bad).tobytes()}))
+
+
 def test_sparse_tensors_that_lie_are_refused() -> None:
     file = io.BytesIO()
     torch.save(torch.eye(3).to_sparse(), file)

@@ -108,9 +108,6 @@ class RowTensor(SparseTensor):
             "can't convert SparseCsr layout tensor to numpy. Use Tensor.to_dense() first."
         )
 
-    def __reduce_ex__(self, proto: Any) -> NoReturn:
-        refuse("pickling")
-
     def _not_coo(self, what: str) -> NoReturn:
         raise RuntimeError(f"{what} expected sparse coordinate tensor layout but got SparseCsr")
 
@@ -324,6 +321,35 @@ def sparse_csr_tensor(
     return by_rows(starts, columns, held, shape)
 
 
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> RowTensor:
+    """`sparse_csr_tensor` where the layout is torch.sparse_csr, the one compressed layout here.
+
+    Dtypes: bool, integers, floating point and complex numbers.
+    Memory: a new tensor.
+    """
+    if layout is None:
+        raise RuntimeError(
+            "sparse_compressed_tensor_unsafe expected sparse compressed tensor layout but got "
+            "Strided"
+        )
+    return sparse_csr_tensor(
+        compressed_indices, plain_indices, values, size,
+        dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+    )  # fmt: skip
+
+
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> RowTensor:
     """The elements of a matrix that are not zero, by rows.
@@ -352,6 +378,7 @@ def _expects(name: str) -> Any:
 
 
 export("sparse_csr_tensor", sparse_csr_tensor, method=False)
+export("sparse_compressed_tensor", sparse_compressed_tensor, method=False)
 export("to_sparse_csr", to_sparse_csr, namespaces=())
 SparseTensor.to_sparse_csr = to_sparse_csr
 for _name in ("crow_indices", "col_indices"):

@@ -208,7 +208,7 @@ def _compressed(name: str) -> Callable[..., Any]:
     def f(*args: Any, **words: Any) -> NoReturn:
         raise NotImplementedError(
             f"{name}: skimp has no such layout (CSC, BSR, BSC); use "
-            "sparse_coo_tensor() or to_sparse()"
+            "sparse_coo_tensor() or to_sparse(), sparse_csr_tensor() or to_sparse_csr()"
         )
 
     f.__name__ = f.__qualname__ = name
@@ -216,10 +216,9 @@ def _compressed(name: str) -> Callable[..., Any]:
     return f
 
 
-for _kind in ("compressed", "csc", "bsr", "bsc"):
+for _kind in ("csc", "bsr", "bsc"):
     export(f"sparse_{_kind}_tensor", _compressed(f"sparse_{_kind}_tensor"), method=False)
-    if _kind != "compressed":
-        export(f"to_sparse_{_kind}", _compressed(f"to_sparse_{_kind}"), namespaces=())
+    export(f"to_sparse_{_kind}", _compressed(f"to_sparse_{_kind}"), namespaces=())
 
 
 # -- from dense to sparse and back ----------------------------------------------------------------
