@@ -2450,6 +2450,9 @@ def resize_as_(
 ) -> Tensor:
     """`resize_` to the shape of another tensor."""
 
+def resize_as_sparse_(input: Any, the_template: Tensor) -> SparseTensor:
+    """`sparse_resize_` to the size of another COO tensor."""
+
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor with its conjugation carried out."""
 
@@ -2699,8 +2702,20 @@ def sparse_bsc_tensor(*args: Any, **words: Any) -> NoReturn:
 def sparse_bsr_tensor(*args: Any, **words: Any) -> NoReturn:
     """Refused: the sparse layouts are COO and CSR."""
 
-def sparse_compressed_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the sparse layouts are COO and CSR."""
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+    check_invariants: builtins.bool | None = None,
+) -> RowTensor:
+    """`sparse_csr_tensor` where the layout is torch.sparse_csr, the one compressed layout here."""
 
 def sparse_coo_tensor(
     indices: Any = None,

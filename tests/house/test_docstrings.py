@@ -49,8 +49,6 @@ FAMILIES = (
     skimp.nn.Parameter,
     skimp.nn.Buffer,
 )
-# what is about a tensor's bytes or its place among the deferred, for the engine and for tools
-INTERNAL = {"Tensor.array", "Tensor.bump", "Tensor.layout_of", "Tensor.writable", "Tensor.written"}
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -71,7 +69,7 @@ def public() -> Iterator[tuple[str, Any]]:
                 yield prefix + name, value
 
 
-PUBLIC = {name: value for name, value in public() if name not in INTERNAL}
+PUBLIC = dict(public())
 
 
 def refuses(f: Any) -> bool:

@@ -81,3 +81,54 @@ def test_counting_and_choosing() -> None:
         ends = _unlike(lambda lib, w=wrong: lib.nn.functional.embedding(w, lib.ones(2, 3)))
         told += [(wrong, ends)] if ends else []
     assert told == []
+
+
+def test_values_put_at_positions() -> None:
+    """By all small shapes of values, with positions and masks, as a call and as an assignment."""
+    shapes: list[tuple[int, ...]] = [(), (1,), (3,), (2, 3), (1, 3), (1, 1, 1), (1, 2, 3), (2,)]
+    told = []
+    for shape, by, way in itertools.product(shapes, ("place", "mask"), range(4)):
+
+        def call(lib: Any, shape: Any = shape, by: str = by, way: int = way) -> Any:
+            x, values = lib.zeros(2, 3), lib.ones(shape)
+            at = lib.tensor([0, 1]) if by == "place" else lib.ones(2, 3) > 0
+            if way == 3:
+                x[at] = values
+                return x
+            return (x.index_put if way else x.index_put_)((at,), values, way == 2)
+
+        if ends := _unlike(call):
+            told.append((shape, by, way, ends))
+    assert told == []
+
+
+def test_bounds_of_random_numbers() -> None:
+    """By place and by name: the same numbers, or refused alike."""
+    calls: list[tuple[tuple[int, ...], dict[str, int]]] = [
+        ((5,), {}), ((5, 7), {}), ((), {"to": 5}), ((5,), {"to": 7}), ((5,), {"to": 6}),
+        ((5,), {"to": 3}), ((5,), {"to": 5}), ((1,), {"to": -(2**62)}),
+        ((), {"from": 5, "to": 7}), ((7,), {"from": 5}), ((5, 6, 7), {}), ((5, 6), {"to": 7}),
+    ]  # fmt: skip
+    for args, words in calls:
+        found = []
+        for lib in (skimp, oracle):
+            lib.manual_seed(0)
+            try:
+                found.append(lib.zeros(9).random_(*args, **words).tolist())
+            except (TypeError, RuntimeError) as error:
+                found.append(type(error))
+        assert found[0] == found[1], (args, words)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more:UserWarning")
+def test_ranks_of_empty_matrices_have_the_batchs_shape() -> None:
+    told = []
+    for shape, bound in itertools.product([(2, 0), (4, 0, 2), (0, 3), (0, 2, 2)], [(), (2, 3)]):
+        for name in ("tol", "atol", "rtol"):
+
+            def call(lib: Any, shape: Any = shape, bound: Any = bound, name: str = name) -> Any:
+                return lib.linalg.matrix_rank(lib.ones(shape), **{name: lib.ones(bound)})
+
+            if ends := _unlike(call):
+                told.append((shape, bound, name, ends))
+    assert told == []

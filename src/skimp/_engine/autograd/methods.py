@@ -85,6 +85,11 @@ def requires_grad_(t: Tensor, requires_grad: bool = True) -> Tensor:
     Raises: RuntimeError for other dtypes, and for False on what is no leaf.
     Memory: no tensor is made.
     """
+    if not isinstance(requires_grad, bool):
+        raise TypeError(
+            "requires_grad_(): argument 'requires_grad' must be bool, not "
+            f"{type(requires_grad).__name__}"
+        )
     set_requires_grad(t, requires_grad)
     return t
 

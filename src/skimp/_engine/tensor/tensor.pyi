@@ -1571,9 +1571,8 @@ class Tensor:
         self, the_template: Tensor, *, memory_format: formats.memory_format | None = None
     ) -> Tensor:
         """`resize_` to the shape of another tensor."""
-    def resize_as_sparse_(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
-        addition."""
+    def resize_as_sparse_(self, the_template: Tensor) -> SparseTensor:
+        """`sparse_resize_` to the size of another COO tensor."""
     def resolve_conj(self) -> Tensor:
         """The tensor with its conjugation carried out."""
     def resolve_neg(self) -> Tensor:
@@ -1789,12 +1788,15 @@ class Tensor:
         """A dense tensor has none."""
     def sparse_mask(self, mask: Any) -> SparseTensor:
         """The elements where the sparse tensor `mask` has entries."""
-    def sparse_resize_(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
-        addition."""
-    def sparse_resize_and_clear_(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
-        addition."""
+    def sparse_resize_(
+        self, size: Any, sparse_dim: builtins.int, dense_dim: builtins.int
+    ) -> SparseTensor:
+        """Another size for a COO tensor, of as many dimensions and no smaller unless it is empty;
+        the entries stay, and dense dimensions that grow are zero in what is new."""
+    def sparse_resize_and_clear_(
+        self, size: Any, sparse_dim: builtins.int, dense_dim: builtins.int
+    ) -> SparseTensor:
+        """Another size for a COO tensor, whose entries go."""
     def split(self, split_size: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """Pieces of one size (the last may be shorter), or of the sizes given, along a
         dimension."""

@@ -392,7 +392,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     _check_dtype(input, values)
     if input._hollow:
         return
-    source = np.broadcast_to(_stripped(source, len(where.result)), where.result)
+    source = np.broadcast_to(source, where.result)
     target = input._skimp_writable()
     if source.size:
         _write(target, source.transpose(where.result_front()), where, accumulate)
@@ -407,19 +407,10 @@ def _check_dtype(input: Tensor, values: Tensor) -> None:
         )
 
 
-def _stripped(source: Array, ndim: int) -> Array:
-    while source.ndim > ndim and source.shape[0] == 1:
-        source = source[0]
-    return source
-
-
 def _check_values(result: tuple[int, ...], values: tuple[int, ...]) -> None:
-    own = values
-    while len(own) > len(result) and own[0] == 1:
-        own = own[1:]
-    fits = len(own) <= len(result) and all(
+    fits = len(values) <= len(result) and all(
         n in (1, m)
-        for n, m in zip(own[::-1], result[::-1])  # noqa: B905
+        for n, m in zip(values[::-1], result[::-1])  # noqa: B905
     )
     if not fits:
         raise RuntimeError(

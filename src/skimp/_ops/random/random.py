@@ -146,6 +146,8 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
         low = words.pop("from")
         if high is None and args:
             high = args[0]
+    elif len(args) == 1 and high is not None:
+        low = args[0]
     elif len(args) == 1:
         high = args[0]
     elif len(args) == 2:

@@ -121,9 +121,8 @@ def resize_as_(
     return resize_as_sparse_(self, the_template)
 
 
+export("resize_as_sparse_", resize_as_sparse_)
 for _f in (sparse_resize_, sparse_resize_and_clear_):
     export(_f.__name__, _f, namespaces=())
+for _f in (sparse_resize_, sparse_resize_and_clear_, resize_as_sparse_, resize_as_):
     setattr(SparseTensor, _f.__name__, _f)
-export("resize_as_sparse_", resize_as_sparse_)
-SparseTensor.resize_as_sparse_ = resize_as_sparse_  # type: ignore[attr-defined]
-SparseTensor.resize_as_ = resize_as_  # type: ignore[method-assign, assignment]
