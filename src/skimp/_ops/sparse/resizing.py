@@ -124,5 +124,6 @@ def resize_as_(
 export("resize_as_sparse_", resize_as_sparse_)
 for _f in (sparse_resize_, sparse_resize_and_clear_):
     export(_f.__name__, _f, namespaces=())
-for _f in (sparse_resize_, sparse_resize_and_clear_, resize_as_sparse_, resize_as_):
-    setattr(SparseTensor, _f.__name__, _f)
+_METHODS: Any = (sparse_resize_, sparse_resize_and_clear_, resize_as_sparse_, resize_as_)
+for _method in _METHODS:
+    setattr(SparseTensor, _method.__name__, _method)
