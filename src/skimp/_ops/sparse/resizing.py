@@ -46,6 +46,8 @@ def sparse_resize_(input: Any, size: Any, sparse_dim: int, dense_dim: int) -> Sp
     """Another size for a COO tensor, of as many dimensions and no smaller unless it is empty; the
     entries stay, and dense dimensions that grow are zero in what is new.
 
+    Shape: any; the result's is the one that is asked for.
+    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError where entries would not fit; NotImplementedError for dense tensors.
     Memory: new values where dense dimensions change.
     """
@@ -78,6 +80,8 @@ def sparse_resize_and_clear_(
 ) -> SparseTensor:
     """Another size for a COO tensor, whose entries go.
 
+    Shape: any; the result's is the one that is asked for.
+    Dtypes: bool, integers, floating point and complex numbers.
     Raises: NotImplementedError for dense tensors.
     Memory: new, empty indices and values.
     """
@@ -97,6 +101,8 @@ def _sized(t: SparseTensor, shape: Ints) -> SparseTensor:
 def resize_as_sparse_(input: Any, the_template: Tensor) -> SparseTensor:
     """`sparse_resize_` to the size of another COO tensor.
 
+    Shape: any; the result's is the other's.
+    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError where entries would not fit, or the other is dense.
     Memory: new values where dense dimensions change.
     """
