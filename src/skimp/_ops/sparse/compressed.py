@@ -336,7 +336,9 @@ def sparse_compressed_tensor(
 ) -> RowTensor:
     """`sparse_csr_tensor` where the layout is torch.sparse_csr, the one compressed layout here.
 
+    Shape: vectors of rows + 1 and twice of the entries; the result's is `size`.
     Dtypes: bool, integers, floating point and complex numbers.
+    Raises: RuntimeError without a layout or for another one.
     Memory: a new tensor.
     """
     if layout is None:
