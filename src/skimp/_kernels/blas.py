@@ -26,8 +26,8 @@ Array = np.ndarray[Any, Any]
 _lock = threading.Lock()
 _inside = 0
 _before = 0
-_SHARED: Final = 1 << 19  # multiplications from which BLAS shares a product
-_WORTH: Final = 1 << 22  # and from which that pays, where its threads have to be woken
+FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product
+_WORTH: Final = 1 << 25  # and from which that pays, where its threads have to be woken
 _PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
 
 
@@ -103,23 +103,31 @@ def _leave(put: Callable[[int], None]) -> None:
             put(_before)
 
 
-def multiply(a: Array, b: Array, out: Array) -> None:
-    """out = a @ b for (..., m, k) and (..., k, n) of a type that BLAS has.
+def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
+    """a @ b for (..., m, k) and (..., k, n), in `out` if it is given, which BLAS can write.
 
-    BLAS wakes its threads for matrices of half a million multiplications and more; where they
-    sleep, that takes longer than it saves up to eight times as many.
+    BLAS wakes its threads for matrices of half a million multiplications and more. Where they
+    sleep, that costs more than it saves up to sixty-four times as many.
     """
     functions = None
-    if _SHARED < a.shape[-2] * a.shape[-1] * b.shape[-1] < _WORTH and not _inside:
+    if a.size * b.shape[-1] > FEW and wakes_in_vain(a.shape[-2:], b.shape[-1]):
         functions = _functions()
     if functions is None:
-        np.matmul(a, b, out=out)
-        return
+        made: Array = np.matmul(a, b, out=out)
+        return made
     _enter(*functions)
     try:
-        np.matmul(a, b, out=out)
+        made = np.matmul(a, b, out=out)
     finally:
         _leave(functions[1])
+    return made
+
+
+def wakes_in_vain(shape: tuple[int, ...], columns: int) -> bool:
+    """Whether BLAS would wake its threads for a matrix of `shape` times one of so many columns, and
+    should not.
+    """
+    return FEW < shape[0] * shape[1] * columns < _WORTH and not _inside
 
 
 def get_num_threads() -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.blas import library
+from skimp._kernels.blas import library, one_thread, wakes_in_vain
 from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
@@ -46,11 +47,13 @@ def add_product(a: Array, b: Array, out: Array) -> None:
     gemm = _gemm(out.dtype.char)
     assert gemm is not None
     (turned_a, pitch_a), (turned_b, pitch_b), (_, pitch) = _lies(a), _lies(b), _lies(out)
-    gemm(
-        _ROWS, turned_a, turned_b, *out.shape, a.shape[1],
-        1, a.ctypes.data, pitch_a, b.ctypes.data, pitch_b,
-        1, out.ctypes.data, pitch,
-    )  # fmt: skip
+    alone = one_thread() if wakes_in_vain(a.shape, b.shape[1]) else nullcontext()
+    with alone:
+        gemm(
+            _ROWS, turned_a, turned_b, *out.shape, a.shape[1],
+            1, a.ctypes.data, pitch_a, b.ctypes.data, pitch_b,
+            1, out.ctypes.data, pitch,
+        )  # fmt: skip
 
 
 def _lies(x: Array) -> tuple[int, int]:

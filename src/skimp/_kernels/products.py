@@ -71,7 +71,7 @@ def _blocks(a: Array, b: Array, out: Array, work: np.dtype[Any], finish: Finish 
     """
     for where, one, other in _batches(a, b, out.shape):
         if out[where].ndim > 2:
-            _finish(np.matmul(_ready(one, work), _ready(other, work)), where, out, finish)
+            _finish(multiply(_ready(one, work), _ready(other, work)), where, out, finish)
         else:
             _block_matrix(one, other, out, where, work, finish)
 
@@ -128,7 +128,7 @@ def _block_matrix(
             multiply(x, y, target[band])
         else:
             place = (*where, *band) if isinstance(band, tuple) else (*where, band)
-            _finish(np.matmul(x, y), place, out, finish)
+            _finish(multiply(x, y), place, out, finish)
 
 
 def _is_ready(x: Array, work: np.dtype[Any]) -> bool:

@@ -181,7 +181,7 @@ def test_settings_from_the_environment() -> None:
     assert (made.threads, made.defer, made.defer_from, made.small_below) == (3, "always", 0, 0)
     made = Config({})
     assert (made.defer, made.threads) == ("auto", min(os.cpu_count() or 1, 64))
-    assert made.defer_from == 65536
+    assert made.defer_from == 131072
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from skimp.errors import Live, OutOfMemoryError
 
 NO_LIMIT: Final = sys.maxsize
 SMALL: Final = 1 << 18  # bytes below which memory is NumPy's: no pool repays itself
+KEPT: Final = 1 << 19  # bytes below which a result's tensor keeps NumPy's array: the short ways
 LISTENING: Final = -1  # the ceiling that every allocation is above
 
 
@@ -163,7 +164,7 @@ class Ledger:
         # Who knows what would free so many bytes, for the same message.
         self.adviser: Callable[[int], str] | None = None
         self.budget: Budget | None = None  # set by `spend`
-        self.kept_below = SMALL  # bytes of a result whose tensor keeps the ndarray, which pins them
+        self.kept_below = KEPT  # bytes of a result whose tensor keeps the ndarray, which pins them
         self._limit = NO_LIMIT
         self._bound = NO_LIMIT  # the lower one of limit and budget
         self._overhead = 0  # of the backing, when somebody looked
@@ -357,7 +358,7 @@ class Ledger:
     def spend(self, budget: Budget | None) -> None:
         """Obey a budget from now on, or none."""
         self.budget = budget
-        self.kept_below = SMALL if budget is None else min(budget.least, SMALL)
+        self.kept_below = KEPT if budget is None else min(budget.least, SMALL)
         self._bind()
 
     def _bind(self) -> None:

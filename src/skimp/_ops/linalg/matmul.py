@@ -26,9 +26,10 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
+from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
-from skimp._ops.linalg.matmul_vector import _multiply, dot, mv, product, refuse_type, tell
+from skimp._ops.linalg.matmul_vector import dot, mv, product, refuse_type, tell
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
@@ -66,7 +67,8 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         and y.flags.c_contiguous
         and math.prod(mat2_shape) < config.small_below
     ):
-        return fresh(_multiply(x.T, y), g._dtype)
+        times = np.matmul if x.size * y.shape[1] <= FEW else multiply
+        return fresh(times(x.T, y), g._dtype)
     pair = _small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
@@ -107,7 +109,7 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
             return None
         tell("mm", g, x)  # one element, expanded: the gradient of a sum
         return x, y, _times
-    return x, y, _multiply
+    return x, y, np.matmul if x.size * max(y.shape) <= FEW else multiply
 
 
 REAL = frozenset({dtypes.float32, dtypes.float64})
@@ -115,7 +117,7 @@ REAL = frozenset({dtypes.float32, dtypes.float64})
 
 def _times(x: Array, y: Array) -> Array:
     """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
-    made: Array = np.matmul(np.ascontiguousarray(x), y) if y.flags.forc else x @ y.copy()
+    made: Array = multiply(np.ascontiguousarray(x), y) if y.flags.forc else x @ y.copy()
     return made
 
 
@@ -153,7 +155,8 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
         and y.flags.forc
         and len(x) * y.shape[1] < config.small_below
     ):
-        return fresh(_multiply(x, y), dtype)
+        times = np.matmul if x.size * y.shape[1] <= FEW else multiply
+        return fresh(times(x, y), dtype)
     return None
 
 
@@ -233,7 +236,8 @@ def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
         or x.size // x.shape[-1] * y.shape[-1] >= config.small_below
     ):
         return None
-    return fresh(_multiply(x, y), dtype)
+    times = np.matmul if x.size * y.shape[-1] <= FEW else multiply
+    return fresh(times(x, y), dtype)
 
 
 @general(

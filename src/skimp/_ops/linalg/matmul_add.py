@@ -27,6 +27,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm, products
+from skimp._kernels.blas import FEW, multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import adjoint, bmm, check_mm, mm_first_back, mm_second_back
 from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
@@ -184,7 +185,7 @@ def small_addmm(
         and x.size < gemm.LARGE > y.size
     ):
         return None
-    made = np.matmul(x, y)
+    made = np.matmul(x, y) if x.size * y.shape[1] <= FEW else multiply(x, y)
     if w.shape != made.shape and w.shape != made.shape[1:]:
         return None
     made += w

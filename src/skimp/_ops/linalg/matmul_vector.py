@@ -22,7 +22,6 @@ from skimp._ops.shape.copies import describe
 from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
-_multiply = np.matmul
 _REFUSED = (dtypes.bool, *dtypes.NARROW)
 
 
@@ -154,7 +153,7 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
     ):
         return None
     made = np.empty((len(x), 1), x.dtype)
-    _multiply(x, y[:, None], out=made)
+    np.matmul(x, y[:, None], out=made)
     return fresh(made.reshape(-1), dtype)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
@@ -15,6 +13,7 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import gemm
+from skimp._kernels.blas import multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
@@ -44,9 +43,9 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         return None
     if not x.size < gemm.LARGE > w.size:
         return None
-    made = np.matmul(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
-    made += b
-    return fresh(made if x.ndim == 2 else made.reshape(*x.shape[:-1], len(w)), dtype)
+    whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
+    whole += b
+    return fresh(whole if x.ndim == 2 else whole.reshape(*x.shape[:-1], len(w)), dtype)
 
 
 @general(

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.blas import multiply
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -55,7 +56,7 @@ def _scales(scale: tuple[float, ...], gates: int, dtype: Any) -> Array:
 def _projected(input: Any, w: Any, bias: Array | None, scale: Array, into: Array) -> None:
     """into = (input @ w' + bias) * scale, for all steps."""
     x = contiguous_array(input)
-    np.matmul(_rows(x), (w._skimp_array() * scale[:, None]).T, out=_rows(into))
+    multiply(_rows(x), (w._skimp_array() * scale[:, None]).T, out=_rows(into))
     if bias is not None:
         into += bias * scale
 
@@ -65,12 +66,12 @@ def _weights_back(
 ) -> tuple[Array, Array]:
     """The gradients of w_ih and w_hh from those of the gates, before and after the hidden part."""
     x = contiguous_array(input)
-    w_ih = _rows(grads).T @ _rows(x)
+    w_ih = multiply(_rows(grads).T, _rows(x))
     first, rest, before = (-1, slice(None, -1), slice(1, None)) if reverse else (
         0, slice(1, None), slice(None, -1))  # fmt: skip
-    w_hh = of_hidden[first].T @ h0
+    w_hh = multiply(of_hidden[first].T, h0)
     if len(out) > 1:
-        w_hh += _rows(of_hidden[rest]).T @ _rows(out[before])
+        w_hh += multiply(_rows(of_hidden[rest]).T, _rows(out[before]))
     return w_ih, w_hh
 
 
@@ -85,7 +86,7 @@ def _input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
     if "input" not in needs:
         return None
     made, into = blank(tuple(input.shape), input._dtype)
-    np.matmul(_rows(grads), w_ih._skimp_array(), out=_rows(into))
+    multiply(_rows(grads), w_ih._skimp_array(), out=_rows(into))
     return made
 
 
@@ -170,7 +171,7 @@ def _lstm_back(
         here[:, :3] *= dc[:, None]
         here[:, 3] *= dh
         dc *= forget[t]
-        np.matmul(steps[t], w, out=dh)
+        multiply(steps[t], w, out=dh)
     dw_ih, dw_hh = _weights_back(d, input, out, h0._skimp_array(), d, reverse)
     db = None if b_ih is None else np.add.reduce(_rows(d), axis=0)
     dx = _input_back(d, w_ih, input, needs)
@@ -207,7 +208,7 @@ def _lstm_layer(
     h, c = contiguous_array(h0), c0._skimp_array()
     for t in range(time - 1, -1, -1) if reverse else range(time):
         a, cell = gates[t], cells[t]
-        np.matmul(h, across, out=product)
+        multiply(h, across, out=product)
         a += product
         np.tanh(a, out=a)
         a *= scale
@@ -390,7 +391,7 @@ def _gru_back(
         hiddens[t][:, : 2 * n] = steps[t][:, : 2 * n]
         np.multiply(steps[t][:, 2 * n :], kept[t][:, :n], out=hiddens[t][:, 2 * n :])
         np.multiply(dh, kept[t][:, n : 2 * n], out=through)
-        np.matmul(hiddens[t], w, out=dh)
+        multiply(hiddens[t], w, out=dh)
         dh += through
     dw_ih, dw_hh = _weights_back(d, input, out, first, behind, reverse)
     biases = [None if b_ih is None else np.add.reduce(_rows(a), axis=0) for a in (d, behind)]
@@ -426,7 +427,7 @@ def _gru_layer(
     h = contiguous_array(h0)
     for t in range(time - 1, -1, -1) if reverse else range(time):
         sides, new = gates[t][:, : 2 * n], gates[t][:, 2 * n :]
-        np.matmul(h, across, out=product)
+        multiply(h, across, out=product)
         if bias is not None:
             product += bias
         sides += product[:, : 2 * n]
