@@ -75,6 +75,7 @@ def works(sample: Sample, dtype: torch.dtype) -> bool:
 
 
 @pytest.mark.skipif(os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="the same in any mode")
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")
 @pytest.mark.parametrize("room", rooms())
 def test_what_is_said(room: str) -> None:
     for op in rooms()[room]:

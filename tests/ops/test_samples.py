@@ -49,6 +49,7 @@ PACKED = ("lstsq",)  # PyTorch's solution lies in the rows of LAPACK's longer ar
 
 
 @pytest.mark.skipif(os.environ.get("SKIMP_DEFER") == "never", reason="as by default: all are small")
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")
 @pytest.mark.parametrize("op", [op for op in ROWS if op not in UNLIKE])
 def test_op(op: str) -> None:
     check(op, ROWS[op])

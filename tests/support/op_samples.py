@@ -49,7 +49,8 @@ def entered(library: Any, value: Any, made: dict[int, Any]) -> Any:
     if not isinstance(value, oracle.Tensor):
         return twin(value) if library is skimp else value
     if value.layout is oracle.sparse_coo:
-        parts = [entered(library, part, made) for part in (value._indices(), value._values())]
+        # not in `made`: these live for a moment, and their ids come again
+        parts = [entered(library, part, {}) for part in (value._indices(), value._values())]
         return library.sparse_coo_tensor(*parts, tuple(value.shape))
     if id(value) not in made:
         own = value.detach().clone().requires_grad_(value.requires_grad)

@@ -58,7 +58,7 @@ def twin(x: Any, made: dict[int, Any] | None = None) -> Any:
         return type(x)([twin(v, made) for v in x])
     if isinstance(x, dict):
         return {k: twin(v, made) for k, v in x.items()}
-    if isinstance(x, torch.dtype):
+    if isinstance(x, (torch.dtype, torch.layout)):
         return getattr(skimp, str(x).removeprefix("torch."))
     return x
 

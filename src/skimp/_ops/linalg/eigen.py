@@ -315,9 +315,9 @@ def matrix_rank(
         check_square("torch.linalg.matrix_rank", input)
     if input._hollow:
         return meta.empty(input.shape[:-2], dtypes.int64)
+    s = _sizes(input, hermitian)
     if not input.numel():  # whatever the tolerances' shape
         return fresh(np.zeros(tuple(input.shape[:-2]), np.int64), dtypes.int64)
-    s = _sizes(input, hermitian)
     count = (s > _bounds("torch.linalg.matrix_rank", input, s, atol, rtol)[..., None]).sum(-1)
     return fresh(np.asarray(count, np.int64), dtypes.int64)
 

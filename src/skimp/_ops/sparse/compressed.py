@@ -321,6 +321,14 @@ def sparse_csr_tensor(
     return by_rows(starts, columns, held, shape)
 
 
+@sampled(
+    lambda tensor: [
+        (
+            *(tensor([0, 1, 2]).long(), tensor([2, 0]).long(), tensor([3.0, 4.0]), (2, 3)),
+            {"layout": tensor([[1.0]]).to_sparse_csr().layout},
+        )
+    ]
+)
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,

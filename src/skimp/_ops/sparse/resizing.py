@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.sparse.arithmetic import Ints, is_sparse, refuse
@@ -42,6 +43,7 @@ def _sizes(input: Any, size: Any, sparse_dim: int, dense_dim: int) -> Ints:
     return shape
 
 
+@sampled(lambda tensor: [(tensor([[0.0, 2.0]]).to_sparse(), (2, 3), 2, 0)])
 def sparse_resize_(input: Any, size: Any, sparse_dim: int, dense_dim: int) -> SparseTensor:
     """Another size for a COO tensor, of as many dimensions and no smaller unless it is empty; the
     entries stay, and dense dimensions that grow are zero in what is new.
@@ -75,6 +77,7 @@ def sparse_resize_(input: Any, size: Any, sparse_dim: int, dense_dim: int) -> Sp
     return _sized(t, shape)
 
 
+@sampled(lambda tensor: [(tensor([[0.0, 2.0]]).to_sparse(), (3,), 1, 0)])
 def sparse_resize_and_clear_(
     input: Any, size: Any, sparse_dim: int, dense_dim: int
 ) -> SparseTensor:
@@ -98,6 +101,7 @@ def _sized(t: SparseTensor, shape: Ints) -> SparseTensor:
     return t
 
 
+@sampled(lambda tensor: [(tensor([[0.0, 2.0]]).to_sparse(), tensor([[1.0, 2.0, 3.0]]).to_sparse())])
 def resize_as_sparse_(input: Any, the_template: Tensor) -> SparseTensor:
     """`sparse_resize_` to the size of another COO tensor.
 
