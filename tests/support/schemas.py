@@ -479,9 +479,10 @@ class Known:
 
 
 def _matches(row: dict[str, str], call: Call, told: str) -> bool:
+    wrong = call.wrong.removesuffix("?")
     return (
         call.form.path in row.get("of", call.form.path).split()
         and re.search(row.get("call", ""), repr(call)) is not None
         and re.search(row.get("told", ""), told) is not None
-        and row.get("wrong", call.wrong) == call.wrong.removesuffix("?")
+        and row.get("wrong", wrong) == wrong
     )

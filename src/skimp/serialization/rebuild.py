@@ -210,7 +210,7 @@ def set_attributes(t: Tensor, state: Any) -> None:
     if not isinstance(found, Mapping):
         refuse(f"attributes of a tensor in a {type(found).__name__}")
     for name, value in found.items():
-        if type(name) is not str or name in OWN or name[:2] == "__":
+        if type(name) is not str or name in OWN or name.startswith(("__", "_skimp_")):
             refuse(f"the attribute {shown(name)} of a tensor, which is not the program's")
         setattr(t, name, value)
 

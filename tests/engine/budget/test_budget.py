@@ -376,28 +376,44 @@ def test_threads_share_a_budget() -> None:
         assert host.allocated <= base + 12 * MIB
 
 
+INTERRUPTED = """
+import gc, signal, sys
+import numpy as np
+import skimp as torch
+from skimp._engine.memory.ledger import host
+
+def numbers(seed):
+    return torch.from_numpy(np.random.default_rng(seed).random(1 << 18, np.float32)).clone()
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+def interrupted(after):
+    with torch.memory.budget(4 << 20):
+        made = [numbers(i) for i in range(8)]
+        for _ in range(25):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, after)
+                while True:
+                    for t in made:
+                        t.sum()
+            except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        return all([bool((t == numbers(i)).all()) for i, t in enumerate(made)])
+
+signal.signal(signal.SIGALRM, stop)
+same = interrupted(float(sys.argv[1]))
+gc.collect()
+print(same, host.allocated)
+"""
+
+
 @pytest.mark.parametrize("after", [0.002, 0.01, 0.03])
 def test_interrupts_lose_nothing(after: float) -> None:
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        with torch.memory.budget(held() + 4 * MIB):
-            made = [numbers(i) for i in range(8)]
-            for _ in range(25):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, after)
-                    while True:
-                        for t in made:
-                            t.sum()
-                except KeyboardInterrupt:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            for i, t in enumerate(made):
-                assert (t == numbers(i)).all()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(after)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True", "0"], done.stderr
 
 
 def test_a_program_from_outside() -> None:

@@ -8,6 +8,7 @@ import argparse
 import io
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import time
@@ -386,10 +387,13 @@ HOSTILE = {
     "unknown opcode": b"\x80\x02\xff.",
     "half a pickle": b"\x80\x02}X\x05\x00\x00\x00ab",
     "memo": b"\x80\x02h\x07.",
-    "own attribute": b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n("
-    b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n((X\x07\x00\x00\x00storage"
-    b"ctorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
-    b"K\x00K\x01\x85K\x01\x85\x89}t}X\x07\x00\x00\x00_layoutNstR.",
+    **{
+        f"own attribute {name}": b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n("
+        b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n((X\x07\x00\x00\x00storage"
+        b"ctorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
+        b"K\x00K\x01\x85K\x01\x85\x89}t}X" + struct.pack("<I", len(name)) + name.encode() + b"NstR."
+        for name in ("_skimp_layout", "_skimp_other", "_np", "_dtype", "_storage", "_hollow", "add")
+    },
 }
 
 

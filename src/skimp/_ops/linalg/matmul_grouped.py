@@ -87,7 +87,17 @@ def _shape(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None) -> Ints:
     return (a[-2], b[-1])
 
 
-@general(method=False, namespaces=("nn.functional",))
+@general(
+    method=False,
+    namespaces=("nn.functional",),
+    samples=lambda tensor: [
+        (
+            tensor([[0.5] * 4, [1.0] * 4, [2.0] * 4]).float(),
+            tensor([[[1.0] * 4] * 4, [[3.0] * 4] * 4]).float(),
+            {"offs": tensor([1.0, 3.0]).int()},
+        )
+    ],
+)
 def grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,
