@@ -34,7 +34,10 @@ KNOWN = {
         ("new", "result_type", "storage_type", "untyped_storage"), "answers no tensor to compare"
     ),
     **dict.fromkeys(
-        ("sparse_coo_tensor", "sparse_csr_tensor", "sparse_mask", "smm"),
+        (
+            *("sparse_coo_tensor", "sparse_csr_tensor", "sparse_compressed_tensor", "sparse_mask"),
+            *("sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_", "smm"),
+        ),
         "sparse without bytes: none",
     ),
     **dict.fromkeys(("affine_grid", "as_subclass", "segment_reduce"), "no rule yet"),
