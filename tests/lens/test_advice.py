@@ -171,7 +171,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
     "checkpoint at a small batch": ("checkpoint", transformer, lambda: transformer(again=True)),
     "half a transformer's batch": ("batch", transformer, lambda: transformer(4)),
     "optimizer in backward": ("optimizer in backward", lambda: wide(False), lambda: wide(True)),
-    "half a convolution's batch": ("batch", lambda: conv(16), lambda: conv(8)),
+    "half a convolution's batch": ("batch", lambda: conv(32), lambda: conv(16)),
     "half a recurrence's batch": ("batch", lambda: lstm(16), lambda: lstm(8)),
     "drop": ("drop", lambda: Loop(False), lambda: Loop(True)),
     "in place": ("in place", lambda: evaluation(False), lambda: evaluation(True)),

@@ -204,6 +204,13 @@ def _nll_of(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_in
     return loss, total if reduction else self.new_zeros(())
 
 
+def _grouped(
+    self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
+    grouped_mm = _public("grouped_mm")
+    return grouped_mm(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
 _OTHERWISE: dict[str, Function] = {
     "nll_loss_forward": _nll_of,
     "nll_loss2d_forward": _nll_of,
@@ -235,6 +242,7 @@ _OTHERWISE: dict[str, Function] = {
     "_native_batch_norm_legit_no_training": _batch_norm_of_running,
     "_adaptive_avg_pool2d": lambda self, size: _public("adaptive_avg_pool2d")(self, size),
     "_adaptive_avg_pool3d": lambda self, size: _public("adaptive_avg_pool3d")(self, size),
+    "_grouped_mm": _grouped,
     "_upsample_nearest_exact1d": _upsample_of("nearest-exact", False),
     "_upsample_nearest_exact2d": _upsample_of("nearest-exact", False),
     **{f"reflection_pad{n}d": _pad_of("reflect") for n in (1, 2, 3)},
