@@ -90,7 +90,6 @@ ANYTHING = frozenset(
 )
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_calls_of_the_dispatcher_played_again() -> None:
     absent, count = set(), 0
     for name, calls in recorded().items():
