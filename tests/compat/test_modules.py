@@ -315,14 +315,19 @@ ABSENT = re.compile(
 )
 
 
+def has_module(name: str) -> bool:
+    """Whether skimp has a module of PyTorch's, by code or by rows."""
+    whole = name.replace("torch", "skimp", 1)
+    return whole in table.MODULES or modules.has_file(whole)
+
+
 def test_every_public_module_of_distributed_can_be_imported_or_is_listed() -> None:
     folder = Path(torch.distributed.__path__[0])
     missing = []
     for place in sorted(folder.rglob("*.py")):
         words = [*place.relative_to(folder).with_suffix("").parts]
         name = ".".join(words[:-1] if words[-1] == "__init__" else words)
-        whole = f"skimp.distributed.{name}".rstrip(".")
-        if re.search(r"(^|\.)_", name) or whole in table.MODULES or modules.has_file(whole):
+        if re.search(r"(^|\.)_", name) or has_module(f"torch.distributed.{name}".rstrip(".")):
             assert not ABSENT.match(name), f"{name} is there"
         elif not ABSENT.match(name):
             missing.append(name)
@@ -355,8 +360,3 @@ def test_modules_below_are_attributes_where_they_are_in_torch() -> None:
         found: Any = skimp
         for part in name.split(".")[1:]:
             found = getattr(found, part)
-
-
-def has_module(name: str) -> bool:
-    whole = name.replace("torch", "skimp", 1)
-    return whole in table.MODULES or modules.has_file(whole)

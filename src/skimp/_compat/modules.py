@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import sys
 import types
 from collections.abc import Callable
@@ -79,8 +78,7 @@ def _inner(module: str, name: str, section: Module) -> types.ModuleType:
     if found is not None:
         return found
     space = vars(sys.modules[module])
-    is_package = "__path__" in space and not name.startswith("__")
-    if is_package and importlib.util.find_spec(inner) is not None:
+    if "__path__" in space and not name.startswith("__") and has_file(inner):
         return importlib.import_module(inner)
     raise missing(theirs(module), name, [*space, *section.rows])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from skimp._engine.dispatch.forms import NAMESPACES
@@ -11,6 +11,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn.convolution import input_gradient, per_dim, weight_gradient
 
 Number = int | Sequence[int]
+Function = Callable[..., Tensor]
 
 
 def _steps(
@@ -34,127 +35,47 @@ def _steps(
     return (*[per_dim(value, nd, name) for value, name in words], int(n))
 
 
-def _input(nd: int, size: Any, weight: Tensor, grad: Tensor, *how: Any) -> Tensor:
-    steps = _steps(nd, (size, weight.shape), grad, *how)
-    return input_gradient(grad, weight, tuple(size), *steps)  # type: ignore[no-any-return]
+def _declare(nd: int, kernel: str, size: str) -> tuple[Function, Function]:
+    def to_input(
+        input_size: Sequence[int],
+        weight: Tensor,
+        grad_output: Tensor,
+        stride: Number = 1,
+        padding: Number = 0,
+        dilation: Number = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        sizes = (input_size, weight.shape)
+        steps = _steps(nd, sizes, grad_output, stride, padding, dilation, groups)
+        return input_gradient(grad_output, weight, tuple(input_size), *steps)  # type: ignore[no-any-return]
+
+    def to_weight(
+        input: Tensor,
+        weight_size: Sequence[int],
+        grad_output: Tensor,
+        stride: Number = 1,
+        padding: Number = 0,
+        dilation: Number = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        sizes = (input.shape, weight_size)
+        steps = _steps(nd, sizes, grad_output, stride, padding, dilation, groups)
+        return weight_gradient(grad_output, input, tuple(weight_size), *steps)  # type: ignore[no-any-return]
+
+    for f, what in ((to_input, "input"), (to_weight, "weight")):
+        f.__name__ = f.__qualname__ = f"conv{nd}d_{what}"
+        f.__doc__ = DOC.format(nd=nd, what=what, kernel=kernel, size=size)
+    return to_input, to_weight
 
 
-def _weight(nd: int, input: Tensor, size: Any, grad: Tensor, *how: Any) -> Tensor:
-    steps = _steps(nd, (input.shape, size), grad, *how)
-    return weight_gradient(grad, input, tuple(size), *steps)  # type: ignore[no-any-return]
+DOC = """The gradient of conv{nd}d's {what}, of `{what}_size`, from that of its result.
 
-
-def conv1d_input(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Number = 1,
-    padding: Number = 0,
-    dilation: Number = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of conv1d's input, of `input_size`, from that of its result.
-
-    Shape: weight (c_out, c_in / groups, k), grad_output as the result's; the gradient (n, c_in, l).
-    Dtypes: both alike.
-    Raises: RuntimeError for sizes that don't fit together.
-    Memory: a new tensor.
-    """
-    return _input(1, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv1d_weight(
-    input: Tensor,
-    weight_size: Sequence[int],
-    grad_output: Tensor,
-    stride: Number = 1,
-    padding: Number = 0,
-    dilation: Number = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of conv1d's weight, of `weight_size`, from that of its result.
-
-    Shape: input (n, c_in, l); grad_output as the result's; `weight_size` comes.
-    Dtypes: both alike.
-    Raises: RuntimeError for sizes that don't fit together.
-    Memory: a new tensor.
-    """
-    return _weight(1, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_input(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Number = 1,
-    padding: Number = 0,
-    dilation: Number = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of conv2d's input, of `input_size`, from that of its result.
-
-    Shape: weight (c_out, c_in / groups, kh, kw), grad_output as the result's; the gradient
-    (n, c_in, h, w).
-    Dtypes: both alike.
-    Raises: RuntimeError for sizes that don't fit together.
-    Memory: a new tensor.
-    """
-    return _input(2, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_weight(
-    input: Tensor,
-    weight_size: Sequence[int],
-    grad_output: Tensor,
-    stride: Number = 1,
-    padding: Number = 0,
-    dilation: Number = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of conv2d's weight, of `weight_size`, from that of its result.
-
-    Shape: input (n, c_in, h, w); grad_output as the result's; `weight_size` comes.
-    Dtypes: both alike.
-    Raises: RuntimeError for sizes that don't fit together.
-    Memory: a new tensor.
-    """
-    return _weight(2, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_input(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Number = 1,
-    padding: Number = 0,
-    dilation: Number = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of conv3d's input, of `input_size`, from that of its result.
-
-    Shape: weight (c_out, c_in / groups, kd, kh, kw), grad_output as the result's; the gradient
-    (n, c_in, d, h, w).
-    Dtypes: both alike.
-    Raises: RuntimeError for sizes that don't fit together.
-    Memory: a new tensor.
-    """
-    return _input(3, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_weight(
-    input: Tensor,
-    weight_size: Sequence[int],
-    grad_output: Tensor,
-    stride: Number = 1,
-    padding: Number = 0,
-    dilation: Number = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of conv3d's weight, of `weight_size`, from that of its result.
-
-    Shape: input (n, c_in, d, h, w); grad_output as the result's; `weight_size` comes.
-    Dtypes: both alike.
-    Raises: RuntimeError for sizes that don't fit together.
-    Memory: a new tensor.
-    """
-    return _weight(3, input, weight_size, grad_output, stride, padding, dilation, groups)
+Shape: input (n, c_in, {size}), weight (c_out, c_in / groups, {kernel}), grad_output as the
+result's.
+Dtypes: both alike.
+Raises: RuntimeError for sizes that don't fit together.
+Memory: a new tensor.
+"""
+conv1d_input, conv1d_weight = _declare(1, "k", "l")
+conv2d_input, conv2d_weight = _declare(2, "kh, kw", "h, w")
+conv3d_input, conv3d_weight = _declare(3, "kd, kh, kw", "d, h, w")

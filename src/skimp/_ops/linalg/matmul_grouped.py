@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
@@ -13,6 +11,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import products
+from skimp._ops.linalg.matmul import lies_in_columns
 from skimp._ops.linalg.matmul_vector import tell
 
 Ints = tuple[int, ...]
@@ -21,19 +20,15 @@ _ALIGNED = 16  # bytes, of the step from one row (or column) to the next
 _TYPES = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 
 
-def _in_columns(shape: Ints, strides: Ints) -> bool:
-    return strides[-2] == 1 and strides[-1] >= max(shape[-2], 1) and strides[-1] != 1
-
-
 def _first_back(g: Any, mat_b: Any, offs: Any, mat_a_shape: Ints, mat_a_strides: Ints) -> Any:
     """The gradient of the first factor, in its memory order: a product of the same groups."""
-    if _in_columns(mat_a_shape, mat_a_strides):
+    if lies_in_columns(mat_a_shape[-2:], mat_a_strides[-2:]):
         return grouped(mat_b, g.mT, offs).mT
     return grouped(g, mat_b.mT, offs)
 
 
 def _second_back(g: Any, mat_a: Any, offs: Any, mat_b_shape: Ints, mat_b_strides: Ints) -> Any:
-    if _in_columns(mat_b_shape, mat_b_strides):
+    if lies_in_columns(mat_b_shape[-2:], mat_b_strides[-2:]):
         return grouped(g.mT, mat_a, offs).mT
     return grouped(mat_a.mT, g, offs)
 
@@ -169,5 +164,5 @@ def _check_strides(t: Tensor) -> None:
         raise RuntimeError(
             f"Invalid strides/sizes, got {list(strides)} for strides and {list(shape)} for sizes"
         )
-    if step * np.dtype(t._dtype.np).itemsize % _ALIGNED:
+    if step * t._dtype.itemsize % _ALIGNED:
         raise RuntimeError("strides should be multiple of 16 bytes")
