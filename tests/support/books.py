@@ -31,7 +31,7 @@ class Owner:
             book.dropped = book.dropped + 1
             book.freed = book.freed + n
             if book.watched:
-                book.fell(n, id(self))
+                book.fell(id(self), n)
 
 
 class Log:

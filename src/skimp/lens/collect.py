@@ -10,6 +10,7 @@ from operator import sub
 from typing import Any, NamedTuple
 
 from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.layouts import Source, source
 from skimp.lens.live import Live, Record, before
@@ -112,6 +113,7 @@ class Collector:
             given = None if self.given is None else self.given(site.op)
             self._copied(nbytes, Copy(site, site.op, BY_NATURE[site.op], False), given)
 
+    @enters_uninterrupted
     def freed(self, owner: int, nbytes: int) -> None:
         now, live = self.steps.now, self.live
         when = self._clock() - self._start
@@ -142,14 +144,14 @@ class Collector:
         if record is not None:
             record.saves += 1
 
-    def unsaved(self, owners: list[int]) -> None:
+    def unsaved(self, records: list[Record]) -> None:
         """A node that had saved tensors on storages has run and let them go."""
         live = self.live
-        for owner in owners:
-            record = live.owners.get(owner)
-            if record is not None and record.saves > 0:
-                record.saves -= 1
-                if not record.saves:
+        for record in records:
+            left = record.saves
+            if left > 0:
+                record.saves = left - 1
+                if left == 1:
                     live.order = record.unsaved = live.order + 1
                     record.unsaved_at = self._clock() - self._start
 

@@ -1,15 +1,15 @@
 """What was copied and how it lay: the shape and strides of a copy's source, and who laid it out so.
 
 A layout comes from a view (`x.t()`), which allocates nothing and is told to nobody. While somebody
-records, the number that every view gets with its base, `_skimp_stale`, is a descriptor: it notes
-the line of each view that does not lie row by row. Reading it costs more then, and only what
-refreshes histories reads it.
+records, the number that every view gets with its base, `_skimp_stale`, is noted: the line of each
+view that does not lie row by row. Reading it costs more then, and only what refreshes histories
+reads it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +19,10 @@ from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site, op_name
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor.tensor import Tensor
+from skimp.lens.noted import Noted
 
-_STALE: Final = "_skimp_stale"
+NONE: Final = -1  # the number of what is no view
+_STALE: Final = Noted(Tensor, "_skimp_stale", NONE)
 _LAID: Final = "_laid_at"
 _SEEN: Final = "_has_laid"  # where the last view of a base that does not lie row by row was made
 
@@ -49,7 +51,7 @@ def source(given: Any) -> Source | None:
         return None
     layout = given._skimp_layout_of()
     shape, strides = tuple(layout.shape), tuple(layout.strides)
-    return Source(shape, strides, id(given._storage), given.__dict__.get(_LAID))
+    return Source(shape, strides, id(given._storage), getattr(given, _LAID, None))
 
 
 def of_op(op: str) -> Source | None:
@@ -74,25 +76,14 @@ def _first(frame: FrameType) -> Any:
     return next((g for g in given if isinstance(g, (Tensor, np.ndarray, list, tuple))), None)
 
 
-class Views(int):
-    """In place of `Tensor._skimp_stale`: notes who made each view that does not lie row by row. It
-    has no `__get__`: the number of a view is read from the view, and that of all others is this
-    one.
+def _noting(find: Callable[[], Site]) -> Callable[[Any, int], None]:
+    """Is told of the number that a view gets, and notes who made those that don't lie row by row.
+    `find` tells where an op was called.
     """
 
-    _find: Callable[[], Site]
-
-    @classmethod
-    def of(cls, find: Callable[[], Site]) -> Views:
-        """One that asks `find` where an op was called."""
-        made = cls(-1)
-        made._find = find
-        return made
-
-    def __set__(self, view: Any, value: int) -> None:
-        known = view.__dict__
-        fresh = _STALE not in known
-        known[_STALE] = value
+    def noted(view: Any, value: int) -> None:
+        fresh = view._skimp_stale_noted == NONE
+        view._skimp_stale_noted = value
         if not fresh:
             return
         array = view._np
@@ -103,29 +94,32 @@ class Views(int):
             layout = view._skimp_layout
             if layout is None or layout.strides == contiguous_strides(layout.shape):
                 return
-        laid = self._find()
+        laid = find()
         base = view._base
         if base is not None:
-            others = base.__dict__
-            last = others.get(_SEEN)
-            others[_SEEN] = laid
+            last = getattr(base, _SEEN, None)
+            setattr(base, _SEEN, laid)
             if last is not None and last is not laid:  # perhaps a view of that one
                 laid = _inherited() or laid
-        known[_LAID] = laid
+        setattr(view, _LAID, laid)
+
+    return noted
 
 
 def _inherited() -> Site | None:
     """Who laid out the tensor that the view is made of, if that lies in no rows already."""
     frame = _entry()
     given = None if frame is None else _first(frame)
-    return given.__dict__.get(_LAID) if isinstance(given, Tensor) else None
+    return getattr(given, _LAID, None) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site]) -> None:
-    """Note who makes views from now on; `find` tells the place of the op, if it counts."""
-    Tensor._skimp_stale = Views.of(find)
+def watch(find: Callable[[], Site], alive: Iterable[Any]) -> None:
+    """Note who makes views from now on; `find` tells the place of the op, if it counts. `alive` are
+    all tensors.
+    """
+    _STALE.on(_noting(find), alive)
 
 
-def unwatch() -> None:
+def unwatch(alive: Iterable[Any]) -> None:
     """Note no longer."""
-    Tensor._skimp_stale = -1
+    _STALE.off(alive)

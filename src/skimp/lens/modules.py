@@ -27,7 +27,8 @@ class Paths:
         self.known: list[Path] = [Path("", "")]
         self._met = met
         self._numbers: dict[Path, int] = {self.known[0]: 0}
-        self._modules: dict[tuple[int, int], tuple[weakref.ref[Any], int]] = {}
+        # by a module's id and the number of the one that calls it
+        self.modules: dict[tuple[int, int], tuple[weakref.ref[Any], int]] = {}
         self._most = _FEW
         self._roots: list[tuple[weakref.ref[Any], Path]] = []
 
@@ -44,14 +45,15 @@ class Paths:
         number.
         """
         key = id(module), inside
-        known = self._modules.get(key)
+        known = self.modules.get(key)
         if known is not None and known[0]() is module:
             return known[1]
         found = self._find(module, parent, inside)
-        self._modules[key] = weakref.ref(module), found
-        if len(self._modules) > self._most:  # modules that are gone need no place
-            alive = {k: one for k, one in self._modules.items() if one[0]() is not None}
-            self._modules, self._most = alive, max(_FEW, 2 * len(alive))
+        self.modules[key] = weakref.ref(module), found
+        if len(self.modules) > self._most:  # modules that are gone need no place
+            for gone in [k for k, one in list(self.modules.items()) if one[0]() is None]:
+                self.modules.pop(gone, None)
+            self._most = max(_FEW, 2 * len(self.modules))
         return found
 
     def _find(self, module: Any, parent: Any, inside: int) -> int:

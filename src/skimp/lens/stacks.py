@@ -21,6 +21,7 @@ from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site, op_name
 from skimp._engine.memory.storage import sequence
 from skimp.lens.data import Frame
+from skimp.lens.live import Record
 
 _USER, _ENGINE, _FOLDED, _START = range(1, 5)
 _CLI: Final = call_site.OWN_CODE[0] + "cli"  # starts the program: what is above is not its own
@@ -28,7 +29,12 @@ _RESUMED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC
 _MARKS: Final = 1 << 17  # entries and exits of modules that are remembered to place old nodes
 
 OUTSIDE: Final = 0  # of every module: the number of the module path of nobody
-_next_number = sequence.__next__
+MODULE, PATH, STACK = 0, 1, 2  # of a module's call that runs: who, its path, what called it,
+UNASKED: Final = -1  # which nobody asked yet
+BITS: Final = 24  # of a path's number
+PATHS: Final = (1 << BITS) - 1
+next_number = sequence.__next__
+_getframe: Final = sys._getframe
 _recordings = count()
 
 
@@ -43,6 +49,33 @@ class Spot(Site):
     serial: int
     kept: bool
     latest: list[int]  # the stack with which its line in its module ran last, for backward
+
+
+class Guess:
+    """Where an allocation is expected that came after another one before: so many frames up stand
+    the op's entry and the line of the program, or the function that calls modules. A walk over all
+    frames between them is spared where they are there again, called from the same stack.
+    """
+
+    __slots__ = (
+        "above", "at", "code", "doing", "entry", "entry_at", "lasti", "module", "next", "of", "spot"
+    )  # fmt: skip
+
+    at: int
+    entry_at: int
+    entry: CodeType
+    code: CodeType
+    lasti: int  # 0: the function that calls modules
+    next: Guess
+
+    def __init__(self, of: int, spot: Spot, above: int, module: int, doing: int) -> None:
+        self.of = of
+        self.spot = spot
+        self.above = above
+        self.module = module
+        self.doing = doing
+        self.next = self
+        self.at = self.entry_at = 0
 
 
 class Called:
@@ -60,51 +93,43 @@ class Called:
         """Trace nothing."""
 
 
-class Call:
-    """A module's call that runs."""
-
-    __slots__ = ("module", "path", "stack")
-
-    def __init__(self, module: Any, path: int) -> None:
-        self.module = module
-        self.path = path
-        self.stack = -1  # that called it, once somebody asked
-
-
 class Here:
     """What a thread is doing."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []  # of the modules that run, outermost first
+        # of the modules that run, outermost first: MODULE, PATH and STACK
+        self.calls: list[list[Any]] = []
         self.optimizing = 0
         self.node: Node | None = None  # that runs in backward
         self.spot: Spot | None = None  # its place, once somebody asked
         self.depth = 0  # how many modules ran when it began
-        self.saved: list[int] = []  # owners of what it lets go of when it has run
+        self.saved: list[Record] = []  # of what it lets go of when it has run
+        self.guess = Guess(-1, _NOWHERE, 0, OUTSIDE, 0)  # of the last allocation
         # of each backward that runs: what it interrupted, and when
-        self.outer: list[tuple[Node | None, int, list[int], float]] = []
-        self.numbers: list[int] = [0]  # from which node's number on ...
-        self.paths: list[int] = [OUTSIDE]  # ... which module ran
+        self.outer: list[tuple[Node | None, int, list[Record], float]] = []
+        # from which node's number on (above BITS) which module ran
+        self.marks: list[int] = [OUTSIDE]
 
     def enter(self, module: Any, path: int) -> None:
         """A module's call begins."""
-        self.calls.append(Call(module, path))
-        self.numbers.append(_next_number())
-        self.paths.append(path)
+        self.calls.append([module, path, UNASKED])
+        self.marks.append(next_number() << BITS | path)
 
     def leave(self) -> None:
         """The call ends, however."""
-        calls = self.calls
+        calls, marks = self.calls, self.marks
         calls.pop()
-        self.numbers.append(_next_number())
-        self.paths.append(calls[-1].path if calls else OUTSIDE)
-        if len(self.numbers) > _MARKS:
-            del self.numbers[: _MARKS // 2], self.paths[: _MARKS // 2]
+        marks.append(next_number() << BITS | (calls[-1][PATH] if calls else OUTSIDE))
+        if len(marks) > _MARKS:
+            del marks[: _MARKS // 2]
 
     def module_of(self, node: Node) -> int:
         """Who ran when a node was made; OUTSIDE too where that was too long ago."""
-        at = bisect_right(self.numbers, node._skimp_number) - 1
-        return self.paths[at] if at >= 0 else OUTSIDE
+        at = bisect_right(self.marks, node._skimp_number << BITS | PATHS) - 1
+        return self.marks[at] & PATHS if at >= 0 else OUTSIDE
+
+
+_NOWHERE: Final = Spot("", 0, "")
 
 
 class _Threads(threading.local):
@@ -129,6 +154,7 @@ class Stacks:
         self._spots: dict[Any, Spot] = {}
         self._latest: dict[tuple[int, int, int], list[int]] = {}  # by (code, place, module)
         self._boundary: CodeType | None = None
+        self._guesses: dict[tuple[int, ...], Guess] = {}
 
     def fold_at(self, boundary: CodeType) -> None:
         """The function that calls modules: above its frame, stacks are kept."""
@@ -142,11 +168,44 @@ class Stacks:
         calls = here.calls
         if here.node is not None and len(calls) == here.depth:
             return here.spot or self._of_node(here)
+        doing = 1 if here.optimizing else 2 if here.outer else 3 if self.graph_waits else 0
+        module = calls[-1][PATH] if calls else OUTSIDE
+        guess = here.guess.next
+        if guess.module == module and guess.doing == doing and guess.of == self._number:
+            try:
+                entry, frame = _getframe(guess.entry_at), _getframe(guess.at)
+            except ValueError:  # there are not so many
+                return self._search(here, module, doing)
+            if entry.f_code is guess.entry and frame.f_code is guess.code:
+                if not guess.lasti:  # the boundary
+                    above = calls[-1][STACK]
+                    if above < 0:
+                        above = self._of_call(here, frame, -1)
+                elif frame.f_lasti == guess.lasti:
+                    called: Any = frame.f_trace
+                    if type(called) is Called and called.of == guess.of:
+                        above = called.stack
+                    else:
+                        above = self._above(here, frame, guess.code, -1)
+                else:
+                    return self._search(here, module, doing)
+                if above == guess.above:
+                    here.guess = guess
+                    spot = guess.spot
+                    spot.latest[0] = spot.stack
+                    return spot
+        return self._search(here, module, doing)
+
+    def _search(self, here: Here, module: int, doing: int) -> Spot:
+        """The same by looking at each frame; the next allocation after the last one is expected
+        here from now on.
+        """
         files = self._files
-        frame: FrameType | None = sys._getframe(2)
+        frame: FrameType | None = _getframe(3)
+        at = entry_at = folded_at = 2  # of `find`
         entry: CodeType | None = None
         folded: CodeType | None = None
-        stack = 0
+        stack = above = lasti = 0
         while frame is not None:
             code = frame.f_code
             try:
@@ -154,35 +213,47 @@ class Stacks:
             except KeyError:
                 kind = self._learn(code)
             if kind == _ENGINE:
-                entry = code
+                entry, entry_at = code, at
             elif kind == _USER:  # as in _of_frame
                 called: Any = frame.f_trace
                 if type(called) is not Called or called.of != self._number:
-                    stack = self._above(here, frame, code, -1)
+                    above = self._above(here, frame, code, -1)
                 else:
-                    stack = called.stack
-                at = stack, id(code), frame.f_lasti
-                stack = self._stacks.get(at) or self._new(at, code)
+                    above = called.stack
+                lasti = frame.f_lasti
+                key = above, id(code), lasti
+                stack = self._stacks.get(key) or self._new(key, code)
                 break
             elif kind == _FOLDED:
-                if code is self._boundary and calls:  # an op that a module of ours calls
-                    stack = self._of_call(here, frame, -1)
+                if code is self._boundary and here.calls:  # an op that a module of ours calls
+                    stack = above = self._of_call(here, frame, -1)
                     break
-                folded = code
+                folded, folded_at = code, at
             else:
                 break
             frame = frame.f_back
-        module = calls[-1].path if calls else OUTSIDE
+            at += 1
         caller = entry or folded
-        doing = 1 if here.optimizing else 2 if here.outer else 3 if self.graph_waits else 0
-        key = id(caller), stack, module, doing
-        spot = self._spots.get(key)
+        place = id(caller), stack, module, doing
+        spot = self._spots.get(place)
         if spot is None:
             if caller is not None:
                 self._kept.append(caller)
             op = "" if caller is None else op_name(caller)
-            spot = self._spots[key] = self._spot(op, stack, module, self._phase(here, op))
+            spot = self._spots[place] = self._spot(op, stack, module, self._phase(here, op))
         spot.latest[0] = stack
+        if caller is None or frame is None:
+            return spot
+        entry_at = folded_at if entry is None else entry_at
+        last = here.guess  # what comes next depends on the last two
+        expected = id(last.spot), last.at, id(spot), above, at, entry_at, doing
+        guess = self._guesses.get(expected)
+        if guess is None:
+            guess = Guess(self._number, spot, above, module, doing)
+            guess.at, guess.entry_at = at, entry_at
+            guess.entry, guess.code, guess.lasti = caller, frame.f_code, lasti
+            self._guesses[expected] = guess
+        last.next = here.guess = guess
         return spot
 
     def _of_node(self, here: Here) -> Spot:
@@ -268,9 +339,9 @@ class Stacks:
     def _of_call(self, here: Here, frame: FrameType, at: int) -> int:
         """The stack that called module `at`, whose frame `frame` is."""
         call = here.calls[at]
-        if call.stack < 0:
-            call.stack = self._caller(here, frame.f_back, at - 1)
-        return call.stack
+        if call[STACK] < 0:
+            call[STACK] = self._caller(here, frame.f_back, at - 1)
+        return int(call[STACK])
 
     def _alone(self, code: CodeType, lasti: int) -> int:
         """The stack of one line of which nothing is known but itself."""

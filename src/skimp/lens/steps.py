@@ -8,7 +8,6 @@ ones.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import Final
 
 from skimp.lens.data import Step
@@ -17,6 +16,8 @@ from skimp.lens.live import Record
 ROWS: Final = 2048  # figures that are kept at most
 RECENT: Final = 4  # steps whose allocations are kept
 EVENTS: Final = 1 << 17  # allocations that are kept of one step
+
+_Row = tuple[int, int, float, float, int, int]  # a `Step`, which costs more to make
 
 
 class Kept:
@@ -38,7 +39,7 @@ class Steps:
     """All steps until now."""
 
     def __init__(self) -> None:
-        self.rows: list[Step] = []
+        self._rows: list[_Row] = []
         self.now = Kept(0, 0.0, 0, 0)
         self.recent: deque[Kept] = deque(maxlen=RECENT)
         self.peak: Kept = self.now  # the step with the peak
@@ -47,13 +48,18 @@ class Steps:
         """The step is over, and the next begins; gives the one that ended."""
         done = self.now
         done.end, done.last_order = when, order
-        row = Step(done.number, done.number, done.start, when - done.start, done.peak, total)
-        self.rows.append(row)
-        if len(self.rows) > ROWS:
+        rows, number = self._rows, done.number
+        rows.append((number, number, done.start, when - done.start, done.peak, total))
+        if len(rows) > ROWS:
             self._thin()
         self.recent.append(done)
         self.now = Kept(done.number + 1, when, order, total)
         return done
+
+    @property
+    def rows(self) -> list[Step]:
+        """The figures of those that are over."""
+        return [Step(*row) for row in self._rows]
 
     def kept(self) -> list[Kept]:
         """The steps with allocations one by one, in their order."""
@@ -62,13 +68,13 @@ class Steps:
 
     def _thin(self) -> None:
         """Put the older half of the figures together two by two."""
-        half = len(self.rows) // 2
-        old, new = self.rows[:half], self.rows[half:]
+        half = len(self._rows) // 2
+        old, new = self._rows[:half], self._rows[half:]
         merged = [_together(a, b) for a, b in zip(old[::2], old[1::2], strict=False)]
-        self.rows = [*merged, *old[len(merged) * 2 :], *new]
+        self._rows = [*merged, *old[len(merged) * 2 :], *new]
 
 
-def _together(a: Step, b: Step) -> Step:
-    return replace(
-        a, last=b.last, seconds=a.seconds + b.seconds, peak=max(a.peak, b.peak), end=b.end
-    )
+def _together(a: _Row, b: _Row) -> _Row:
+    first, _, start, seconds, peak, _ = a
+    _, last, _, more, other, end = b
+    return first, last, start, seconds + more, max(peak, other), end

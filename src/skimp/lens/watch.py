@@ -2,13 +2,14 @@
 
 Each is asked in one place, and none of them is asked while nobody collects: modules by their
 `__call__`, optimizers by their hooks, nodes by the test that anomaly mode has anyway, and saving by
-a descriptor in place of the flag that saving sets.
+a property in place of the flag that saving sets.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, Final
 
 from skimp._engine.autograd import watched
@@ -22,14 +23,18 @@ from skimp.lens import layouts
 from skimp.lens.collect import Collector, Role
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
-from skimp.lens.stacks import OUTSIDE, Stacks
+from skimp.lens.noted import Noted, instances
+from skimp.lens.stacks import BITS, MODULE, OUTSIDE, PATH, UNASKED, Here, Stacks, next_number
 from skimp.nn.modules.hooks import Hooked
 from skimp.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 
-_SAVED: Final = "saved"
+_SAVED: Final = Noted(Storage, "saved", False)
+DATA: Final = Role("data")
+STATE: Final = "optimizer state"
+NOTHING: Final[list[Record]] = []  # that a node lets go of
 _PLAIN: Final = frozenset([int, float, bool, type(None)])  # no tensors, and most of what is saved
 
 
@@ -38,13 +43,16 @@ class Watch:
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
+        self._owners = collector.live.owners
         self.stacks = Stacks()
+        self._of_thread = self.stacks.of_thread
         self.paths = Paths(self._met)
         self.explicit = False  # the program says itself where its steps end
         self.after_step: Any = None  # called when a step was told
         self._handles: list[Any] = []
         self._call: Any = None
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        # the parameters' owners of each optimizer
+        self._optimizers: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         self._optimizing = 0.0
         self._made = 0  # allocations when it began
         self._told: set[int] = set()  # parameters whose gradients were told since the last one
@@ -57,9 +65,10 @@ class Watch:
         call = _watched_call(self, self._call)
         self.stacks.fold_at(call.__code__)
         Hooked.__call__ = call  # type: ignore[method-assign]
-        Storage.saved = _Noted.of(self)  # type: ignore[assignment]
+        alive = instances(Storage, Tensor)
+        _SAVED.on(_noting(self), [one for one in alive if isinstance(one, Storage)])
         watched.observe(self)
-        layouts.watch(self.stacks.find)
+        layouts.watch(self.stacks.find, [one for one in alive if isinstance(one, Tensor)])
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
@@ -71,9 +80,10 @@ class Watch:
     def stop(self) -> None:
         """Listen no longer; everything is as it was."""
         Hooked.__call__ = self._call  # type: ignore[method-assign]
-        Storage.saved = False
+        alive = instances(Storage, Tensor)
+        _SAVED.off([one for one in alive if isinstance(one, Storage)])
         watched.unobserve(self)
-        layouts.unwatch()
+        layouts.unwatch([one for one in alive if isinstance(one, Tensor)])
         call_site.finder = None
         steps.LISTENERS.remove(self._explicit_step)
         for handle in self._handles:
@@ -96,11 +106,17 @@ class Watch:
     def entered(self, args: tuple[Any, ...], start: float) -> None:
         """The outermost module is called with these."""
         self.began = start
-        sizes = [t.shape[0] for t in args if isinstance(t, Tensor) and t.ndim]
-        self.batch = str(sizes[0]) if sizes else ""
+        self.batch = ""
         for t in args:
-            if isinstance(t, Tensor) and t._skimp_node is None and not t._rg and not t._hollow:
-                self.collector.became(id(t._storage), Role("data"))
+            if not isinstance(t, Tensor):
+                continue
+            if not self.batch and t.ndim:
+                self.batch = str(t.shape[0])
+            if t._skimp_node is None and not t._rg and not t._hollow:
+                owner = id(t._storage)
+                record = self._owners.get(owner)
+                if record is None or record.role is None:
+                    self.collector.became(owner, DATA)
 
     def left(self, result: Any, start: float) -> None:
         """The outermost module has returned. The mark's name is how many samples it was given."""
@@ -134,15 +150,16 @@ class Watch:
         """A node of backward runs from now on; without `keep` it lets go of what it saved. What
         fits its gradients to their tensors is still its own.
         """
-        here = self.stacks.of_thread.here
+        here = self._of_thread.here
         here.node = node
         here.spot = None
         here.depth = len(here.calls)
-        here.saved = [] if keep or not node._skimp_saved else _saved_by(node)
+        saved = node._skimp_saved
+        here.saved = NOTHING if keep or not saved else _saved_in(saved, self._owners)
 
     def node_ends(self, node: Node) -> None:
         """It has run."""
-        saved = self.stacks.of_thread.here.saved
+        saved = self._of_thread.here.saved
         if saved:
             self.collector.unsaved(saved)
         if type(node) is AccumulateGrad:
@@ -161,21 +178,29 @@ class Watch:
         if here.optimizing > 1:
             return
         self._optimizing = time.perf_counter()
-        became = self.collector.became
-        fresh = optimizer not in self._optimizers
-        self._optimizers.add(optimizer)
         told, self._told = self._told, set()
         self._made = host.made
+        known = self._optimizers.get(optimizer)
+        if known is None or not known <= told:
+            self._optimizers[optimizer] = self._gradients(optimizer, known is None, told)
+
+    def _gradients(self, optimizer: Any, fresh: bool, told: set[int]) -> set[int]:
+        """Tell of an optimizer's gradients that were not `told` of, and if it is `fresh` of its
+        parameters; gives their owners.
+        """
+        found = set()
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if not isinstance(p, Tensor) or p._hollow:
                     continue
                 of = id(p._storage)
+                found.add(of)
                 if fresh:
-                    became(of, Role("parameter", of))
+                    self.collector.became(of, Role("parameter", of))
                 g = p._grad
                 if g is not None and of not in told and not g._hollow:
                     self.collector.gradient(id(g._storage), of)
+        return found
 
     def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
         here = self.stacks.of_thread.here
@@ -197,8 +222,12 @@ class Watch:
                 continue
             of = id(p._storage)
             for t in state.values():
-                if isinstance(t, Tensor) and not t._hollow:
-                    became(id(t._storage), Role("optimizer state", of))
+                if not isinstance(t, Tensor) or t._hollow:
+                    continue
+                owner = id(t._storage)
+                record = self._owners.get(owner)
+                if record is None or record.role != STATE:
+                    became(owner, Role(STATE, of))
 
     def _explicit_step(self) -> None:
         self.explicit = True
@@ -212,22 +241,35 @@ class Watch:
 
 
 def _watched_call(watch: Watch, call: Any) -> Any:
-    of_thread, path_of = watch.stacks.of_thread, watch.paths.of
+    of_thread, path_of, modules = watch.stacks.of_thread, watch.paths.of, watch.paths.modules
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # `Here.enter` and `leave`, written out: a module that only calls another takes 1 us
         here = of_thread.here
-        calls = here.calls
+        calls, marks = here.calls, here.marks
         if not calls:
             return outermost(here, self, args, kwargs)
         outer = calls[-1]
-        here.enter(self, path_of(self, outer.module, outer.path))
+        above = outer[PATH]
+        known = modules.get((id(self), above))
+        if known is not None and known[0]() is self:
+            path = known[1]
+        else:
+            path = path_of(self, outer[MODULE], above)
+        calls.append([self, path, UNASKED])
+        marks.append(next_number() << BITS | path)
         try:
             return call(self, *args, **kwargs)
         finally:
-            here.leave()
+            calls.pop()
+            marks.append(next_number() << BITS | above)
 
-    def outermost(here: Any, self: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-        here.enter(self, path_of(self, None, OUTSIDE))
+    def outermost(here: Here, self: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        known = modules.get((id(self), OUTSIDE))
+        if known is not None and known[0]() is self:
+            here.enter(self, known[1])
+        else:
+            here.enter(self, path_of(self, None, OUTSIDE))
         start = time.perf_counter()
         result = None
         try:
@@ -241,45 +283,34 @@ def _watched_call(watch: Watch, call: Any) -> Any:
     return called
 
 
-class _Noted(int):
-    """In place of the flag `saved` of storages, while somebody wants to know when it is set. It has
-    no `__get__`: a flag that was set is read from its storage, and all others are this false one.
-    """
+def _noting(watch: Watch) -> Callable[[Any, bool], None]:
+    """Is told when a storage's flag `saved` is set."""
+    owners, deferred = watch.collector.live.owners, watch.saved_deferred
 
-    _watch: Watch
-    _owners: dict[int, Record]
-
-    @classmethod
-    def of(cls, watch: Watch) -> _Noted:
-        """One that tells `watch`."""
-        made = cls(False)
-        made._watch = watch
-        made._owners = watch.collector.live.owners
-        return made
-
-    def __set__(self, s: Any, value: bool) -> None:
-        s.__dict__[_SAVED] = value
-        if not value:
-            return
-        if s.deferred is not None:
-            self._watch.saved_deferred(s)
-            return
-        record = self._owners.get(id(s))
+    def noted(s: Any, value: bool) -> None:
+        s.saved_noted = value
+        record = owners.get(id(s))
         if record is not None:
-            record.saves += 1
+            if value:
+                record.saves += 1
+        elif value and s.deferred is not None:
+            deferred(s)
+
+    return noted
 
 
-def _saved_by(node: Any) -> list[int]:
+def _saved_in(saved: Any, owners: dict[int, Record]) -> list[Record]:
+    """The records of storages that a node saved."""
     found = []
-    for value in node._skimp_saved:
+    for value in saved:
         kind = type(value)
         if kind in _PLAIN:
             continue
-        if isinstance(value, Tensor):
+        if kind is Tensor or isinstance(value, Tensor):
             if not value._hollow:
-                found.append(id(value._storage))
+                found.append(owners.get(id(value._storage)))
         elif kind is Many:
-            found += [id(t._storage) for t in value.pairs[::2] if isinstance(t, Tensor)]
+            found += [owners.get(id(t._storage)) for t in value.pairs[::2] if isinstance(t, Tensor)]
         elif kind is tuple and value and isinstance(value[0], Tensor):
-            found.append(id(value[0]._storage))  # a Function's: value, version, result
-    return found
+            found.append(owners.get(id(value[0]._storage)))  # a Function's: value, version, result
+    return [record for record in found if record is not None]

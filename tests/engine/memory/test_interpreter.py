@@ -24,6 +24,7 @@ from skimp._engine.memory.segments import Segment
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import tensor
 from skimp._kernels.threads import Guard
+from skimp.lens.collect import Collector
 
 # Where the code says "one step": a function, the first line of the step, and its last.
 STEPS = [
@@ -64,7 +65,14 @@ def test_what_would_break_a_step_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [Storage.__del__, Followed.__del__, Ledger.fell, modes.no_grad.__exit__]
+    "function",
+    [
+        Storage.__del__,
+        Followed.__del__,
+        Ledger._tell_freed,
+        Collector.freed,
+        modes.no_grad.__exit__,
+    ],
 )
 def test_what_must_not_be_interrupted_at_its_beginning_is_not(function: Any) -> None:
     resume = next(one for one in dis.get_instructions(function) if one.opname == "RESUME")

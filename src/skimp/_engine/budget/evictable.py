@@ -273,7 +273,7 @@ def evict(
         if not gone:
             s.block = block
     if host.watched:
-        host.fell(nbytes, id(s))
+        host.fell(id(s), nbytes)
     counts.went(nbytes, s.needs is not None)
     return True
 

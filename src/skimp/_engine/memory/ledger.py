@@ -13,7 +13,7 @@ and on the owner's death
     host.dropped = host.dropped + 1
     host.freed = host.freed + nbytes
     if host.watched:
-        host.fell(nbytes, id(owner))
+        host.fell(id(owner), nbytes)
 
 CPython (3.11 to 3.13, with its lock) changes threads, collects garbage and runs signal handlers
 only where a function begins, where a call returns and where a loop jumps back. Reading, adding and
@@ -51,7 +51,9 @@ LISTENING: Final = -1  # the ceiling that every allocation is above
 
 
 class Observer(Protocol):
-    """Is told of every event, on its thread; a free may happen inside of any other event."""
+    """Is told of every event, on its thread; a free may happen inside of any other event, and
+    `freed` begins without a moment for signal handlers (`enters_uninterrupted`).
+    """
 
     def allocated(self, owner_id: int, nbytes: int, site: Site) -> None: ...
     def freed(self, owner_id: int, nbytes: int) -> None: ...
@@ -137,8 +139,8 @@ class Ledger:
     __slots__ = (
         "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
         "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "copied", "copies",
-        "device", "dropped", "freed", "kept_below", "live_by_line", "made", "most_made", "ooms",
-        "relievers", "total", "unwritten", "watched",
+        "device", "dropped", "fell", "freed", "kept_below", "live_by_line", "made", "most_made",
+        "ooms", "relievers", "total", "unwritten", "watched",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:
@@ -173,6 +175,7 @@ class Ledger:
         self._overall = Gauge(self, 0)
         self._gauges: tuple[Gauge, ...] = (self._overall,)
         self._observers: tuple[Observer, ...] = ()
+        self.fell: Callable[[int, int], None] = self._tell_freed  # tells of a counted free
         self._lock = (
             threading.RLock()
         )  # of whoever changes gauges and observers; counters need none
@@ -222,7 +225,7 @@ class Ledger:
         self.dropped = self.dropped + 1
         self.freed = self.freed + nbytes
         if self.watched:
-            self.fell(nbytes, id(owner))
+            self.fell(id(owner), nbytes)
 
     def handed(self, nbytes: int, old_owner_id: int, owner: object) -> None:
         """A result took the block of what it read: nothing was allocated or freed.
@@ -230,7 +233,7 @@ class Ledger:
         Observers, who keep bytes by owner, see a free and an allocation.
         """
         if self.watched:
-            self.fell(nbytes, old_owner_id)
+            self.fell(old_owner_id, nbytes)
             self._tell_allocated(nbytes, owner)
 
     def rise(self, nbytes: int, owner: Owner) -> None:
@@ -254,8 +257,7 @@ class Ledger:
             observer.allocated(id(owner), nbytes, site)
 
     @enters_uninterrupted
-    def fell(self, nbytes: int, owner_id: int) -> None:
-        """Tell the observers of a free that was counted."""
+    def _tell_freed(self, owner_id: int, nbytes: int) -> None:
         for observer in self._observers:
             observer.freed(owner_id, nbytes)
 
@@ -282,16 +284,19 @@ class Ledger:
     def watch(self, observer: Observer) -> None:
         """Tell `observer` of every event from now on."""
         with self._lock:
-            self._observers = (*self._observers, observer)
-            self.watched = True
-            self._aim()
+            self._observe((*self._observers, observer))
 
     def unwatch(self, observer: Observer) -> None:
         """Tell it no longer; nothing happens if it was not told."""
         with self._lock:
-            self._observers = tuple(one for one in self._observers if one is not observer)
-            self.watched = bool(self._observers)
-            self._aim()
+            self._observe(tuple(one for one in self._observers if one is not observer))
+
+    def _observe(self, observers: tuple[Observer, ...]) -> None:
+        self._observers = observers
+        # one needs no loop over all, and a free comes with each allocation
+        self.fell = observers[0].freed if len(observers) == 1 else self._tell_freed
+        self.watched = bool(observers)
+        self._aim()
 
     # -- peaks ------------------------------------------------------------------------------------
 

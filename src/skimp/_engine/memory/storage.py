@@ -86,7 +86,7 @@ class Storage:
             host.dropped = host.dropped + 1
             host.freed = host.freed + n
             if host.watched:
-                host.fell(n, id(self))
+                host.fell(id(self), n)
         elif self.deferred is not None and not self.spare:
             host.unwritten = host.unwritten + (self.size or 0)
 

@@ -134,7 +134,8 @@ class Recording:
             collector.became(fact.address, fact.role)
         elif isinstance(fact, Saved):
             if fact.back:
-                collector.unsaved([fact.address])
+                record = collector.live.owners.get(fact.address)
+                collector.unsaved([] if record is None else [record])
             else:
                 collector.saved(fact.address)
         elif isinstance(fact, Edge):
