@@ -143,6 +143,35 @@ def test_traces(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "plain.json").read_text()) == trace
 
 
+def memory_events(t: Any, path: Path) -> list[dict[str, Any]]:
+    before = t.empty(50)  # nobody's business
+    with t.profiler.profile(profile_memory=True) as prof:
+        x = t.empty(16, 16)
+        y = t.mm(x, x)
+        del before
+        z = t.cat([x, y])
+        del x
+        del y, z
+    prof.export_chrome_trace(str(path))
+    found = json.loads(path.read_text())["traceEvents"]
+    return [e for e in found if e["name"] == "[memory]"]
+
+
+def test_traces_have_the_memory_events_of_pytorch(tmp_path: Path) -> None:
+    ours, theirs = (memory_events(t, tmp_path / t.__name__) for t in (skimp, torch))
+    keys = ("Bytes", "Total Allocated", "Device Type", "Device Id", "Total Reserved")
+    assert [[e["args"][k] for k in keys] for e in ours] == [
+        [e["args"][k] for k in keys] for e in theirs
+    ]
+    for name in ("ph", "cat", "s", "name", "pid"):
+        assert {e[name] for e in ours} == {e[name] for e in theirs}
+    assert [e["ts"] for e in ours] == sorted(e["ts"] for e in ours)
+    with profile() as prof:
+        skimp.ones(3).exp()
+    prof.export_chrome_trace(tmp_path / "without")
+    assert "[memory]" not in (tmp_path / "without").read_text()
+
+
 def nobody() -> None:
     assert [*regions.active, *watched.ON, *run.OBSERVERS] == []
     assert sys.getprofile() is None

@@ -17,6 +17,7 @@ from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, Form
 from skimp._engine.dispatch.transforms import PROFILING, TRANSFORMS, Call
 from skimp._engine.eval import run
 from skimp._engine.memory.call_site import op_name_of
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
@@ -53,6 +54,37 @@ class Event:
     @property
     def duration(self) -> int:
         return self.end - self.start
+
+
+class Memory:
+    """An observer on the ledger: every allocation, and every free of what was allocated since, with
+    its time in nanoseconds, its bytes (less than 0: freed), the bytes that there are then, who has
+    them, and on which thread.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[tuple[int, int, int, int, int]] = []
+        self._alive: dict[int, int] = {}
+        self._total = 0
+
+    def allocated(self, owner_id: int, nbytes: int, site: Any) -> None:
+        self._alive[owner_id] = nbytes
+        self._note(nbytes, owner_id)
+
+    @enters_uninterrupted
+    def freed(self, owner_id: int, nbytes: int) -> None:
+        known = self._alive.pop(owner_id, None)
+        if known is not None:
+            self._note(-known, owner_id)
+
+    def copied(self, *_: Any) -> None:
+        """Copies are no events."""
+
+    def _note(self, nbytes: int, owner_id: int) -> None:
+        self._total = total = self._total + nbytes
+        if nbytes:
+            now, thread = time.perf_counter_ns(), threading.get_native_id()
+            self.events.append((now, nbytes, total, owner_id, thread))
 
 
 @functools.cache
@@ -94,8 +126,9 @@ class Profiling:
 class Recorder:
     """Collects the events of the thread that starts it."""
 
-    def __init__(self, shapes: bool = False) -> None:
+    def __init__(self, shapes: bool = False, memory: bool = False) -> None:
         self.events: list[Event] = []
+        self.memory = Memory() if memory else None
         self.records_shapes = shapes
         self.thread = threading.get_ident()
         self._open: list[Event] = []
@@ -109,9 +142,13 @@ class Recorder:
         regions.active.append("profile")
         watched.observe(self)
         run.OBSERVERS.append(self)
+        if self.memory is not None:
+            host.watch(self.memory)
 
     def stop(self) -> None:
         """Listen no longer; what is open ends now."""
+        if self.memory is not None:
+            host.unwatch(self.memory)
         run.OBSERVERS.remove(self)
         watched.unobserve(self)
         regions.active.remove("profile")

@@ -17,7 +17,7 @@ from typing import Any
 
 from skimp._engine.memory.ledger import materialize_pending
 from skimp.profiler.averages import Averages, averages
-from skimp.profiler.collect import Event, Recorder, active
+from skimp.profiler.collect import Event, Memory, Recorder, active
 
 
 class ProfilerActivity(enum.Enum):
@@ -116,6 +116,7 @@ class profile:  # noqa: N801  (PyTorch's name)
         self._began = 0.0
         self._recorder: Recorder | None = None
         self._events: list[Event] = []
+        self._memory: Memory | None = None
         self._step: record_function | None = None
         self._metadata: dict[str, str] = {}
 
@@ -159,7 +160,7 @@ class profile:  # noqa: N801  (PyTorch's name)
         recording = action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if recording and self._recorder is None:
             materialize_pending()  # what was asked for before is not this profile's
-            self._recorder = Recorder(self.record_shapes)
+            self._recorder = Recorder(self.record_shapes, self.profile_memory)
             self._record_memory()
             self._recorder.start()
         if recording and self.step_num:
@@ -174,7 +175,7 @@ class profile:  # noqa: N801  (PyTorch's name)
             self._recorder.stop()
             if self._own:
                 self._lens.stop()
-            self._events = self._recorder.events
+            self._events, self._memory = self._recorder.events, self._recorder.memory
             self._recorder = None
 
     def _record_memory(self) -> None:
@@ -208,9 +209,11 @@ class profile:  # noqa: N801  (PyTorch's name)
         return averages(self._events, group_by_input_shape, self.profile_memory)
 
     def export_chrome_trace(self, path: Any) -> None:
-        """Write the events as JSON for chrome://tracing and Perfetto; gzipped if it ends in .gz."""
+        """Write the events as JSON for chrome://tracing and Perfetto; gzipped if it ends in .gz.
+        With profile_memory, each allocation and each free is an instant named [memory].
+        """
         pid = os.getpid()
-        told = [
+        told: list[dict[str, Any]] = [
             {
                 "ph": "X",
                 "cat": "user_annotation" if e.user else "cpu_op",
@@ -223,7 +226,9 @@ class profile:  # noqa: N801  (PyTorch's name)
             }
             for e in sorted(self._events, key=lambda e: e.start)
         ]
-        text = json.dumps({"schemaVersion": 1, **self._metadata, "traceEvents": told})
+        told += [] if self._memory is None else _of_memory(self._memory, pid)
+        about = {"schemaVersion": 1, "profile_memory": int(self.profile_memory), **self._metadata}
+        text = json.dumps({**about, "traceEvents": told})
         target = Path(path)
         if target.suffix == ".gz":
             target.write_bytes(gzip.compress(text.encode()))
@@ -250,6 +255,29 @@ class profile:  # noqa: N801  (PyTorch's name)
         raise RuntimeError(
             "profile.export_stacks: skimp records no stacks; export_chrome_trace writes the events"
         )
+
+
+def _of_memory(memory: Memory, pid: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "s": "t",
+            "name": "[memory]",
+            "pid": pid,
+            "tid": thread,
+            "ts": when / 1000,
+            "args": {
+                "Total Reserved": 0,
+                "Total Allocated": total,
+                "Bytes": nbytes,
+                "Device Id": -1,
+                "Device Type": 0,
+                "Addr": owner,
+            },
+        }
+        for when, nbytes, total, owner, thread in memory.events
+    ]
 
 
 class record_function:  # noqa: N801  (PyTorch's name)
