@@ -140,6 +140,35 @@ def test_cuda_is_flagged_where_it_may_be_a_tensors() -> None:
     assert found(code) == [(2, ".cuda()", "possible")]
 
 
+def test_devices_named_cuda_are_flagged_where_nobody_asks_for_them() -> None:
+    code = """\
+    import torch
+    import torch.nn as nn
+    x = torch.ones(2).to("cuda:0")
+    y = torch.zeros(3, device="cuda")
+    d = torch.device("cuda:1")
+    m = nn.Linear(2, 2, device="cuda")
+    d = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    d = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+    if torch.cuda.is_available():
+        x = x.to("cuda")
+        m.cuda()
+    else:
+        x = x.to("cuda", non_blocking=True)
+    x = x.to("cpu").to(torch.float32)
+    name = "cuda"
+    x = x.to(name)
+    print("cuda", x.to(dtype=torch.float64), device="cpu")
+    """
+    assert [one for one in found(code) if one[2] == "possible"] == [
+        (3, ".to('cuda:0')", "possible"),
+        (4, "device='cuda'", "possible"),
+        (5, "torch.device('cuda:1')", "possible"),
+        (6, "device='cuda'", "possible"),
+        (13, ".to('cuda')", "possible"),
+    ]
+
+
 def test_a_missing_file_is_an_error_alone(tmp_path: Path) -> None:
     done = command("check", "gone.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

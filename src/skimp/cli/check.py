@@ -22,6 +22,10 @@ NO_CUDA = (
     "if this is a tensor's or a module's, it raises an error where there is no CUDA; "
     'write .to(device) with "cuda" if torch.cuda.is_available() else "cpu"'
 )
+CUDA_DEVICE = (
+    "using it raises an error where there is no CUDA; "
+    'write "cuda" if torch.cuda.is_available() else "cpu"'
+)
 WORDS = {
     State.MISSING: "skimp lacks it",
     State.REFUSED: "skimp refuses it: using it raises an error",
@@ -109,6 +113,7 @@ class _Reader(ast.NodeVisitor):
         self.file = file
         self.names: dict[str, str] = {}
         self.found: list[Finding] = []
+        self._asked = False  # whether there is CUDA
 
     # -- imports ----------------------------------------------------------------------------------
 
@@ -185,10 +190,37 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
-        moves = isinstance(called, ast.Attribute) and called.attr == "cuda"
-        if moves and not (node.args or node.keywords) and self._dotted(called) is None:
+        chain = self._dotted(called)
+        method = called.attr if isinstance(called, ast.Attribute) and chain is None else ""
+        if self._asked:
+            pass
+        elif method == "cuda" and not (node.args or node.keywords):
             self._add(node, ".cuda()", POSSIBLE, NO_CUDA)
+        elif method == "to" and node.args and _is_cuda(node.args[0]):
+            self._add(node, f".to({ast.unparse(node.args[0])})", POSSIBLE, NO_CUDA)
+        elif chain == ["torch", "device"] and node.args and _is_cuda(node.args[0]):
+            self._add(node, ast.unparse(node), POSSIBLE, CUDA_DEVICE)
+        elif any(word.arg == "device" and _is_cuda(word.value) for word in node.keywords):
+            text = next(ast.unparse(word) for word in node.keywords if word.arg == "device")
+            self._add(node, text, POSSIBLE, CUDA_DEVICE)
         self.generic_visit(node)
+
+    def visit_If(self, node: ast.If | ast.IfExp) -> None:
+        """What runs only where there is CUDA moves nothing elsewhere."""
+        self.visit(node.test)
+        asks = any(
+            isinstance(one, ast.Attribute) and one.attr == "is_available"
+            for one in ast.walk(node.test)
+        )
+        before, self._asked = self._asked, self._asked or asks
+        for one in [node.body] if isinstance(node.body, ast.expr) else node.body:
+            self.visit(one)
+        self._asked = before
+        for one in [node.orelse] if isinstance(node.orelse, ast.expr) else node.orelse:
+            self.visit(one)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self.visit_If(node)
 
     def _method(self, node: ast.Attribute) -> None:
         """A tensor's method that skimp lacks, on an object of which nothing is known."""
@@ -216,3 +248,9 @@ class _Reader(ast.NodeVisitor):
 
     def _add(self, node: ast.stmt | ast.expr, name: str, kind: str, text: str) -> None:
         self.found.append(Finding(self.file, node.lineno, name, kind, text))
+
+
+def _is_cuda(node: ast.expr) -> bool:
+    """Whether an expression is the name of a CUDA device."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and text.partition(":")[0] == "cuda"
