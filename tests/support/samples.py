@@ -32,6 +32,8 @@ TOLERANCE = {  # what sums of a few dozen numbers may differ by
     torch.float32: 2e-5,
     torch.float16: 4e-3,
     torch.bfloat16: 3e-2,
+    torch.complex128: 1e-9,
+    torch.complex64: 2e-5,
 }
 
 
@@ -89,18 +91,25 @@ def array(t: Any) -> np.ndarray[Any, Any]:
 
 
 def same(ours: Any, theirs: Any, tolerance: float | None = 0.0, strides: bool = True) -> None:
-    """Assert equal structure, shapes, types, strides and values: NaN equals NaN, and without a
-    tolerance (None) numbers may differ by what their type rounds off.
+    """Assert equal structure, shapes, types, layouts, strides, values, and whether they require a
+    gradient: NaN equals NaN, and without a tolerance (None) numbers may differ by what their type
+    rounds off.
     """
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, skimp.Tensor)
-        assert str(ours.dtype) == str(theirs.dtype)
+        assert (str(ours.dtype), str(ours.layout)) == (str(theirs.dtype), str(theirs.layout))
         assert tuple(ours.shape) == tuple(theirs.shape)
-        if strides and theirs.numel() > 1:
+        assert ours.requires_grad == theirs.requires_grad
+        if theirs.layout is not torch.strided:
+            ours, theirs = ours.detach().to_dense(), theirs.detach().to_dense()
+        elif strides and theirs.numel() > 1:
             wide = [d for d, n in enumerate(theirs.shape) if n > 1]
             assert [ours.stride(d) for d in wide] == [theirs.stride(d) for d in wide]
         far = TOLERANCE.get(theirs.dtype, 0.0) if tolerance is None else tolerance
         np.testing.assert_allclose(array(ours), array(theirs), rtol=far, atol=far)
+    elif isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        same(list(ours.values()), list(theirs.values()), tolerance, strides)
     elif isinstance(theirs, (tuple, list)):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
@@ -163,7 +172,7 @@ def agree(
         same(ours, theirs, tolerance, strides)
         assert shared(ours, mine) == shared(theirs, args)
         return
-    assert type(ours) is type(theirs), f"{ours!r} instead of {theirs!r}"
+    assert type(ours).__name__ == type(theirs).__name__, f"{ours!r} instead of {theirs!r}"
     assert str(ours).strip()[:message] == str(theirs).strip()[:message]
     if isinstance(refused, str):
         assert re.search(refused, str(theirs)), f"PyTorch refuses the case: {theirs!r}"

@@ -295,6 +295,16 @@ def test_grid_sample(mode: str, padding: str, align: bool) -> None:
     both("grid_sample", x, grid, mode, padding, align, tolerance=1e-6)
 
 
+def pytorch_fuses(dtype: torch.dtype) -> bool:
+    """Whether products of this type are added unrounded by the BLAS of PyTorch, to which it leaves
+    what is larger than some hundred multiplications; on some processors they are.
+    """
+    x = 1 + 16 * torch.finfo(dtype).eps
+    row = torch.tensor([[x * x, x]], dtype=dtype).expand(3, 400, 2)
+    column = torch.tensor([[-1.0], [x]], dtype=dtype).expand(3, 2, 2)
+    return bool(torch.bmm(row, column).any())
+
+
 @pytest.mark.filterwarnings("ignore:Since version 1.3.0")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @given(data=st.data())
@@ -311,7 +321,13 @@ def test_affine_grid_has_pytorchs_bits(dtype: str, data: Any) -> None:
     mine = skimp.tensor(theta.double().tolist(), dtype=getattr(skimp, dtype))
     found = F.affine_grid(mine, (n, 1, *size), align)
     assert found.dtype is mine.dtype
-    np.testing.assert_array_equal(found.double().numpy(), wanted.double().numpy())
+    far = float(theta.abs().sum(-1).max()) * torch.finfo(theta.dtype).eps
+    np.testing.assert_allclose(
+        found.double().numpy(),
+        wanted.double().numpy(),
+        rtol=0,
+        atol=2 * far if pytorch_fuses(theta.dtype) else 0,
+    )
 
 
 def test_affine_grid() -> None:

@@ -16,8 +16,11 @@ from skimp._engine.tensor.tensor import Array, Tensor, adopt, fresh
 LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 
 
-class LinAlgError(RuntimeError):
-    """A matrix has no such inverse, factors or values (PyTorch: torch.linalg.LinAlgError)."""
+class _LinAlgError(RuntimeError):
+    """A matrix has no such inverse, factors or values."""
+
+
+LinAlgError = _LinAlgError  # tracebacks and pickles have the other name, as PyTorch's do
 
 
 R = TypeVar("R")
