@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from tests.support.functional import close, ours
+from tests.support.samples import same, twin
 
 KINDS = ("LSTM", "GRU")
 
@@ -23,7 +23,7 @@ def twins(kind: str, *args: Any, **words: Any) -> tuple[Any, Any]:
     theirs = getattr(torch.nn, kind)(*args, **words)
     dtype = words.pop("dtype", torch.float32)
     mine = getattr(skimp.nn, kind)(*args, **words, dtype=getattr(skimp, str(dtype)[6:]))
-    mine.load_state_dict({k: ours(v.detach()) for k, v in theirs.state_dict().items()})
+    mine.load_state_dict({k: twin(v.detach()) for k, v in theirs.state_dict().items()})
     return theirs, mine
 
 
@@ -52,11 +52,11 @@ def test_values_and_gradients(data: Any, kind: str) -> None:
     count = words["num_layers"] * (2 if words["bidirectional"] else 1)
     states = [torch.randn(count, batch, hidden, dtype=dtype, requires_grad=True) for _ in "hc"]
     states = states[: 2 if kind == "LSTM" else 1]
-    my_x, my_states = ours(x), [ours(s) for s in states]
+    my_x, my_states = twin(x), [twin(s) for s in states]
     form = lambda s: tuple(s) if len(s) > 1 else s[0]  # noqa: E731
     wants, gots = outputs(theirs(x, form(states))), outputs(mine(my_x, form(my_states)))
     for got, want in zip(gots, wants, strict=True):
-        close(got, want, 1e-5)
+        same(got, want, 1e-5, strides=False)
     asked = data.draw(st.sets(st.integers(0, len(wants) - 1), min_size=1))
     seeds = {i: torch.randn(wants[i].shape, dtype=dtype) for i in asked}
     leaves = [t for t in (x, *states) if t.requires_grad] + list(theirs.parameters())
@@ -65,13 +65,13 @@ def test_values_and_gradients(data: Any, kind: str) -> None:
         sum((wants[i] * s).sum() for i, s in seeds.items()), leaves, allow_unused=True
     )
     my_grads = skimp.autograd.grad(
-        sum((gots[i] * ours(s)).sum() for i, s in seeds.items()), my_leaves, allow_unused=True
+        sum((gots[i] * twin(s)).sum() for i, s in seeds.items()), my_leaves, allow_unused=True
     )
     for got, want in zip(my_grads, grads, strict=True):
         if want is None:  # or zeros: the last results of all steps do not reach it
             assert got is None or not got.any()
         else:
-            close(got, want, 1e-4)
+            same(got, want, 1e-4, strides=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +108,7 @@ def test_saturated_gates() -> None:
     """Sigmoids by way of tanh: nothing but rounding is lost where gates are shut."""
     theirs, mine = twins("LSTM", 3, 4)
     x = 60 * torch.randn(5, 2, 3)
-    (want, _), (got, _) = theirs(x), mine(ours(x))
+    (want, _), (got, _) = theirs(x), mine(twin(x))
     assert np.abs(got.detach().numpy() - want.detach().numpy()).max() < 1e-6
 
 
@@ -167,12 +167,12 @@ def test_cells(data: Any, kind: str) -> None:
     x = torch.randn(*lead, width, dtype=dtype, requires_grad=pick(True, False))
     both = kind == "LSTMCell"
     states = [torch.randn(*lead, hidden, dtype=dtype, requires_grad=True) for _ in "hc"][: 1 + both]
-    my_x, my_states = ours(x), [ours(s) for s in states]
+    my_x, my_states = twin(x), [twin(s) for s in states]
     wants = theirs(x, tuple(states) if both else states[0])
     gots = mine(my_x, tuple(my_states) if both else my_states[0])
     wants, gots = (wants, gots) if both else ((wants,), (gots,))
     for got, want in zip(gots, wants, strict=True):
-        close(got, want, 1e-5)
+        same(got, want, 1e-5, strides=False)
     asked = pick(*((0,), (1,), (0, 1))[: 3 if both else 1])
     torch.autograd.backward([wants[i].sin().sum() for i in asked])
     skimp.autograd.backward([gots[i].sin().sum() for i in asked])
@@ -180,7 +180,7 @@ def test_cells(data: Any, kind: str) -> None:
     for got, want in zip([my_x, *my_states, *mine.parameters()], given, strict=True):
         assert (got.grad is None) == (want.grad is None)
         if want.grad is not None:
-            close(got.grad, want.grad, 1e-5)
+            same(got.grad, want.grad, 1e-5, strides=False)
 
 
 @pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)])

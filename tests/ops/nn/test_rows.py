@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from tests.support.functional import both, close, ours, randn, tensor
+from tests.support.functional import both, randn
+from tests.support.samples import same, twin
 
 F = skimp.nn.functional
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -41,7 +42,7 @@ def test_softmax_of_a_promise_writes_only_its_result() -> None:
     x = skimp.randn(512, 1024)
     y = F.softmax(x * 2 + 1, dim=-1)
     want = torch.softmax(torch.from_numpy(x.numpy().copy()) * 2 + 1, -1)
-    close(y, want)
+    same(y, want, None, strides=False)
 
 
 def test_softmax_special_values() -> None:
@@ -195,14 +196,14 @@ def test_batch_norm_of_a_small_tensor_has_no_temporary_of_its_size() -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_and_its_running_statistics(training: bool) -> None:
     mean, var = torch.rand(3), torch.rand(3) + 0.5
-    my_mean, my_var = tensor(mean), tensor(var)
+    my_mean, my_var = twin(mean), twin(var)
     x = randn(4, 3, 5, 6)
     w, b = randn(3), randn(3)
     want = torch.nn.functional.batch_norm(x, mean, var, w, b, training)
-    got = F.batch_norm(ours(x), my_mean, my_var, ours(w), ours(b), training)
-    close(got, want)
-    close(my_mean, mean)
-    close(my_var, var)
+    got = F.batch_norm(twin(x), my_mean, my_var, twin(w), twin(b), training)
+    same(got, want, None, strides=False)
+    same(my_mean, mean, None, strides=False)
+    same(my_var, var, None, strides=False)
     both(
         "batch_norm",
         x.requires_grad_(),
@@ -279,12 +280,14 @@ def test_embedding() -> None:
     with pytest.raises(IndexError, match="index out of range in self"):
         F.embedding(skimp.tensor([10]), skimp.ones(10, 2))
     table = randn(10, 5)
-    mine = tensor(table)
-    close(
-        F.embedding(ours(index), mine, max_norm=1.0),
+    mine = twin(table)
+    same(
+        F.embedding(twin(index), mine, max_norm=1.0),
         torch.nn.functional.embedding(index, table, max_norm=1.0),
+        None,
+        strides=False,
     )
-    close(mine, table)
+    same(mine, table, None, strides=False)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
