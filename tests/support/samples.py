@@ -144,10 +144,7 @@ def outcome(f: Callable[..., Any], *args: Any) -> Any:
     """What a call gives, or the error that it raises, without the frames that keep tensors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return f(*args)
-        except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            return error.with_traceback(None)
+        return answer(f, *args)
 
 
 def agree(
@@ -201,10 +198,10 @@ def told(theirs: Any, refused: type[Exception] | None) -> None:
     assert found is refused, f"PyTorch gives {theirs!r}, and the case says {refused}"
 
 
-def answer(f: Callable[[Any], Any], library: Any) -> Any:
-    """What a call gives, or the error that it raises."""
+def answer(f: Callable[..., Any], *args: Any) -> Any:
+    """`outcome`, with its warnings."""
     try:
-        return f(library)
+        return f(*args)
     except Exception as error:
         return error.with_traceback(None)
 

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 import skimp
 from skimp._engine.dispatch.row import OPS
+from tests.support.samples import agree
 
 LIBS = (skimp, torch)
 # what PyTorch says of its own implementation
@@ -26,28 +27,6 @@ def dense(t: Any) -> Any:
 
 def both(f: Any) -> list[Any]:
     return [f(lib) for lib in LIBS]
-
-
-def same(f: Any, tolerance: float = 1e-6, refused: str | None = None) -> None:
-    """Dense or sparse alike, the same elements, dtype and shape; or both have `refused` it with
-    this class of error.
-    """
-    found = []
-    for lib in LIBS:
-        try:
-            t = f(lib)
-            found.append((t.is_sparse, str(t.dtype), tuple(t.shape), dense(t)))
-        except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            found.append((issubclass(type(error), NotImplementedError), type(error).__name__))
-    ours, theirs = found
-    assert (theirs[1] if len(theirs) == 2 else None) == refused, theirs
-    if len(theirs) == 2:
-        assert ours[0] == theirs[0]
-        assert ours[0] or ours[1] == theirs[1], (ours, theirs)
-        return
-    assert len(ours) == 4, ours
-    assert ours[:3] == theirs[:3]
-    np.testing.assert_allclose(ours[3], theirs[3], rtol=tolerance, atol=tolerance)
 
 
 AT = [[0, 2, 3, 0, 2, 0], [1, 0, 3, 1, 2, 0]]  # (0, 1) twice, rows out of order
@@ -127,8 +106,10 @@ CALLS: dict[str, Any] = {
 }
 
 
-REFUSED = dict.fromkeys(("sizes", "types", "+ dense", "number + "), "RuntimeError")
-REFUSED |= dict.fromkeys(("exp", "view"), "NotImplementedError")
+REFUSED: dict[str, type[Exception]] = {
+    **dict.fromkeys(("sizes", "types", "+ dense", "number + "), RuntimeError),
+    **dict.fromkeys(("exp", "view"), NotImplementedError),
+}
 
 
 @pytest.mark.parametrize("coalesced", [False, True])
@@ -136,8 +117,14 @@ REFUSED |= dict.fromkeys(("exp", "view"), "NotImplementedError")
 def test_calls(case: str, coalesced: bool) -> None:
     refused = REFUSED.get(case)
     if case == "values" and not coalesced:
-        refused = "RuntimeError"
-    same(lambda lib: CALLS[case](lib, matrix(lib, coalesced)), refused=refused)
+        refused = RuntimeError
+    agree(
+        lambda lib: CALLS[case](lib, matrix(lib, coalesced)),
+        refused=refused,
+        tolerance=1e-6,
+        strides=False,
+        message=0,
+    )
 
 
 def test_parts_and_queries() -> None:
@@ -178,7 +165,7 @@ MADE: dict[str, Any] = {
 @pytest.mark.parametrize("case", MADE)
 def test_making(case: str) -> None:
     wrong = case in ("counts", "rank", "dense dims")
-    same(MADE[case], refused="RuntimeError" if wrong else None)
+    agree(MADE[case], refused=RuntimeError if wrong else None, message=0)
 
 
 def test_what_is_refused() -> None:
@@ -460,8 +447,8 @@ ENTRYWISE = sorted(name for name, op in OPS.items() if op.sparse == "values")
 @pytest.mark.parametrize("name", ENTRYWISE)
 def test_ops_of_entries(name: str, coalesced: bool) -> None:
     """All whose rows say that they are: function, method, and what they keep."""
-    same(lambda lib: getattr(lib, name)(matrix(lib, coalesced) / 8))
-    same(lambda lib: getattr(matrix(lib, coalesced) / 8, name)())
+    agree(lambda lib: getattr(lib, name)(matrix(lib, coalesced) / 8), tolerance=1e-6)
+    agree(lambda lib: getattr(matrix(lib, coalesced) / 8, name)(), tolerance=1e-6)
 
 
 def _resizings(t: Any) -> dict[str, Any]:

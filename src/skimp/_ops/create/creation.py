@@ -69,7 +69,13 @@ def _read(data: Any, dtype: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
     """An array with the values of `data`, and the dtype that they are to have."""
     if isinstance(data, (list, tuple, range)):
         return nested.array_of(data, dtype)
-    if isinstance(data, np.ndarray | np.generic):
+    if isinstance(data, np.ndarray):
+        check_strides(data)
+        own = known(data.dtype)
+        return np.asarray(data), own if dtype is None else dtype
+    if isinstance(data, np.generic):
+        if dtype is not None:
+            return nested.array_of(data, dtype)
         array = np.asarray(data)
     elif isinstance(data, (bool, int, float, complex)):
         return nested.array_of(data, dtype)
@@ -81,15 +87,16 @@ def _read(data: Any, dtype: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
         return nested.array_of(list(data), dtype)
     else:
         raise nested.no_dtype(data)
-    return array, known(array.dtype.newbyteorder("=")) if dtype is None else dtype
+    return array, known(array.dtype) if dtype is None else dtype
 
 
 def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
     """The element type of a NumPy dtype."""
     found = dtypes.FROM_NUMPY.get(np_dtype)
     if found is None:
+        name = "void" if np_dtype.kind == "V" else np_dtype.type.__name__
         raise TypeError(
-            f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported "
+            f"can't convert np.ndarray of type numpy.{name}. The only supported "
             "types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
             "int8, uint64, uint32, uint16, uint8, and bool."
         )
@@ -152,11 +159,18 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
             raise RuntimeError(
                 "value cannot be converted to type " + _ctype(want) + " without overflow"
             )
-    if array.nbytes < POOLED:
+    strides = None
+    if (
+        isinstance(data, np.ndarray)
+        and data.ndim > 1
+        and not (data.flags.c_contiguous and data.size)
+    ):
+        strides = layouts.empty_like_strides(layout_of(data))
+    elif array.nbytes < POOLED:
         made = np.empty(array.shape, want.np)
         copy(made, array)
         return fresh(made, want)
-    new = empty(array.shape, want)
+    new = empty(array.shape, want, strides)
     copy(new._skimp_writable(), array)
     return new
 
@@ -212,15 +226,39 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 def on_array(ndarray: Any) -> Tensor:
     """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
+    check_strides(ndarray)
+    dtype = known(ndarray.dtype)
+    plain = ndarray if type(ndarray) is np.ndarray else np.asarray(_Bytes(ndarray))
+    return wrap(storages.external(plain), layout_of(plain), dtype)
+
+
+class _Bytes:
+    """The bytes of an array of a subclass (a masked one has ways of its own), which it keeps."""
+
+    def __init__(self, array: Array) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self.array = array
+
+
+def layout_of(ndarray: Array) -> Layout:
+    """The array's layout in elements."""
+    shape = ndarray.shape
+    if ndarray.flags.c_contiguous and ndarray.size:
+        return Layout(shape, contiguous_strides(shape), 0)
+    return Layout(shape, tuple([s // ndarray.itemsize for s in ndarray.strides]), 0)
+
+
+def check_strides(ndarray: Array) -> None:
+    """Refuse an array that no tensor can lie on: of foreign bytes, or strides that aren't whole
+    numbers of elements from 0 up.
+    """
     if not ndarray.dtype.isnative:
         raise ValueError(
             "given numpy array has byte order different from the native byte order. Conversion "
             "between byte orders is currently not supported."
         )
-    dtype = known(ndarray.dtype)
     if ndarray.flags.c_contiguous and ndarray.size:
-        layout = Layout(ndarray.shape, contiguous_strides(ndarray.shape), 0)
-        return wrap(storages.external(ndarray), layout, dtype)
+        return
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
@@ -232,10 +270,6 @@ def on_array(ndarray: Any) -> Tensor:
             "given numpy array strides not a multiple of the element byte size. Copy the numpy "
             "array to reallocate the memory."
         )
-    strides = tuple([s // ndarray.itemsize for s in ndarray.strides])
-    if 0 in ndarray.shape:
-        strides = contiguous_strides(ndarray.shape)
-    return wrap(storages.external(ndarray), Layout(ndarray.shape, strides, 0), dtype)
 
 
 def _warn_readonly() -> None:

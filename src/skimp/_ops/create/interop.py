@@ -287,7 +287,8 @@ def asarray(
     if shared is None:
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
-        return creation.tensor(obj, dtype=dtype, requires_grad=bool(requires_grad))
+        given = np.asarray(obj) if isinstance(obj, np.generic) else obj
+        return creation.tensor(given, dtype=dtype, requires_grad=bool(requires_grad))
     if requires_grad is None:
         requires_grad = shared._rg
         if requires_grad:

@@ -132,7 +132,7 @@ def _number(element: Any) -> Any:
         return element.detach().item()
     if isinstance(element, np.ndarray) and element.size != 1:
         raise TypeError("only length-1 arrays can be converted to Python scalars")
-    if isinstance(element, (np.generic, np.ndarray)):
+    if isinstance(element, (np.generic, np.ndarray)) and element.dtype.kind in "biufc":
         return element.item()
     if isinstance(element, (bool, int, float, complex)):
         return element
@@ -140,6 +140,11 @@ def _number(element: Any) -> Any:
         raise TypeError(f"'{type(element).__name__}' object cannot be interpreted as an integer")
     if isinstance(element, _TEXT):
         raise TypeError(f"new(): invalid data type '{type(element).__name__}'")
+    if isinstance(element, np.generic):
+        raise TypeError(
+            "float() argument must be a string or a real number, not "
+            f"'numpy.{type(element).__name__}'"
+        )
     raise TypeError(f"must be real number, not {type(element).__name__}")
 
 

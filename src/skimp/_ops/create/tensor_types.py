@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from skimp._engine.memory.layout import check_shape
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -58,12 +60,14 @@ def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
         return on_storage(
             (given if isinstance(given, UntypedStorage) else given.untyped())._storage, dtype
         )
-    if len(args) == 1 and isinstance(args[0], bool):
-        raise TypeError("new(): data must be a sequence (got bool)")
+    if len(args) == 1 and isinstance(args[0], np.generic) and args[0].dtype.kind in "iu":
+        args = (int(args[0]),)
+    if len(args) == 1 and isinstance(args[0], (bool, float, complex, np.generic)):
+        kind = type(args[0])
+        space = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+        raise TypeError(f"new(): data must be a sequence (got {space}{kind.__name__})")
     if len(args) == 1 and not isinstance(args[0], int) and type(args[0]).__name__ != "Size":
         data = args[0]
-        if isinstance(data, (float, complex)):
-            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
         if isinstance(data, Tensor) and data.dtype is not dtype:
             raise TypeError(f"expected {dtype} (got {data.dtype})")
         return data if isinstance(data, Tensor) else tensor(data, dtype=dtype)
