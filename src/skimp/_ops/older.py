@@ -14,6 +14,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import float32
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.tensor import Tensor
@@ -129,14 +130,17 @@ def segment_reduce(
     they begin and end.
 
     Shape: the input's, with as many slices along `axis` as there are runs.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: RuntimeError for another reduction, and for runs that don't add up to the axis.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes, RuntimeError for another reduction, and for runs
+    that don't add up to the axis.
     Memory: a new tensor.
     """
     if reduce not in _BEGIN:
         raise RuntimeError(f"unsupported reduction given! {reduce}")
     if indices is not None or (lengths is None) is (offsets is None):
         raise RuntimeError("segment_reduce(): give lengths or offsets; indices are not supported")
+    if not data._dtype.is_floating_point:
+        raise no_kernel("_segment_reduce_cpu", data._dtype)
     if axis != 0:
         raise RuntimeError(f"Currently only dim=0 supported! {axis}")
     if lengths is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from skimp._engine.autograd.saving import ghost
@@ -168,7 +169,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 # -- uninitialised: the shape comes with the first input ------------------------------------------
 
 
-class _Uninitialized:
+class Uninitialized:
     """Stands for a tensor whose shape nobody knows yet."""
 
     cls_to_become: type[Tensor]
@@ -187,6 +188,14 @@ class _Uninitialized:
         whole_self: Any = self
         whole_self.__dict__.pop("_lazy", None)
         whole_self.data = made
+
+    def _skimp_apply(self, fn: Callable[[Tensor], Tensor]) -> None:
+        """Take the dtype that `fn` gives to a tensor of this one's."""
+        made = fn(whole.empty(0, dtype=self._dtype))
+        own, self.__class__ = type(self), self.cls_to_become
+        whole_self: Any = self
+        whole_self.data = made
+        self.__class__ = own
 
     @property
     def shape(self) -> NoReturn:
@@ -213,7 +222,7 @@ def _uninitialized(cls: Any, dtype: Any, requires_grad: bool) -> Any:
     return new
 
 
-class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
+class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
     """A parameter whose shape the first forward gives.
 
     Shape: none (RuntimeError) until `materialize`.
@@ -236,7 +245,7 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
         return type(self), (self.requires_grad, None, self.dtype)
 
 
-class UninitializedBuffer(_Uninitialized, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
     """A buffer whose shape the first forward gives.
 
     Shape: none (RuntimeError) until `materialize`.

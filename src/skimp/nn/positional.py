@@ -13,6 +13,7 @@ import numpy as np
 from skimp._engine.dispatch.describing import said_of_same
 from skimp._engine.dispatch.docstrings import completed
 from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp.nn import functional
@@ -382,14 +383,19 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
     Shape: 1 but for `dim`.
     Dtypes: floating point and complex numbers.
-    Raises: RuntimeError for integers.
+    Raises: IndexError for a dim that is not there, RuntimeError for integers and no elements.
     Memory: a new tensor.
     """
     _need_tensor("norm_except_dim", "v", 1, v)
     if dim == -1:
         return v.norm(pow)
-    others = [d for d in range(v.ndim) if d != dim % v.ndim]
-    return v.norm(pow, others, True)
+    at = normalize_dim(dim, v.ndim)
+    if not v.numel():
+        raise RuntimeError(
+            "cannot reshape tensor of 0 elements into shape [0, -1] because the unspecified "
+            "dimension size -1 can be any value and is ambiguous"
+        )
+    return v.norm(pow, [d for d in range(v.ndim) if d != at], True)
 
 
 for _name in __all__:

@@ -274,8 +274,13 @@ def test_functional_call() -> None:
     assert not (m[0].weight == 0).any()
     with pytest.raises(RuntimeError, match="Missing key"):
         call(m, zero, (x,), strict=True)
+    y = call(m, {"0.nothing": x}, (x,))  # an attribute for as long as the call lasts
+    assert y.shape == (3, 2)
+    assert not hasattr(m[0], "nothing")
     with pytest.raises(AttributeError):
-        call(m, {"0.nothing": x}, (x,))
+        call(m, {"2.nothing": x}, (x,))
+    with pytest.raises(TypeError, match="3 is not an instance of"):
+        call(m, {"0.weight": 3}, (x,))
 
 
 def test_sequences() -> None:

@@ -106,7 +106,9 @@ _OF_ARRAYS: Final = re.compile(
 
 def _refuse_arrays(name: str, error: Exception) -> None:
     """Raise PyTorch's class of error where a shape was refused by NumPy alone."""
-    if type(error) is ValueError and _OF_ARRAYS.match(str(error)):
+    if isinstance(error, MemoryError) or (
+        type(error) is ValueError and _OF_ARRAYS.match(str(error))
+    ):
         raise RuntimeError(f"{name}(): {error}")
 
 

@@ -26,7 +26,7 @@ def dims_of(dim: Any, ndim: int, name: str = "sum") -> tuple[int, ...]:
     if isinstance(dim, (tuple, list)):
         if not dim:
             return tuple(range(ndim))
-        found = [layouts.normalize_dim(d, ndim) for d in dim]
+        found = [layouts.normalize_dim(d, ndim) for d in layouts.numbers(dim)]
         for d in found:
             if found.count(d) > 1:
                 raise RuntimeError(f"dim {d} appears multiple times in the list of dims")

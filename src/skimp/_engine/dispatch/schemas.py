@@ -280,7 +280,8 @@ def _unpack(name: str, taken: Taken) -> None:
         if not arg.type.startswith("int[") or not isinstance(values, (tuple, list)):
             continue
         for i, item in enumerate(values):
-            if not (_is_int(item) or (isinstance(item, Tensor) and item.numel() == 1)):
+            one = isinstance(item, Tensor) and item.numel() == 1
+            if not (_is_int(item) or isinstance(item, bool) or one):  # the first is no bool
                 kind = type(item).__name__
                 _refuse_item(name, arg, i, f"type must be tuple of ints,but got {kind}")
 

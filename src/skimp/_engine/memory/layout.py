@@ -256,9 +256,18 @@ def _whole(dim: Any) -> int:
     return int(dim.__index__())
 
 
+def numbers(values: Iterable[Any]) -> Iterable[Any]:
+    """A list of integers as it is given, but for flags: behind the first one they are numbers, as
+    PyTorch's parser reads them.
+    """
+    if bool not in map(type, values := tuple(values)):
+        return values
+    return [int(v) if i and isinstance(v, bool) else v for i, v in enumerate(values)]
+
+
 def normalize_dims(dims: Iterable[int], ndim: int) -> Ints:
     """The dimensions counted from the front, in the order given; each at most once."""
-    normalized = tuple([normalize_dim(dim, ndim) for dim in dims])
+    normalized = tuple([normalize_dim(dim, ndim) for dim in numbers(dims)])
     if len(set(normalized)) < len(normalized):
         repeated = next(d for at, d in enumerate(normalized) if d in normalized[:at])
         raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")

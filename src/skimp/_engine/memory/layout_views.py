@@ -17,6 +17,7 @@ from skimp._engine.memory.layout import (
     contiguous_strides,
     normalize_dim,
     normalize_dims,
+    numbers,
     numel,
 )
 from skimp._engine.tensor.dtypes import (
@@ -87,8 +88,8 @@ def movedim(layout: Layout, source: Sequence[int], destination: Sequence[int]) -
             f"contain the same number of dims as destination ({list(destination)} dims)"
         )
     ndim = len(layout.shape)
-    sources = [normalize_dim(dim, ndim) for dim in source]
-    destinations = [normalize_dim(dim, ndim) for dim in destination]
+    sources = [normalize_dim(dim, ndim) for dim in numbers(source)]
+    destinations = [normalize_dim(dim, ndim) for dim in numbers(destination)]
     for name, given, dims in (
         ("source", source, sources),
         ("destination", destination, destinations),

@@ -133,6 +133,13 @@ def no_kernel(kernel: str, of: dtype, error: Error = NotImplementedError) -> Exc
     return error(f"\"{kernel}\" not implemented for '{scalar_type_name(of)}'")
 
 
+def refuse_cast(found: dtype, wanted: dtype) -> None:
+    """Refuse to write what was computed in one dtype into a tensor of a lower category."""
+    if wanted.category < found.category:
+        a, b = map(scalar_type_name, (found, wanted))
+        raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
+
+
 def same_scalar_type(a: Any, b: Any) -> None:
     """Two tensors of one dtype, where PyTorch's kernel finds that they are not."""
     if a.dtype is not b.dtype:

@@ -48,10 +48,6 @@ def standard_gamma(alpha: NDArray[Any], engine: Engine) -> NDArray[Any]:
 
 def binomial(counts: NDArray[Any], chances: NDArray[Any], engine: Engine) -> NDArray[Any]:
     """torch.binomial: one number for each pair of arrays of one shape."""
-    if not bool((counts >= 0).all()):
-        raise RuntimeError("count should be non-negative")
-    if not bool(((chances >= 0) & (chances <= 1)).all()):
-        raise RuntimeError("prob should be in [0, 1]")
     pairs = zip(counts.reshape(-1).tolist(), chances.reshape(-1).tolist(), strict=True)
     with engine.lock:
         source = _Source(engine)
@@ -167,6 +163,8 @@ def _one_binomial(count: float, chance: float, source: _Source) -> float:
         return 0.0
     if chance >= 1:
         return count
+    if math.isnan(count) or math.isnan(chance):
+        return math.nan
     if chance > 0.5:
         return count - _one_binomial(count, 1.0 - chance, source)
     if count * chance >= 10:

@@ -350,13 +350,22 @@ def _float(self: Tensor) -> float:
     if self._rg and not _told:
         _tell_of_gradients()
     a = self._np
-    return float((a if a is not None and a.size == 1 else _one(self)).item())
+    return float(_real((a if a is not None and a.size == 1 else _one(self)).item()))
 
 
 def _int(self: Tensor) -> int:
     if self._rg and not _told:
         _tell_of_gradients()
-    return int(_one(self).item())
+    return int(_real(_one(self).item()))
+
+
+def _real(number: Any) -> Any:
+    """A complex number as a real one, if it is one."""
+    if type(number) is not complex:
+        return number
+    if number.imag:
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    return number.real
 
 
 def _complex(self: Tensor) -> complex:

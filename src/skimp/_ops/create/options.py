@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from skimp._engine.memory import layout as layouts, storage as storages
-from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory.layout import Layout, contiguous_strides, numbers, numel
 from skimp._engine.tensor import devices, dtypes, formats, meta, promotion
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
@@ -86,7 +86,7 @@ def sizes_of(values: Any) -> tuple[int, ...]:
     """Sizes as they are given, `(2, 3)` or `((2, 3),)`, as a shape."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
-    shape = tuple([as_int(v) for v in values])
+    shape = tuple([as_int(v) for v in numbers(values)])
     for n in shape:
         if n < 0:
             raise RuntimeError(

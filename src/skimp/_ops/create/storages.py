@@ -54,15 +54,21 @@ class UntypedStorage:
         `shared`, which makes it so long.
         """
         path = os.fspath(filename)
-        if shared:
-            with open(path, "ab") as file:
-                if file.tell() < nbytes:
-                    file.truncate(nbytes)
-        elif nbytes > (size := os.path.getsize(path)):
-            raise RuntimeError(f"{path} has {size} bytes, fewer than the {nbytes} asked for")
         if nbytes == 0:
             return cls(0)
-        array = np.memmap(path, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+        try:
+            if shared:
+                with open(path, "ab") as file:
+                    if file.tell() < nbytes:
+                        file.truncate(nbytes)
+            elif nbytes > (size := os.path.getsize(path)):
+                raise RuntimeError(f"{path} has {size} bytes, fewer than the {nbytes} asked for")
+            array = np.memmap(path, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+        except OSError as error:
+            how = "read-write" if shared else "read-only"
+            raise RuntimeError(
+                f"unable to open file <{path}> in {how} mode: {error.strerror} ({error.errno})"
+            ) from error
         return cls(storages.external(np.asarray(array)))
 
     def __sizeof__(self) -> int:
@@ -147,6 +153,8 @@ class UntypedStorage:
 
     def resize_(self, nbytes: int) -> UntypedStorage:
         """Another number of bytes; the old ones stay as far as they reach."""
+        if nbytes < 0:
+            raise RuntimeError(f"resize_(): a storage of {nbytes} bytes can't be")
         self._storage.resize(nbytes)
         return self
 

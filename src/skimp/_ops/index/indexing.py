@@ -5,7 +5,7 @@ gather and scatter.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -242,6 +242,9 @@ def _shown(self: Tensor, items: tuple[Any, ...], plan: Plan) -> Tensor:
     return new
 
 
+_WIDE: Final = 1 << 63  # PyTorch's integers have 64 bits
+
+
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
     if not number and not isinstance(value, Tensor):
@@ -253,6 +256,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         )
     if number:
         value = value.item() if isinstance(value, np.generic) else value
+        if type(value) is int and not -_WIDE <= value < _WIDE:
+            raise ValueError("Overflow when unpacking long long")
         check_number(value, self._dtype)
         a = self._np
         if a is not None and not self._rg and self._dtype in FLOATS and type(value) is not complex:

@@ -121,7 +121,7 @@ def _triangle(name: str, of: Any) -> None:
                 f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
             )
         if dtype not in (dtypes.int64, dtypes.int32):
-            raise no_kernel(name, dtype, RuntimeError)
+            raise no_kernel(name, dtype)
         if pin_memory:
             refuse_pinning()
         return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
@@ -131,7 +131,8 @@ def _triangle(name: str, of: Any) -> None:
 
     Shape: (2, n) for the n elements of the triangle.
     Dtypes: int64 or int32.
-    Raises: RuntimeError for another dtype and for a negative number of rows or columns.
+    Raises: NotImplementedError for another dtype, RuntimeError for a negative number of rows or
+    columns.
     """
     export(name, f, method=False)
 

@@ -212,6 +212,7 @@ def linalg_cross(
             f"and {other.shape[along]}"
         )
     same_scalar_type(input, other)
+    promotion.refuse("cross", input._dtype, (dtypes.bool,))
     return linalg_cross_along(input, other, along - n, out=out)
 
 

@@ -11,7 +11,8 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.tensor import meta
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -183,6 +184,8 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
 @shown("CholeskyBackward0", "input")
 def torch_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
+    if input._dtype.category < dtypes.FLOAT:
+        raise no_kernel("cholesky_cpu", input._dtype)
     return cholesky(input, upper=upper)
 
 
@@ -206,6 +209,8 @@ def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of reflections, as `geqrf` stores them."""
     name = "torch.linalg.householder_product"
+    if input._dtype.category < dtypes.FLOAT:
+        raise no_kernel("orgqr_cpu", input._dtype)
     if input.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if input.shape[-2] < input.shape[-1]:

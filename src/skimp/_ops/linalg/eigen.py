@@ -309,6 +309,8 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values are larger than max(atol, rtol * the largest)."""
     check_matrices("torch.linalg.matrix_rank", input)
+    if tol is None and input._dtype in (dtypes.float16, dtypes.bfloat16):
+        raise RuntimeError("This function doesn't handle types other than float and double")
     if tol is not None:
         atol, rtol = tol, 0.0
     if hermitian:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -106,7 +106,8 @@ def _eliminate(a: Array, k: int, width: int, hermitian: bool) -> None:
 
 def _check(name: str, A: Tensor) -> None:  # noqa: N803
     check_square(name, A)
-    if not (A._dtype.is_floating_point or A._dtype.is_complex) or A._dtype.itemsize == 2:
+    promotion.refuse("ldl_factor_kernel_cpu", A._dtype, (dtypes.float16, dtypes.bfloat16))
+    if not (A._dtype.is_floating_point or A._dtype.is_complex):
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got "
             f"{promotion.scalar_type_name(A._dtype)}"

@@ -22,7 +22,7 @@ def _two_dims(name: str, dim: Any, ndim: int) -> tuple[int, int]:
     if isinstance(dim, int) or len(dim) != 2:
         shown = [dim] if isinstance(dim, int) else list(dim)
         raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, shown))}")
-    a, b = (layouts.normalize_dim(d, ndim) for d in dim)
+    a, b = (layouts.normalize_dim(d, ndim) for d in layouts.numbers(dim))
     if a == b:
         raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
     return a, b

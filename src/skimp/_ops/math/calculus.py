@@ -104,9 +104,8 @@ export("trapz", trapz, method=False)
 def _dims(input: Tensor, dim: Any) -> Ints:
     if dim is None:
         return tuple(range(input.ndim))
-    found = [
-        layouts.normalize_dim(d, input.ndim) for d in ((dim,) if isinstance(dim, int) else dim)
-    ]
+    dims = (dim,) if isinstance(dim, int) else layouts.numbers(dim)
+    found = [layouts.normalize_dim(d, input.ndim) for d in dims]
     for d in found:
         if found.count(d) > 1:
             raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
@@ -149,6 +148,8 @@ def gradient(
             raise RuntimeError(
                 "torch.gradient expected each dimension size to be at least edge_order+1"
             )
+    if input._dtype is dtypes.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
     if input._dtype is dtypes.bool:
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "

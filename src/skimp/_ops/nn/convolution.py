@@ -246,6 +246,10 @@ def per_dim(value: Any, nd: int, name: str) -> Ints:
     return (int(value),) * nd
 
 
+# types that PyTorch has no kernels for, nor asks whether all are alike: not transposed, transposed
+_REFUSED = ((dtypes.bool,), (dtypes.bool, dtypes.uint8))
+
+
 def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed: bool) -> None:
     name = f"conv_transpose{nd}d" if transposed else f"conv{nd}d"
     if input.ndim not in (nd + 1, nd + 2):
@@ -259,16 +263,21 @@ def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed:
             "expected, but got "
             f"{weight.ndim}-dimensional weight of size {list(weight.shape)} instead"
         )
-    for t in (weight, bias):
-        if t is not None and t._dtype is not input._dtype:
-            a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(t._dtype)
-            what = "bias" if t is bias else "weight"
-            raise RuntimeError(f"Input type ({a}) and {what} type ({b}) should be the same")
-    if input._dtype is dtypes.bool:
-        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+    if not transposed:
+        _check_type(input, "bias", bias)
+    kernel = f"slow_conv{'_transpose' if transposed else ''}{max(2, nd)}d_cpu"
+    promotion.refuse(kernel, input._dtype, _REFUSED[transposed])
+    _check_type(input, "weight", weight)
+    _check_type(input, "bias", bias)
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     _check_channels(input, weight, bias, nd, groups, transposed)
+
+
+def _check_type(input: Any, what: str, t: Any) -> None:
+    if t is not None and t._dtype is not input._dtype:
+        a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(t._dtype)
+        raise RuntimeError(f"Input type ({a}) and {what} type ({b}) should be the same")
 
 
 def _check_channels(

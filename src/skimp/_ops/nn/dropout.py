@@ -16,7 +16,7 @@ from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Tensor, empty, fresh
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
@@ -125,6 +125,9 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if p == 1.0:
         return input * input.new_zeros(())
+    if input._dtype.is_complex:
+        raise no_kernel("bernoulli_scalar_cpu_", input._dtype)
+    refuse_cast(dtypes.float32, input._dtype)
     limit = ALPHA * SCALE
     a = 1.0 / math.sqrt((limit * limit * p + 1) * (1 - p))
     kept = _kept(input, p, feature).to(input._dtype)

@@ -124,6 +124,8 @@ def fold(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
             f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
+    if input._dtype.category == dtypes.INT:
+        raise no_kernel("col2im_out_cpu", input._dtype)
     batched = input if input.ndim == 3 else input.unsqueeze(0)
     pool = _pool(
         "fold",

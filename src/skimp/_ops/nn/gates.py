@@ -13,7 +13,7 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT, zeros
 from skimp._engine.memory.layout import normalize_dim
-from skimp._engine.tensor import meta, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, adopt, empty
 from skimp._kernels import activation as A
 from skimp._kernels.random.normal import uniform53
@@ -150,6 +150,7 @@ def _rrelu(
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if training and isinstance(input, Tensor):
+        promotion.refuse("rrelu_with_noise_out_cpu", input._dtype, (dtypes.float16,))
         RRELU["RreluWithNoiseBackward0"].kernel(input._dtype)
         row = RRELU[f"RreluWithNoiseBackward{int(inplace)}"]
         return call(

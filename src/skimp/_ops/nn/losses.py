@@ -12,7 +12,7 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.checks import no_kernel, same_shape
+from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
 from skimp._ops.nn.losses_likelihood import _f
@@ -232,13 +232,6 @@ def _real(name: str, *tensors: Any) -> None:
     kind = _computed_in(*tensors)
     if not kind.is_floating_point:
         raise no_kernel(name, kind)
-
-
-def refuse_cast(found: dtypes.dtype, wanted: dtypes.dtype) -> None:
-    """Refuse to make an integer or a bool of what was computed."""
-    if not wanted.is_floating_point:
-        a, b = map(promotion.scalar_type_name, (found, wanted))
-        raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
 
 
 def as_input(input: Any, loss: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.memory.call_site import warn
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import refuse_cast
 from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses_reduced import reduced
 from skimp._ops.nn.reduction import check_reduction, reduction_of
@@ -103,7 +105,7 @@ def gaussian_nll_loss(
 
     Shape: input and target alike; `var` too, without its last dim, with a last dim of 1, or a
     number.
-    Dtypes: integers and floating point.
+    Dtypes: integers and floating point; var floating point.
     Raises: ValueError for a var that doesn't fit or is negative, or an unknown reduction.
     Memory: a new tensor.
     """
@@ -122,6 +124,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
+    refuse_cast(dtypes.float32, var._dtype)
     floor = var.detach().clamp(min=eps)
     var = var + (floor - var.detach())  # the gradient passes as if nothing had been clamped
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)

@@ -64,7 +64,7 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if target.ndim > 1 or target.numel() != n:
         raise RuntimeError(f"inconsistent target size, expected {n} but got {list(target.shape)}")
-    if not input._dtype.is_floating_point:
+    if input._dtype not in (dtypes.float32, dtypes.float64):
         raise no_kernel("multi_margin_loss_cpu_kernel", input._dtype)
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")

@@ -15,9 +15,10 @@ from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import refuse_cast
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.nn.cross_entropy import check_tensor
-from skimp._ops.nn.losses import as_input, refuse_cast
+from skimp._ops.nn.losses import as_input
 from skimp._ops.nn.losses_reduced import loss_of, reduced
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 
@@ -75,7 +76,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
-    return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+    return reduced((-target * (input1 - input2) + float(margin)).clamp_min(0), reduction)
 
 
 def _soft_margin(x: Array, y: Array, *, out: Array) -> None:

@@ -11,7 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
@@ -292,6 +292,17 @@ def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
     return y if bias is None else y + bias
 
 
+def refuse_mixed(input: Any, *parameters: Any) -> None:
+    """A norm's parameters have the input's type, or float32 beside halves."""
+    for t in parameters:
+        if t is None or t._dtype is input._dtype:
+            continue
+        if input._dtype not in HALVES:
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+        if t._dtype is not dtypes.float32:
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+
+
 @rowwise(
     "_native_layer_norm",
     meta=shapes.layer_norm,
@@ -322,17 +333,8 @@ def _native_layer_norm(
     """(normalised rows, each row's mean, one over its deviation); the statistics of half
     precision are float32."""
     shape = tuple([int(n) for n in normalized_shape])
+    refuse_mixed(input, weight, bias)
     _check_normalized("LayerNormKernelImpl", input, shape, weight, bias)
-    for t in (weight, bias):
-        if (
-            t is not None
-            and t._dtype is not input._dtype
-            and not (input._dtype in HALVES and t._dtype is dtypes.float32)
-        ):
-            raise RuntimeError(
-                "mixed dtype (CPU): expect parameter to have scalar type of "
-                f"{promotion.scalar_type_name(input._dtype)}"
-            )
     return _normalized(input, shape, weight, bias, eps, True)
 
 

@@ -24,7 +24,7 @@ from skimp._ops import batching
 from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn import channel_sums
-from skimp._ops.nn.normalization import with_statistics
+from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.reduce.softmax import HALVES, floating
 from skimp.config import config
 
@@ -258,6 +258,7 @@ def _check_batch(
         if t is None and name.startswith("running") and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
     floating("batch_norm", input)
+    refuse_mixed(input, weight, bias, running_mean, running_var)
 
 
 @sampled(lambda tensor: [(tensor([[1, 2], [3, 5]]), tensor([1, 2]), tensor([1, 4]))])
@@ -343,8 +344,8 @@ def instance_norm(
     """batch_norm of every image by itself.
 
     Shape: (n, channels, ...) with at least one size more; the result has the input's.
-    Dtypes: floating point and complex numbers.
-    Raises: ValueError for one value per channel of an image.
+    Dtypes: floating point; weight and bias may be float32 for halves.
+    Raises: ValueError for one value per channel of an image, NotImplementedError for another dtype.
     Memory: a new tensor; running statistics are written with `use_input_stats`.
     """
     if use_input_stats and (input.ndim < 3 or math.prod(input.shape[2:]) == 1):
@@ -357,11 +358,12 @@ def instance_norm(
         )
     n, c = input.shape[:2]
     copies = [None if t is None else t.repeat(n) for t in (running_mean, running_var)]
-    affine = [None if t is None else t.repeat(n) for t in (weight, bias)]
+    scale, shift = [None if t is None else t.repeat(n) for t in (weight, bias)]
     flat = input.reshape((1, n * c, *input.shape[2:]))
-    result = _batch_norm(flat, *affine, *copies, use_input_stats, momentum, eps)[0].reshape(
-        tuple(input.shape)
-    )
+    mean, var = copies
+    _check_batch(flat, mean, var, scale, shift, use_input_stats)
+    found = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)
+    result = found[0].reshape(tuple(input.shape))
     if use_input_stats:
         for running, made in zip((running_mean, running_var), copies, strict=True):
             if running is not None and made is not None:
@@ -454,6 +456,7 @@ def group_norm(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
                 f"but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
             )
+    refuse_mixed(input, weight, bias)
     floating("GroupNormKernelImpl", input)
     return _group_norm(input, int(num_groups), weight, bias, eps)[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 from skimp._engine.dispatch.forms import export
 from skimp._engine.tensor import dtypes
 from skimp._ops.nn.padding import constant_pad
+from skimp._ops.nn.pooling import refuse_averages
 
 
 def local_response_norm(
@@ -15,8 +16,8 @@ def local_response_norm(
     """input over a power of the mean square of its neighbours across channels.
 
     Shape: (n, channels, ...); the result has the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: ValueError for fewer than three dims.
+    Dtypes: floating point (four dims and more: float32 and float64) and int64.
+    Raises: ValueError for fewer than three dims, NotImplementedError for another dtype.
     Memory: a new tensor.
     Source: Krizhevsky, Sutskever and Hinton, 2012.
     """
@@ -29,6 +30,12 @@ def local_response_norm(
     if size < 1:
         raise RuntimeError(f"kernel size should be greater than zero, but got kH: {size} kW: 1")
 
+    refuse_averages(2 if input.ndim == 3 else 3, input)
+    return across_channels(input, size, alpha, beta, k)
+
+
+def across_channels(input: Any, size: int, alpha: float, beta: float, k: float) -> Any:
+    """The formula of `local_response_norm`, for any dtype."""
     trailing = [0, 0] * (input.ndim - 2)
     square = constant_pad(input * input, [*trailing, size // 2, (size - 1) // 2], 0)
     around = square.unfold(1, size, 1)

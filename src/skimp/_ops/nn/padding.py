@@ -11,7 +11,7 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank, pour
-from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import fresh
 from skimp._ops import batching
 from skimp._ops.ties import tied
@@ -159,7 +159,11 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
-    return _around(mode, input if mode == "circular" else tied(input), pad)
+    if mode == "circular":
+        return _around(mode, input, pad)
+    kind = "reflection" if mode == "reflect" else "replication"
+    promotion.refuse(f"{kind}_pad{len(pad) // 2}d", input._dtype, (dtypes.bool,))
+    return _around(mode, tied(input), pad)
 
 
 export("pad", pad, ("nn.functional",), method=False, composite=False)

@@ -18,7 +18,7 @@ from skimp._engine.dispatch.row import KNOWN
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
-from skimp._engine.memory import copies as told
+from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
@@ -252,6 +252,8 @@ def _max(
     _refuse_bool(name, input)
     pool = pool_of(name, input, nd, kernel, stride, padding, dilation, bool(ceil))
     if not (indices or input.requires_grad):
+        if nd == 1 and input._dtype.category == dtypes.INT:
+            raise no_kernel("max_pool1d_impl", input._dtype)
         return _max_values(input, pool)
     values, taps = _max_pool(tied(input), pool)
     if not indices:
@@ -281,7 +283,7 @@ def _refuse_bool(name: str, input: Any) -> None:
 _AVERAGED = (dtypes.float32, dtypes.float64, dtypes.int64)
 
 
-def _refuse_averages(nd: int, input: Any) -> None:
+def refuse_averages(nd: int, input: Any) -> None:
     """Types that PyTorch's kernels of averages don't know: halves are for planes alone."""
     dtype = input._dtype
     if dtype not in _AVERAGED and not (nd < 3 and dtype.is_floating_point):
@@ -342,7 +344,9 @@ def _avg(
     override: int | None,
 ) -> Any:
     name = f"avg_pool{nd}d"
-    _refuse_averages(nd, input)
+    if nd == 2 and input.ndim < 3:
+        layouts.normalize_dim(-3, input.ndim)
+    refuse_averages(nd, input)
     if override == 0:
         raise RuntimeError("divisor must be not zero")
     pool = pool_of(name, input, nd, kernel, stride, padding, 1, bool(ceil))

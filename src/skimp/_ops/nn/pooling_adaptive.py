@@ -258,6 +258,8 @@ def _unpool(
             "Expected shape of indices to be same as that of the input tensor "
             f"({list(input.shape)}) but got indices tensor with shape: {list(indices.shape)}"
         )
+    if not input._dtype.is_floating_point:
+        raise no_kernel("max_unpool3d" if nd == 3 else "max_unpool2d", input._dtype)
     if indices._dtype is not dtypes.int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices._dtype}")
     have = tuple(input.shape[input.ndim - nd :])

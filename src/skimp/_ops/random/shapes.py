@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import rejection as draws_rejection
@@ -98,13 +98,17 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Numbers of successes among `count` trials of chance `prob`.
 
     Shape: count and prob have one shape, the result's.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes, RuntimeError for a negative count.
+    Dtypes: float32 and float64.
+    Raises: ValueError for integers and complex numbers, NotImplementedError for halves,
+    RuntimeError for two dtypes.
     """
-    _only_floats("binomial_cpu", count)
-    if not prob._dtype.is_floating_point:
-        title = promotion.scalar_type_name(prob._dtype)
-        raise ValueError(f"binomial only supports floating-point dtypes for prob, got: {title}")
+    for word, t in (("count", count), ("prob", prob)):
+        if not t._dtype.is_floating_point:
+            title = promotion.scalar_type_name(t._dtype)
+            raise ValueError(
+                f"binomial only supports floating-point dtypes for {word}, got: {title}"
+            )
+    promotion.refuse("binomial_cpu", count._dtype, (dtypes.float16, dtypes.bfloat16))
     if count._dtype is not prob._dtype:
         a, b = promotion.scalar_type_name(count._dtype), promotion.scalar_type_name(prob._dtype)
         raise RuntimeError(f"Found dtype {b} but expected {a}")

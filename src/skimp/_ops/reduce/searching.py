@@ -117,7 +117,7 @@ def _check_length(sequence: Tensor, out_int32: bool) -> None:
 def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
     """Both as arrays of one type that NumPy compares natively."""
     dtype = common([sequence, values])
-    if dtype.is_complex:
+    if dtype.is_complex or dtype is dtypes.bool:
         raise no_kernel("searchsorted_out_cpu", dtype)
     dtype = dtypes.float32 if dtype in NARROW else dtype
     return cast(sequence._skimp_array(), dtype), cast(values._skimp_array(), dtype)
@@ -249,7 +249,10 @@ def histogram(
     Shape: any; counts (bins,) and edges (bins + 1,).
     Dtypes: floating point.
     """
-    array = _only_floats("histogramdd", input).reshape(-1)
+    if isinstance(bins, Tensor) and input._dtype in NARROW:  # PyTorch needs edges for halves
+        array = input._skimp_array().astype(np.float32).reshape(-1)
+    else:
+        array = _only_floats("histogramdd", input).reshape(-1)
     edges = _edges(array, bins, range, input)
     weights = None
     if weight is not None:
@@ -272,6 +275,7 @@ def histogram(
     ).astype(array.dtype)
     if density:
         hist = hist / (np.diff(edges) * hist.sum())
+    hist, edges = [a.astype(input._dtype.np, copy=False) for a in (hist, edges)]
     return return_types.histogram(fresh(hist, input._dtype), fresh(edges, input._dtype))  # type: ignore[no-any-return]
 
 
@@ -289,7 +293,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
             )
         if bins.numel() < 2:
             raise RuntimeError("torch.histogram(): bins must be > 0, but got 0 for dimension 0")
-        return bins._skimp_array().copy()
+        return bins._skimp_array().astype(array.dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")
     if extent is None:

@@ -29,9 +29,8 @@ Ints = tuple[int, ...]
 
 def as_tuple(value: Any) -> Ints:
     """`1` and `(1,)` alike."""
-    return tuple(
-        [as_int(v, "dims") for v in (value if isinstance(value, (tuple, list)) else (value,))]
-    )
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return tuple([as_int(v, "dims") for v in layouts.numbers(values)])
 
 
 # -- roll -----------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
-    a, b = [layouts.normalize_dim(d, input.ndim) for d in dims]
+    a, b = [layouts.normalize_dim(d, input.ndim) for d in layouts.numbers(dims)]
     if a == b:
         raise RuntimeError(
             f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import export, general, view
 from skimp._engine.dispatch.view_forms import small_array, small_view
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.copies import told
-from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.layout import Layout, numbers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
@@ -26,7 +26,7 @@ def ints(values: Any, name: str = "size") -> tuple[int, ...]:
     """`f(2, 3)`, `f((2, 3))` and `f(Size([2, 3]))` alike; 0-d integer tensors count as ints."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
-    return tuple([as_int(v, name) for v in values])
+    return tuple([as_int(v, name) for v in numbers(values)])
 
 
 def as_int(v: Any, name: str = "size") -> int:

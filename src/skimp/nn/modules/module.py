@@ -26,7 +26,7 @@ from skimp.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from skimp.nn.modules.state import State
-from skimp.nn.parameter import Parameter
+from skimp.nn.parameter import Parameter, Uninitialized
 
 __all__ = [
     "Module", "register_module_backward_hook", "register_module_buffer_registration_hook",
@@ -112,6 +112,9 @@ class Module(Hooked, State):
         for name, param in self._parameters.items():
             if param is None:
                 continue
+            if isinstance(param, Uninitialized):
+                param._skimp_apply(fn)
+                continue
             grad = param.grad
             with no_grad():
                 settled = _settle(param, fn(param))
@@ -121,7 +124,9 @@ class Module(Hooked, State):
                 self._parameters[name] = settled
                 settled.grad = grad
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if isinstance(buffer, Uninitialized):
+                buffer._skimp_apply(fn)
+            elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-from skimp._engine.tensor.checks import require_divisible, require_positive
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import refuse_cast, require_divisible, require_positive
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.nn.normalize import across_channels
 from skimp.nn import init
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
@@ -43,6 +46,10 @@ class CrossMapLRN2d(LocalResponseNorm):
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        refuse_cast(dtypes.float32, input._dtype)
+        return across_channels(input, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import refuse_cast
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn import recurrent
 from skimp.amp.state import is_autocast_enabled
@@ -84,7 +86,10 @@ _WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
 def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:
     """One step of a cell."""
     bias, cell = CELLS[mode](weights)
-    return cell(F.linear(input, weights[0], bias), state)
+    x = F.linear(input, weights[0], bias)
+    if mode in ("LSTM", "GRU"):  # whose gates PyTorch writes over the product
+        refuse_cast(dtypes.float32, x._dtype)
+    return cell(x, state)
 
 
 def _padded(cell: Cell, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:

@@ -76,6 +76,9 @@ def _tied(module: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+_NOTHING = object()  # of a name that the module has not: an attribute while it is called
+
+
 @contextmanager
 def _replaced(
     module: Any, tensors: dict[str, Tensor], given: dict[str, Tensor], strict: bool
@@ -92,18 +95,20 @@ def _replaced(
         for name, tensor in tensors.items():
             path, _, last = name.rpartition(".")
             owner = module.get_submodule(path)
-            place = owner._parameters if last in owner._parameters else owner._buffers
-            if last not in place:
-                raise AttributeError(f"{owner._get_name()} has no attribute `{last}`")
-            before.append((place, last, place[last]))
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"{tensor} is not an instance of torch.Tensor")
+            places = (owner._parameters, owner._buffers)
+            place = next((p for p in places if last in p), vars(owner))
+            before.append((place, last, place.get(last, _NOTHING)))
             place[last] = tensor
         yield
     finally:
         for (place, last, old), name in zip(
             reversed(before), reversed(list(tensors)), strict=False
         ):
-            now = place[last]
-            place[last] = old
+            now = place.pop(last, None) if old is _NOTHING else place[last]
+            if old is not _NOTHING:
+                place[last] = old
             if name in given and now is not tensors[name]:
                 given[name] = (
                     now  # forward assigned another tensor: the caller sees it, the module does not
