@@ -300,3 +300,29 @@ def test_a_stack_is_that_of_its_moment() -> None:
             report = recording.report()
         del kept
         assert _stacks(report) == {("_one", "_each"), ("_other", "_each"), ()}
+
+
+def test_a_history_in_lists_is_optimizer_state_and_a_decorator_is_no_op() -> None:
+    """LBFGS keeps lists of tensors, and its step is decorated with `no_grad`."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4, history_size=64)
+    x, y = torch.randn(8, 16), torch.randn(8, 1)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        return loss
+
+    with Recording() as recording:
+        for _ in range(3):
+            optimizer.step(closure)
+        report = recording.report()
+    (state,) = [s for p, s in optimizer.state.items()]
+    kept = [t for value in state.values() for t in (value if isinstance(value, list) else [value])]
+    storages = {id(t._storage): t._storage.nbytes for t in kept if isinstance(t, torch.Tensor)}
+    alive = sum(a.held.bytes for a in report.alive if a.held.role == "optimizer state")
+    assert alive == sum(storages.values())
+    assert "run" not in {place.op for place in report.places}
+    assert "each of the last 3 steps ended with more" in str(recording)

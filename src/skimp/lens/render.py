@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from itertools import pairwise
+from typing import Final, TextIO
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -17,6 +18,7 @@ from skimp.lens.data import Report
 from skimp.lens.sections import SECTIONS, Row, Section, short, times, where
 
 NO_STEPS = "not known: no optimizer stepped; skimp.memory.step() says where a step ends"
+RISE: Final = 1 / 64  # of the peak, by which the ends of the last steps differ
 NUMBERS = ("bytes", "tensors", "times", "share", "peak", "at its end", "seconds")
 
 
@@ -171,8 +173,12 @@ def growth_words(report: Report) -> str:
     """One sentence on whether steps leave more and more behind."""
     growth = report.growth
     if growth is None:
-        steps = report.steps[:-1]
-        low, high = min(s.end for s in steps[-3:]), max(s.end for s in steps[-3:])
+        last = [s.end for s in report.steps[:-1][-3:]]
+        low, high = min(last), max(last)
+        rises = len(last) > 1 and all(a < b for a, b in pairwise(last))
+        if rises and high - low > report.peak.bytes * RISE:
+            ends = f"{readable(low)} to {readable(high)}"
+            return f"each of the last {len(last)} steps ended with more, {ends}"
         ends = readable(high) if low == high else f"{readable(low)} to {readable(high)}"
         return f"no growth: the last steps ended with {ends}"
     words = f"grows {readable(round(growth.bytes_per_step))} a step: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from skimp._engine.autograd import watched
@@ -221,9 +221,7 @@ class Watch:
             if not isinstance(p, Tensor) or p._hollow or not isinstance(state, dict):
                 continue
             of = id(p._storage)
-            for t in state.values():
-                if not isinstance(t, Tensor) or t._hollow:
-                    continue
+            for t in _tensors_in(state.values()):
                 owner = id(t._storage)
                 record = self._owners.get(owner)
                 if record is None or record.role != STATE:
@@ -297,6 +295,16 @@ def _noting(watch: Watch) -> Callable[[Any, bool], None]:
             deferred(s)
 
     return noted
+
+
+def _tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Those of an optimizer's state, which may be in lists (LBFGS's history)."""
+    for value in values:
+        if isinstance(value, Tensor):
+            if not value._hollow:
+                yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors_in(value)
 
 
 def _saved_in(saved: Any, owners: dict[int, Record]) -> list[Record]:

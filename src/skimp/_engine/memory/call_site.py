@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 # how the file names of this package's code begin: its folder, and what it compiles itself
 OWN_CODE: Final = (str(Path(__file__).parents[2]) + os.sep, "<skimp ")
-_SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp")])
+_MODES: Final = str(Path("_engine", "autograd", "modes"))  # `@no_grad()` is no op
+_SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES)])
 _OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + str(Path("_engine", "dispatch")), OWN_CODE[1])
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
 _F = TypeVar("_F", bound=Callable[..., Any])
