@@ -27,7 +27,11 @@ torch.autograd.forward_ad torch.autograd.functional torch.autograd.graph torch.a
 torch.backends.cpu torch.backends.cuda torch.backends.cudnn torch.backends.mha torch.backends.mkl
 torch.backends.mkldnn torch.backends.mps torch.backends.nnpack torch.backends.openmp
 torch.backends.opt_einsum torch.compiler torch.cpu torch.cuda torch.cuda.amp torch.cuda.memory
-torch.cuda.nvtx torch.distributed torch.distributions torch.export torch.fft torch.func
+torch.cuda.nvtx torch.distributed torch.distributed.algorithms.join torch.distributed.checkpoint
+torch.distributed.checkpoint.state_dict torch.distributed.device_mesh torch.distributed.fsdp
+torch.distributed.nn.functional torch.distributed.optim torch.distributed.pipelining
+torch.distributed.rpc torch.distributed.tensor torch.distributed.tensor.parallel
+torch.distributions torch.export torch.fft torch.func
 torch.futures torch.fx torch.hub torch.jit torch.library torch.linalg torch.masked torch.monitor
 torch.mps torch.mtia torch.multiprocessing torch.nested torch.nn torch.nn.attention
 torch.nn.functional torch.nn.init torch.nn.parallel torch.nn.utils torch.nn.utils.parametrizations

@@ -63,6 +63,14 @@ class DeviceMesh:
         """The mesh of one dim of a group's ranks."""
         return cls._line(device_type, group, mesh_dim_names)
 
+    @classmethod
+    def _of_two(cls, first: ProcessGroup, last: ProcessGroup, device_type: str) -> DeviceMesh:
+        """The mesh of two dims of this rank's groups along them: all lines are as its own."""
+        grid = np.add.outer(first.ranks, last.ranks) - default().rank()
+        made = cls.__new__(cls)
+        made._set(device_type, grid, [first, last], None, contiguous_strides(grid.shape))
+        return made
+
     @property
     def mesh(self) -> Tensor:
         """The ranks: int32[shape]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from skimp._engine.memory import call_site
 from skimp.distributed import direct
@@ -27,6 +27,14 @@ class Backend(str):
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish, got {type(name)}")
         return super().__new__(cls, name.lower())
+
+    @classmethod
+    def register_backend(cls, name: str, *_: Any, **__: Any) -> NoReturn:
+        """Refused: every backend's name means MPI."""
+        raise RuntimeError(
+            f"torch.distributed.Backend.register_backend: {name!r} would be a way to communicate "
+            "of its own; skimp has MPI, which every backend's name means"
+        )
 
 
 class ProcessGroup:

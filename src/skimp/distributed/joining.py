@@ -54,6 +54,10 @@ def init_process_group(
         raise AssertionError("rank must be non-negative if using store")
     timeout = checked_timeout(DEFAULT_TIMEOUT if timeout is None else timeout)
     name = Backend("undefined" if backend is None else backend)
+    if device_id is not None and (device_id.index is None or device_id.type == "cpu"):
+        raise ValueError(
+            "init_process_group device_id parameter must be an accelerator with an index"
+        )
     mpi.load()
     joined = _join(name, init_method, timeout, world_size, rank, store)
     _remember(joined, name, timeout)

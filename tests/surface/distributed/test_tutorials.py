@@ -16,7 +16,7 @@ from tests.support import ranks
 PROGRAM = Path(__file__).with_name("tutorials.py")
 WAYS = [
     "averaged_by_hand", "ring", "data_parallel", "hooked", "uneven", "sharded_optimizer",
-    "fully_sharded", "half", "wrapped", "saved_and_loaded",
+    "fully_sharded", "half", "wrapped", "saved_and_loaded", "hybrid",
 ]  # fmt: skip
 
 

@@ -19,7 +19,12 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    fully_shard,
+)
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
@@ -205,9 +210,52 @@ def saved_and_loaded(rank, size):
     return losses
 
 
+def hybrid(rank, size):
+    """Parts over one dim of a mesh and the same along the other, in both APIs; a checkpoint of it
+    that is read into parts over all ranks.
+    """
+    folder = os.path.join(os.environ["FOLDER"], "hybrid")
+    mesh, losses = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("same", "parts")), []
+    if size > 2:  # of parts that one rank has, PyTorch makes NO_SHARD, which averages nothing
+        wrapper = FullyShardedDataParallel(
+            toy(),
+            device_mesh=mesh,
+            sharding_strategy=ShardingStrategy.HYBRID_SHARD,
+            device_id=torch.device("cpu"),
+            use_orig_params=True,
+        )
+        losses += trained(wrapper, torch.optim.SGD(wrapper.parameters(), lr=0.05), rank)
+    for turn, over in enumerate([mesh, init_device_mesh("cpu", (size,))]):
+        model = toy()
+        for layer in model:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, mesh=over)
+        fully_shard(model, mesh=over)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        ours, its = get_state_dict(model, optimizer)
+        state = {"model": ours, "optimizer": its}
+        if turn:
+            dcp.load(state, checkpoint_id=folder)
+            set_state_dict(
+                model,
+                optimizer,
+                model_state_dict=state["model"],
+                optim_state_dict=state["optimizer"],
+            )
+        losses += trained(model, optimizer, rank)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        losses.append(getattr(norm, "full_tensor", lambda n=norm: n)().item())
+        ours, its = get_state_dict(model, optimizer)
+        held = [its["state"][name]["exp_avg"].to_local().numel() for name in its["state"]]
+        losses += [len(ours["0.weight"].placements), *held]
+        if not turn:
+            dcp.save({"model": ours, "optimizer": its}, checkpoint_id=folder)
+    return losses
+
+
 ALL = [
     averaged_by_hand, ring, data_parallel, hooked, uneven, sharded_optimizer, fully_sharded, half,
-    wrapped, saved_and_loaded,
+    wrapped, saved_and_loaded, hybrid,
 ]  # fmt: skip
 
 

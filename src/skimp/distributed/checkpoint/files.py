@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.groups import chosen, is_initialized
 from skimp.distributed.objects import all_gather_object
 from skimp.distributed.tensor.spec import spec_of
-from skimp.multiprocessing.futures import Future
 from skimp.serialization.loading import load as load_file
 from skimp.serialization.saving import save as save_file
 
@@ -81,9 +81,11 @@ def save(
     index: dict[str, Any] = {}
     for name, value, _, _ in _flat(state_dict):
         spec = spec_of(value)
+        shape: list[int] | None
         if spec is not None and spec.dim is not None:
-            first, last = spec.rows(rank)
-            shape: list[int] | None = list(spec.shape)
+            first, last = spec.rows(0 if alone else spec.rank)
+            last = last if spec.first else first  # others have the same
+            shape = list(spec.shape)
         elif rank:
             continue
         else:
@@ -168,7 +170,7 @@ def _fill_tensor(
         )
     first, last = (0, shape[0] if shape else 1)
     if spec is not None and spec.dim is not None:
-        first, last = spec.rows(spec.mesh.get_group().rank())
+        first, last = spec.rows(spec.rank)
     with no_grad():
         rows = target.detach() if shape else target.detach().view(1)
         for file, begin, end in entry["pieces"]:
@@ -185,10 +187,13 @@ def _content(folder: Path, file: str, files: dict[str, Any]) -> Any:
     return files[file]
 
 
-def async_save(state_dict: dict[str, Any], **words: Any) -> Future:
-    """`save`, done when it returns, as a future."""
-    made = Future()
-    made.set_result(save(state_dict, **words))
+def async_save(state_dict: dict[str, Any], **words: Any) -> Future[dict[str, Any]]:
+    """`save`, done when it returns, as a future of `concurrent.futures`."""
+    made: Future[dict[str, Any]] = Future()
+    try:
+        made.set_result(save(state_dict, **words))
+    except Exception as error:
+        made.set_exception(error)
     return made
 
 

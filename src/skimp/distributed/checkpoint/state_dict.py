@@ -7,11 +7,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from skimp.distributed.fsdp.wrapper import FullyShardedDataParallel, _rows
+from skimp._engine.tensor.tensor import Tensor
+from skimp.distributed.fsdp.wrapper import FullyShardedDataParallel, _rows, named_state
 from skimp.distributed.groups import get_rank
 from skimp.distributed.objects import broadcast_object_list
 from skimp.distributed.tensor.spec import full_tensor, spec_of
 from skimp.nn.parallel.distributed import DistributedDataParallel
+
+# what programs name in annotations
+FQNS_T = set[str]
+PrimitiveType = Tensor | int | float | str
+ValueType = PrimitiveType | list[PrimitiveType] | tuple[PrimitiveType, ...] | dict[str, Any]
+DictValueType = dict[str, ValueType]
+ListDictValueType = list[DictValueType]
+OptimizerStateType = dict[str, DictValueType | ListDictValueType]
 
 
 @dataclass
@@ -52,7 +61,7 @@ def set_model_state_dict(
     inner = _inner(model)
     model_state_dict = _of_rank_0(model_state_dict, options)
     parts = inner.state_dict()
-    taken = {k: _rows(v, parts.get(k), get_rank()) for k, v in model_state_dict.items()}
+    taken = {k: _rows(v, parts.get(k)) for k, v in model_state_dict.items()}
     without_bytes = any([t.is_meta for t in parts.values()])
     return inner.load_state_dict(taken, options is None or options.strict, without_bytes)
 
@@ -69,14 +78,14 @@ def _of_rank_0(state: Any, options: StateDictOptions | None) -> Any:
 def get_optimizer_state_dict(
     model: Any, optimizers: Any, *, submodules: Any = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """The optimizer's by parameters' names, with whole tensors. One that has no state yet makes it,
-    so that there is something to load into.
+    """The optimizer's by parameters' names, with this rank's parts, or whole tensors. One that has
+    no state yet makes it, so that there is something to load into.
     """
     _init_optim_state(optimizers)
-    found: dict[str, Any] = FullyShardedDataParallel.optim_state_dict(_inner(model), optimizers)
-    if options is not None and options.cpu_offload and options.full_state_dict and get_rank():
-        return {}
-    return found
+    if options is None or not options.full_state_dict:
+        return named_state(_inner(model), optimizers, lambda part: part)
+    whole = named_state(_inner(model), optimizers, full_tensor)
+    return {} if options.cpu_offload and get_rank() else whole
 
 
 def _init_optim_state(optim: Any) -> None:  # PyTorch's name

@@ -8,7 +8,7 @@ autograd has saved stays on it: the next `gather` fills it again before backward
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.config import config
 from skimp.distributed import transfers
 from skimp.distributed.collectives import start
+from skimp.distributed.direct import Stepwise
 from skimp.distributed.groups import ProcessGroup
 from skimp.distributed.reduce_ops import ReduceOp
 from skimp.distributed.tensor.spec import Spec, attach
@@ -32,25 +33,21 @@ class ShardedParameter:
     """One parameter of one module: its shard, and all of it for a while."""
 
     def __init__(
-        self,
-        owner: Any,
-        name: str,
-        mesh: Any,
-        group: ProcessGroup,
-        dtype: Cast = None,
-        reduce_dtype: Cast = None,
+        self, owner: Any, name: str, mesh: Any, dtype: Cast = None, reduce_dtype: Cast = None
     ) -> None:
         whole: Parameter = owner._parameters[name]
         self.places = [(owner, name)]
-        self.group = group
         self.shape = tuple(whole.shape)
         self.dtype = whole._dtype if dtype is None else dtype
         self.reduce_dtype = reduce_dtype
         self.spec = Spec(mesh, self.shape, 0)
-        first, last = self.spec.rows(group.rank())
+        self.group: ProcessGroup = self.spec.group
+        # who has the same rows, and other gradients of them
+        self.others: ProcessGroup | None = mesh.get_group(0) if mesh.ndim > 1 else None
+        first, last = self.spec.rows(self.spec.rank)
         with no_grad():
             mine = whole.detach().view(self.spec.folded())[first:last].clone()
-        self.shard = Parameter(mine.view(self.spec.local(group.rank())), whole.requires_grad)
+        self.shard = Parameter(mine.view(self.spec.local(self.spec.rank)), whole.requires_grad)
         attach(self.shard, self.spec)
         self.full: Parameter | None = None
         self.there = False  # all of it, now
@@ -140,7 +137,7 @@ class ShardedParameter:
     def keep_rows(self) -> None:
         """This rank's rows of what is whole become its part."""
         assert self.full is not None
-        first, last = self.spec.rows(self.group.rank())
+        first, last = self.spec.rows(self.spec.rank)
         with no_grad():
             rows = self.full.detach().view(self.spec.folded())[first:last]
             self.shard.detach().copy_(rows.view(self.shard.shape))
@@ -172,8 +169,14 @@ class ShardedParameter:
         grad._storage.will_write()
         given, target = grad._skimp_array(), made._storage.view(made._skimp_layout_of(), kind.np)
 
+        def steps() -> Iterator[Any]:
+            yield transfers.reduce_scatter(self.group, given, target, kind, ReduceOp.SUM, counts)
+            if self.others is not None:
+                self.others.sequence += 1
+                yield transfers.all_reduce(self.others, target, kind, ReduceOp.SUM)
+
         def begin(_: Any) -> Any:
-            return transfers.reduce_scatter(self.group, given, target, kind, ReduceOp.SUM, counts)
+            return Stepwise(steps())
 
         def finish(sent: Tensor = grad) -> None:  # which lives until then, and no longer
             self._take(made)

@@ -53,7 +53,7 @@ class CPUOffload:
 
 
 class ShardingStrategy(enum.Enum):
-    """What ranks hold once. HYBRID_SHARD is FULL_SHARD: there is one group."""
+    """What ranks hold once: those of a host, where it is hybrid, or of a mesh's last dim."""
 
     FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, _HYBRID_SHARD_ZERO2 = range(1, 6)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from skimp._engine.autograd import engine
@@ -80,7 +80,7 @@ class Unit:
     def __init__(self, module: Module, mesh: Any, reshard: bool, policy: Any, ignored: Any) -> None:
         self.module: weakref.ref[Module] = weakref.ref(module)
         self.order, self.policy, self.reshards = Order(), policy, reshard
-        self.sync, self.divisor, self.last_backward = True, float(mesh.get_group().size()), True
+        self.sync, self.divisor, self.last_backward = True, float(mesh.size()), True
         self.mesh = mesh
         self.parameters = _sharded(module, mesh, policy, ignored)
         module.register_forward_pre_hook(_pre(self), prepend=True, with_kwargs=True)
@@ -198,9 +198,7 @@ def _sharded(module: Module, mesh: Any, policy: Any, ignored: Any) -> list[Shard
                 found[id(p)].places.append((owner, name))
                 found[id(p)].show(False)
                 continue
-            made = ShardedParameter(
-                owner, name, mesh, mesh.get_group(), policy.param_dtype, policy.reduce_dtype
-            )
+            made = ShardedParameter(owner, name, mesh, policy.param_dtype, policy.reduce_dtype)
             made.original = p  # type: ignore[attr-defined]  # so that its id stays its own
             found[id(p)] = made
     for made in found.values():
@@ -318,21 +316,33 @@ def fully_shard(
 ) -> Any:
     """Make the module a unit: of each parameter this rank keeps rows of dim 0. Call it on layers
     first, then on the whole: what is left is a unit of its own, whose parameters stay between
-    forward and backward unless `reshard_after_forward`.
+    forward and backward unless `reshard_after_forward`. Over a mesh of two dims, which have names,
+    the last one's ranks have parts, and along the first one all have the same.
 
     The class of the module becomes a subclass with FSDPModule's methods. The module's parameters
     are this rank's parts, so an optimizer is made afterwards.
     """
-    if isinstance(module, (list, tuple)):
-        for each in module:
-            fully_shard(each, mesh=mesh, mp_policy=mp_policy)
-        return module
+    if mesh is not None and mesh.ndim > 1 and mesh.mesh_dim_names is None:
+        raise AssertionError("Please init the 2D mesh for HSDP with mesh_dim_names specified")
+    mesh = mesh or DeviceMesh.from_group(default(), "cpu")
+    for each in module if isinstance(module, (list, tuple)) else (module,):
+        make_unit(each, mesh, reshard_after_forward, mp_policy, ignored_params or ())
+    return module
+
+
+def make_unit(
+    module: Any,
+    mesh: DeviceMesh,
+    reshard_after_forward: bool | int | None,
+    mp_policy: MixedPrecisionPolicy,
+    ignored_params: Collection[Any],
+) -> None:
+    """One module a unit."""
     if isinstance(module, FSDPModule):
         raise ValueError("fully_shard has been called on this module already")
-    mesh = mesh or DeviceMesh.from_group(default(), "cpu")
     below = [m for m in module.modules() if isinstance(m, FSDPModule)]
     reshards = not below if reshard_after_forward is None else bool(reshard_after_forward)
-    unit = Unit(module, mesh, reshards, mp_policy, ignored_params or ())
+    unit = Unit(module, mesh, reshards, mp_policy, ignored_params)
     for inner in below:
         inner._unit.order = unit.order
     cls = type(module)
@@ -340,7 +350,6 @@ def fully_shard(
         _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__deepcopy__": _refused})
     module.__class__ = _classes[cls]
     module._unit = unit
-    return module
 
 
 def _refused(self: Any, memo: Any) -> Any:

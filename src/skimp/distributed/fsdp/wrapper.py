@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.distributed.device_mesh import DeviceMesh
+from skimp.distributed.device_mesh import DeviceMesh, init_device_mesh
 from skimp.distributed.fsdp.policies import (
     FullStateDictConfig,
     MixedPrecision,
@@ -18,9 +19,9 @@ from skimp.distributed.fsdp.policies import (
     ShardingStrategy,
     StateDictType,
 )
-from skimp.distributed.fsdp.units import FSDPModule, fully_shard, whole
-from skimp.distributed.groups import chosen
-from skimp.distributed.tensor.spec import full_tensor, spec_of
+from skimp.distributed.fsdp.units import FSDPModule, make_unit, whole
+from skimp.distributed.groups import chosen, get_rank
+from skimp.distributed.tensor.spec import attach, full_tensor, spec_of
 from skimp.nn.modules.module import Module
 from skimp.nn.parallel.distributed import _from_rank
 from skimp.nn.utils.clip_grad import clip_grad_norm_
@@ -54,16 +55,17 @@ class FullyShardedDataParallel(Module):
         device_mesh: DeviceMesh | None = None,
     ) -> None:
         super().__init__()
-        self.process_group = chosen(process_group)
-        mesh = device_mesh or DeviceMesh.from_group(self.process_group, "cpu")
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+        mesh = device_mesh or _mesh(strategy, process_group)
+        self.process_group = mesh.get_group(mesh.ndim - 1)
         policy = MixedPrecisionPolicy() if mixed_precision is None else mixed_precision.policy()
         if sync_module_states:
-            _from_rank(0, [*module.parameters(), *module.buffers()], self.process_group)
+            for group in mesh.get_all_groups():
+                _from_rank(0, [*module.parameters(), *module.buffers()], group)
         ignored = {p for m in ignored_modules or () for p in m.parameters()}
         ignored |= {p for p in ignored_states or () if isinstance(p, Tensor)}
         shard = functools.partial(
-            fully_shard,
+            make_unit,
             mesh=mesh,
             mp_policy=policy,
             ignored_params=ignored,
@@ -133,34 +135,18 @@ class FullyShardedDataParallel(Module):
             return found
         full = {key: full_tensor(t) if spec_of(t) else t for key, t in found.items()}
         first_only = isinstance(config, FullStateDictConfig) and config.rank0_only
-        return {} if first_only and self.process_group.rank() else full
+        return {} if first_only and get_rank() else full
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """Take whole tensors, of which this rank keeps its part, or parts."""
         parts = self.module.state_dict()
-        rank = self.process_group.rank()
-        taken = {key: _rows(value, parts.get(key), rank) for key, value in state_dict.items()}
+        taken = {key: _rows(value, parts.get(key)) for key, value in state_dict.items()}
         return self.module.load_state_dict(taken, strict, assign)
 
     @staticmethod
     def optim_state_dict(model: Module, optim: Any, *_: Any) -> Any:
         """The optimizer's state by parameters' names, each tensor whole."""
-        names = {id(p): name for name, p in _plain_names(model)}
-        state = {}
-        for p, values in optim.state.items():
-            spec = spec_of(p)
-            state[names[id(p)]] = {
-                key: full_tensor(_like_part(v, p)) if spec and _is_part(v, p) else v
-                for key, v in values.items()
-            }
-        groups = [
-            {
-                **{k: v for k, v in g.items() if k != "params"},
-                "params": [names[id(p)] for p in g["params"]],
-            }
-            for g in optim.param_groups
-        ]
-        return {"state": state, "param_groups": groups}
+        return named_state(model, optim, full_tensor)
 
     @staticmethod
     def optim_state_dict_to_load(model: Module, optim: Any, optim_state_dict: Any, *_: Any) -> Any:
@@ -172,9 +158,7 @@ class FullyShardedDataParallel(Module):
         state = {}
         for name, values in optim_state_dict["state"].items():
             p: Any = by_name[name]
-            spec = spec_of(p)
-            rank = spec.mesh.get_group().rank() if spec else 0
-            state[place[id(p)]] = {key: _rows(v, p, rank) for key, v in values.items()}
+            state[place[id(p)]] = {key: _rows(v, p) for key, v in values.items()}
         groups = [
             {**g, "params": [place[id(by_name[name])] for name in g["params"]]}
             for g in optim_state_dict["param_groups"]
@@ -182,8 +166,37 @@ class FullyShardedDataParallel(Module):
         return {"state": state, "param_groups": groups}
 
 
-def _named(group: Any, names: dict[int, str]) -> list[str]:
-    return [names[id(p)] for p in group["params"]]
+def _mesh(strategy: ShardingStrategy, groups: Any) -> DeviceMesh:
+    """The mesh of a group; of two, of which the first has parts and the second the same, or for a
+    hybrid strategy without groups: of the host's ranks, and of hosts.
+    """
+    if isinstance(groups, (list, tuple)):
+        return DeviceMesh._of_two(groups[1], groups[0], "cpu")
+    size = chosen(groups).size()
+    hosts = size // int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if groups is None and strategy.name.lstrip("_").startswith("HYBRID") and hosts > 1:
+        return init_device_mesh("cpu", (hosts, size // hosts))
+    return DeviceMesh.from_group(chosen(groups), "cpu")
+
+
+def named_state(model: Module, optim: Any, shown: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """An optimizer's state by parameters' names; what `shown` makes of each part."""
+    names = {id(p): name for name, p in _plain_names(model)}
+    state = {}
+    for p, values in optim.state.items():
+        spec = spec_of(p)
+        state[names[id(p)]] = {
+            key: v if spec is None or not _is_part(v, p) else shown(attach(v.detach(), spec))
+            for key, v in values.items()
+        }
+    groups = [
+        {
+            **{k: v for k, v in g.items() if k != "params"},
+            "params": [names[id(p)] for p in g["params"]],
+        }
+        for g in optim.param_groups
+    ]
+    return {"state": state, "param_groups": groups}
 
 
 def _plain_names(model: Module) -> Iterator[tuple[str, Any]]:
@@ -195,19 +208,14 @@ def _is_part(value: Any, p: Tensor) -> bool:
     return isinstance(value, Tensor) and value.dim() > 0 and value.shape == p.shape
 
 
-def _like_part(value: Tensor, p: Tensor) -> Tensor:
-    value._spec = spec_of(p)  # type: ignore[attr-defined]
-    return value
-
-
-def _rows(value: Any, like: Any, rank: int) -> Any:
+def _rows(value: Any, like: Any) -> Any:
     """This rank's part of a whole tensor; anything else as it is."""
     spec = spec_of(like)
     if spec is None or not isinstance(value, Tensor) or spec_of(value) is not None:
         return value
     if tuple(value.shape) != spec.shape or value.dim() == 0:
         return value
-    first, last = spec.rows(rank)
+    first, last = spec.rows(spec.rank)
     return value[first:last]
 
 

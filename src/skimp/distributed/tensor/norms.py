@@ -21,7 +21,7 @@ def over_ranks(norms: Tensor, tensors: list[Any], norm_type: float) -> Tensor:
         if spec is None or spec.dim is None:
             continue
         one = found[i : i + 1]
-        group = spec.mesh.get_group()
+        group = spec.group
         if math.isinf(norm_type):
             all_reduce(one, ReduceOp.MAX if norm_type > 0 else ReduceOp.MIN, group)
         elif norm_type == 0:

@@ -10,16 +10,38 @@ from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.distributed import transfers
 from skimp.distributed.arguments import outgoing
 from skimp.distributed.collectives import start
-from skimp.distributed.tensor.placements import Replicate, Shard
+from skimp.distributed.tensor.placements import Placement, Replicate, Shard
 from skimp.distributed.work import Label
 
 
 class Spec(NamedTuple):
-    """The whole tensor's shape, and which dim is dealt out (None: each rank has all)."""
+    """The whole tensor's shape, and which dim is dealt out (None: each rank has all): over the last
+    dim of the mesh; along another one ranks have the same.
+    """
 
     mesh: Any
     shape: tuple[int, ...]
     dim: int | None
+
+    @property
+    def group(self) -> Any:
+        """The ranks that have other parts."""
+        return self.mesh.get_group(self.mesh.ndim - 1)
+
+    @property
+    def rank(self) -> int:
+        """This process's place among them."""
+        return int(self.group.rank())
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is, of those that have the same part, the first."""
+        return not any(self.mesh.get_coordinate()[:-1])
+
+    def placements(self) -> tuple[Placement, ...]:
+        """How it lies, by the mesh's dims."""
+        last = Replicate() if self.dim is None else Shard(self.dim)
+        return (*[Replicate()] * (self.mesh.ndim - 1), last)
 
     def folded(self) -> tuple[int, ...]:
         """The shape, of at least one dim."""
@@ -28,7 +50,7 @@ class Spec(NamedTuple):
     def rows(self, rank: int) -> tuple[int, int]:
         """The first and the last of a rank's rows: as `chunk` deals them out."""
         n = self.folded()[0]
-        each = -(-n // self.mesh.size())
+        each = -(-n // self.group.size())
         return min(rank * each, n), min((rank + 1) * each, n)
 
     def local(self, rank: int) -> tuple[int, ...]:
@@ -43,7 +65,7 @@ def attach(t: Tensor, spec: Spec) -> Tensor:
     same = t.detach()  # not the tensor itself, which would hold itself
     made._spec = spec
     made.device_mesh = spec.mesh
-    made.placements = (Replicate() if spec.dim is None else Shard(spec.dim),)
+    made.placements = spec.placements()
     made.to_local = lambda **_: same.detach()
     made.full_tensor = lambda **_: _gathered(same, spec)
     return t
@@ -64,7 +86,7 @@ def full_tensor(t: Tensor) -> Tensor:
 def _gathered(t: Tensor, spec: Spec) -> Tensor:
     if spec.dim is None:
         return t.clone()
-    group, width = spec.mesh.get_group(), math.prod(spec.shape[1:])
+    group, width = spec.group, math.prod(spec.shape[1:])
     with no_grad():
         made = empty(spec.shape, t._dtype)
     bounds = [spec.rows(r) for r in range(group.size())]
