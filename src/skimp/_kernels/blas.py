@@ -8,17 +8,18 @@ fifth more with that). After 2 ** 16, 20 us, products that follow each other sti
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels.threads import share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -72,7 +73,7 @@ def let_idle_threads_sleep(cycles: int = 16) -> bool:
     return True
 
 
-@contextlib.contextmanager
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Inside, a product runs on the thread that asks for it."""
     functions = _functions()
@@ -121,6 +122,21 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     finally:
         _leave(functions[1])
     return made
+
+
+def alone(multiplications: int) -> AbstractContextManager[None]:
+    """Inside, products of so many stay on the thread that asks, if it is too few for several."""
+    return one_thread() if FEW < multiplications < _WORTH and not _inside else nullcontext()
+
+
+def spread(work: Callable[[], object], items: int, elements: int) -> None:
+    """Run `work`, which does items as long as there are any, on as many threads as so many elements
+    are worth, and products on the threads that ask for them."""
+    if items > 1 and config.threads > 1 and elements >= config.threads_from:
+        with one_thread():
+            share(work, config.threads)
+    else:
+        share(work, 1)
 
 
 def wakes_in_vain(shape: tuple[int, ...], columns: int) -> bool:

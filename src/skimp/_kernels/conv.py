@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.blas import multiply, one_thread
+from skimp._kernels import conv_rows
+from skimp._kernels.blas import multiply, spread
 from skimp._kernels.im2col import (
     LANES,
     SCRATCH,
@@ -31,8 +32,6 @@ from skimp._kernels.im2col import (
     working,
 )
 from skimp._kernels.scratch import row_sums
-from skimp._kernels.threads import share
-from skimp.config import config
 
 Array = np.ndarray[Any, Any]
 
@@ -57,19 +56,13 @@ def _each(todo: list[Any], elements: int, worker: Any) -> None:
     spread(work, len(todo), elements)
 
 
-def spread(work: Any, items: int, elements: int) -> None:
-    """Run `work`, which does items as long as there are any, on as many threads as so many elements
-    are worth."""
-    if items > 1 and config.threads > 1 and elements >= config.threads_from:
-        with one_thread():
-            share(work, config.threads)
-    else:
-        share(work, 1)
-
-
 def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> None:
     """out = x * weight + bias: for each place, the sum over channels and taps."""
     if out.size == 0:
+        return
+    if conv_rows.suits(w, x, out.shape[2], weight, out, bias):
+        add = None if bias is None else bias[0]
+        conv_rows.forward(x[:, 0], weight[0], add, out[:, 0], w)
         return
     depth = max(1, x.shape[2] * w.taps)
     for some in _bundles(x, w):
@@ -154,6 +147,9 @@ def _multiply_columns(patches: Patches, matrix: Array, columns: Array, target: A
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> None:
     """out (groups, co, ci, *kernel): for each tap, the sum of g times what the tap saw; bias
     (groups, co): the sum of g, which rides along against ones."""
+    if conv_rows.suits(w, x, g.shape[2], g, out, bias):
+        conv_rows.weights(g[:, 0], x[:, 0], out[0], w, None if bias is None else bias[0])
+        return
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
     # channels first, each image of a block has a product of its own
@@ -186,6 +182,10 @@ def forward_and_weights(
 ) -> None:
     """`forward` into out, and `weights` of g and x into grad, from patches gathered once; whole
     (groups, channels) is the sum of x."""
+    if conv_rows.suits(w, x, out.shape[2], weight, out, g, grad, whole):
+        one = None if whole is None else whole[0]
+        conv_rows.forward_and_weights(x[:, 0], weight[0], out[:, 0], g[:, 0], grad[0], w, one)
+        return
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
     todo = list(blocks(w, len(x), x.shape[1] * depth, g.shape[2])) if out.size else []

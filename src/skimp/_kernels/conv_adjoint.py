@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels.blas import multiply
-from skimp._kernels.conv import Array, forward, forward_and_weights, spread, weights
+from skimp._kernels.blas import multiply, spread
+from skimp._kernels.conv import Array, forward, forward_and_weights, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
 from skimp._kernels.scratch import Scratch
 

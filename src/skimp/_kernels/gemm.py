@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.blas import library, one_thread, wakes_in_vain
+from skimp._kernels.blas import alone, library
 from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
 
 LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
-_ROWS, _PLAIN, _TURNED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
+ROWS, PLAIN, TURNED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
 _TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}
 
 
@@ -38,19 +37,18 @@ def adds(a: Array, b: Array, out: Array) -> bool:
         and out.dtype.char in _TYPES
         and out.strides[1] == out.itemsize
         and all([has_unit_stride(x) for x in (a, b, out)])
-        and _gemm(out.dtype.char) is not None
+        and gemm_of(out.dtype.char) is not None
     )
 
 
 def add_product(a: Array, b: Array, out: Array) -> None:
     """out += a @ b, where `adds` holds; `out` shares no memory with them."""
-    gemm = _gemm(out.dtype.char)
+    gemm = gemm_of(out.dtype.char)
     assert gemm is not None
     (turned_a, pitch_a), (turned_b, pitch_b), (_, pitch) = _lies(a), _lies(b), _lies(out)
-    alone = one_thread() if wakes_in_vain(a.shape, b.shape[1]) else nullcontext()
-    with alone:
+    with alone(a.size * b.shape[1]):
         gemm(
-            _ROWS, turned_a, turned_b, *out.shape, a.shape[1],
+            ROWS, turned_a, turned_b, *out.shape, a.shape[1],
             1, a.ctypes.data, pitch_a, b.ctypes.data, pitch_b,
             1, out.ctypes.data, pitch,
         )  # fmt: skip
@@ -60,11 +58,12 @@ def _lies(x: Array) -> tuple[int, int]:
     """Whether a matrix is a row-major one or its transpose, and how far apart its runs are."""
     down, right = x.strides
     turned = right != x.itemsize
-    return (_TURNED, right // x.itemsize) if turned else (_PLAIN, down // x.itemsize)
+    return (TURNED, right // x.itemsize) if turned else (PLAIN, down // x.itemsize)
 
 
 @cache
-def _gemm(kind: str) -> Callable[..., None] | None:
+def gemm_of(kind: str) -> Callable[..., None] | None:
+    """cblas_sgemm or cblas_dgemm, by the character of a type; None with another BLAS."""
     name, real = _TYPES[kind]
     for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int32)):
         found = getattr(library(), f"scipy_cblas_{name}{suffix}", None)

@@ -1,0 +1,155 @@
+"""Convolution by rows: its values, sums of blocks, and bits that don't depend on who does them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from skimp._kernels import conv_rows
+from skimp._kernels.im2col import Window, out_size
+from skimp.config import config
+
+Array = np.ndarray[Any, Any]
+
+
+@st.composite
+def windows(draw: Any) -> Window:
+    nd = draw(st.integers(1, 3))
+    size = tuple(draw(st.integers(1, 9)) for _ in range(nd))
+    kernel = tuple(draw(st.integers(1, 4)) for _ in range(nd))
+    dilation = tuple(draw(st.integers(1, 2)) for _ in range(nd))
+    padding = tuple(
+        draw(st.integers(max(0, -(-((k - 1) * d + 1 - s) // 2)), 4))
+        for s, k, d in zip(size, kernel, dilation, strict=True)
+    )
+    ones = (1,) * nd
+    return Window(
+        size, kernel, ones, padding, dilation, out_size(size, kernel, ones, padding, dilation)
+    )
+
+
+def numbers(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def theirs(x: Array, weight: Array, bias: Array, g: Array, w: Window) -> list[Array]:
+    """The result and the gradients of input, weight and bias, by PyTorch."""
+    leaves = [torch.tensor(a, requires_grad=True) for a in (x, weight, bias)]
+    convolve = getattr(torch.nn.functional, f"conv{len(w.size)}d")
+    y = convolve(*leaves, padding=w.padding, dilation=w.dilation)
+    y.backward(torch.tensor(g))
+    return [y.detach().numpy(), *[t.grad.numpy() for t in leaves if t.grad is not None]]
+
+
+def ours(x: Array, weight: Array, bias: Array, g: Array, w: Window) -> list[Array]:
+    y, to_x, to_weight, to_bias = np.empty_like(g), *map(np.empty_like, (x, weight, bias))
+    again, to_turned, whole = np.empty_like(x), *map(np.empty_like, (weight, bias))
+    conv_rows.forward(x, weight, bias, y, w)
+    conv_rows.weights(g, x, to_weight, w, to_bias)
+    padding = tuple(r - 1 - p for r, p in zip(w.reach, w.padding, strict=True))
+    if min(padding) >= 0:
+        back = Window(w.out, w.kernel, w.stride, padding, w.dilation, w.size)
+        turned = np.flip(weight.swapaxes(0, 1), tuple(range(2, weight.ndim)))
+        into = np.empty(turned.shape)
+        conv_rows.forward(g, turned, None, to_x, back)
+        conv_rows.forward_and_weights(g, turned, again, x, into, back, whole)
+        np.testing.assert_array_equal(again, to_x)
+        np.testing.assert_allclose(whole, to_bias, rtol=1e-9, atol=1e-9)
+        to_turned[...] = np.flip(into, tuple(range(2, weight.ndim))).swapaxes(0, 1)
+        np.testing.assert_allclose(to_turned, to_weight, rtol=1e-9, atol=1e-9)
+        return [y, to_x, to_weight, to_bias]
+    return [y, to_weight, to_bias]
+
+
+@given(windows(), st.integers(1, 5), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
+@settings(max_examples=200, deadline=None)
+def test_a_convolution_and_its_gradients_are_pytorchs(
+    w: Window, n: int, channels: int, outputs: int, seed: int
+) -> None:
+    x, weight = numbers(seed, n, channels, *w.size), numbers(1, outputs, channels, *w.kernel)
+    bias, g = numbers(2, outputs), numbers(3, n, outputs, *w.out)
+    mine, wanted = ours(x, weight, bias, g, w), theirs(x, weight, bias, g, w)
+    if len(mine) < len(wanted):
+        del wanted[1]
+    for a, b in zip(mine, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scratch", [1, 700])
+@given(windows(), st.integers(1, 3), st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_so_they_are_by_parts_of_images(scratch: int, w: Window, n: int, seed: int) -> None:
+    x, weight = numbers(seed, n, 2, *w.size), numbers(1, 3, 2, *w.kernel)
+    bias, g = numbers(2, 3), numbers(3, n, 3, *w.out)
+    wanted = theirs(x, weight, bias, g, w)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conv_rows, "SCRATCH", scratch)
+        mine = ours(x, weight, bias, g, w)
+    if len(mine) < len(wanted):
+        del wanted[1]
+    for a, b in zip(mine, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 16])
+def test_threads_make_the_same_bits(n: int) -> None:
+    w = Window((40, 40), (3, 3), (1, 1), (1, 1), (1, 1), (40, 40))
+    x, weight = numbers(0, n, 16, 40, 40), numbers(1, 8, 16, 3, 3)
+    bias, g = numbers(2, 8), numbers(3, n, 8, 40, 40)
+    with config.using(threads=1):
+        alone = ours(x, weight, bias, g, w)
+    with config.using(threads=2, threads_from=0):
+        shared = ours(x, weight, bias, g, w)
+    for a, b in zip(alone, shared, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_few_images_are_cut_into_parts_that_threads_share() -> None:
+    for n, size, count in (
+        (1, 64, 4),
+        (2, 64, 4),
+        (3, 64, 12),
+        (4, 64, 4),
+        (16, 64, 16),
+        (1, 20, 1),
+    ):
+        w = Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
+        found = conv_rows._blocks(w, 16, n)
+        assert len(found) == count
+        assert sum(block.lines for block in found) == n * size
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "suits"),
+    [
+        ((2, 1, 8, 64, 64), (3, 3), True),
+        ((2, 1, 8, 64, 64), (1, 1), False),  # nothing to gather
+        ((2, 1, 64, 2560), (3,), False),  # one dim: there are no inner taps
+        ((2, 1, 2, 64, 64), (3, 3), False),  # BLAS is slow
+        ((2, 1, 512, 8, 8), (3, 3), False),  # a call for each image would cost more
+        ((2, 1, 8, 16, 16), (3, 3), False),  # likewise
+        ((2, 2, 8, 64, 64), (3, 3), False),
+    ],
+)
+def test_what_suits(shape: Any, kernel: Any, suits: bool) -> None:
+    size, ones = shape[3:], (1,) * len(kernel)
+    padding = tuple(k // 2 for k in kernel)
+    w = Window(size, kernel, ones, padding, ones, size)
+    x = np.zeros(shape, np.float32)
+    weight = np.zeros((shape[1], 4, shape[2], *kernel), np.float32)
+    assert conv_rows.suits(w, x, 4, weight, None) == suits
+    assert not conv_rows.suits(w, x.astype(np.float16), 4, weight)
+    assert not conv_rows.suits(w, x, 4, weight.astype(np.float64))
+
+
+def test_a_turned_result_and_a_strided_input_give_the_same_bits() -> None:
+    w = Window((16, 16), (3, 3), (1, 1), (1, 1), (1, 1), (16, 16))
+    x, weight = numbers(0, 2, 8, 16, 16), numbers(1, 4, 8, 3, 3)
+    plain, turned = np.empty((2, 4, 16, 16)), np.empty((2, 16, 16, 4)).transpose(0, 3, 1, 2)
+    conv_rows.forward(x, weight, None, plain, w)
+    conv_rows.forward(np.asfortranarray(x), weight, None, turned, w)
+    np.testing.assert_array_equal(plain, turned)
