@@ -70,7 +70,7 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
 
 
 def _refuse_zero(b: Any, out: Array) -> None:
-    if out.size and not np.all(b):
+    if out.size and not np.logical_and.reduce(b, None):
         raise RuntimeError("ZeroDivisionError")
 
 

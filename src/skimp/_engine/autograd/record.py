@@ -48,7 +48,7 @@ class Recording:
     def _counted(self, outputs: Any, *values: Any) -> None:
         self.loops(outputs, *values)
         self._uses += 1
-        if self._uses >= USES and self.rule.masks:
+        if self._uses >= USES and (self.rule.masks or self.rule.numbers):
             count = len(outputs) if isinstance(outputs, tuple) else None
             self.record = recorder.written(self, count)
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import Node
 from skimp._engine.autograd.record import edge
+from skimp._engine.generated import function_of
 from skimp._engine.tensor.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,25 +32,51 @@ def shown(name: Name, *inputs: str) -> Callable[[F], F]:
     """
 
     def declare(f: F) -> F:
-        signature = inspect.signature(f)
+        def show(result: Any, given: dict[str, Any]) -> None:
+            title = name if isinstance(name, str) else name(**given)
+            if title is not None:
+                present(result, title, [given[n] for n in inputs], list(given.values()))
 
-        @functools.wraps(f)
-        def body(*args: Any, **kwargs: Any) -> Any:
-            result = f(*args, **kwargs)
-            if modes.state.grad and any(
-                [t._rg and t._skimp_node is not None for t in _tensors(result)]
-            ):
-                bound = signature.bind(*args, **kwargs)
-                bound.apply_defaults()
-                given = bound.arguments
-                title = name if isinstance(name, str) else name(**given)
-                if title is not None:
-                    present(result, title, [given[n] for n in inputs], list(given.values()))
-            return result
-
-        return body  # type: ignore[return-value]
+        space = {"f": f, "recorded": _recorded, "show": show, "state": modes.state}
+        return functools.wraps(f)(_around(f, space))  # type: ignore[return-value]
 
     return declare
+
+
+def _around(f: Callable[..., Any], space: dict[str, Any]) -> FunctionType:
+    """A function with the arguments of `f` that shows what it gives."""
+    taken, passed, given = [], [], []
+    starred = False
+    for n, p in inspect.signature(f).parameters.items():
+        stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            taken.append("*")
+        starred |= p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)
+        taken.append(f"{stars}{n}{'' if p.default is p.empty else '=None'}")
+        passed.append(f"{n}={n}" if p.kind is p.KEYWORD_ONLY else f"{stars}{n}")
+        given.append(f"{n!r}: {n}")
+    text = [
+        f"def function({', '.join(taken)}):",
+        f"    result = f({', '.join(passed)})",
+        "    if state.grad and recorded(result):",
+        f"        show(result, {{{', '.join(given)}}})",
+        "    return result",
+    ]
+    made = function_of(f.__name__, text, space)
+    defaults = {
+        n: p for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty
+    }
+    by_word = {n for n, p in defaults.items() if p.kind is p.KEYWORD_ONLY}
+    made.__defaults__ = tuple([p.default for n, p in defaults.items() if n not in by_word])
+    made.__kwdefaults__ = {n: defaults[n].default for n in by_word}
+    return made
+
+
+def _recorded(result: Any) -> bool:
+    """Whether a result is one of a node."""
+    if type(result) is Tensor:
+        return result._rg and result._skimp_node is not None
+    return any([t._rg and t._skimp_node is not None for t in _tensors(result)])
 
 
 def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> None:

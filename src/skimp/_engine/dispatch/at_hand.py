@@ -1,20 +1,22 @@
-"""The fast path of pointwise rows on small tensors of any types, with or without numbers: what
-follows from the types alone is found once.
+"""The fast path of pointwise rows on small tensors of any types, with or without numbers, written
+out for the row's number of arguments: what follows from the types alone is found once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history, modes
-from skimp._engine.dispatch.alike import bound
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.dispatch.operands import OPMATH, constant
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import Kernel
+from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.threads import quietly
@@ -22,124 +24,202 @@ from skimp._kernels.threads import quietly
 if TYPE_CHECKING:
     from skimp._engine.dispatch.pointwise import Pointwise
 
-_PLAIN = (int, float, bool)
-_default = promotion.get_default_dtype
+_PLAIN = frozenset({int, float, bool})
+_MANY = 256
+Lines = list[str]
 
 
 class Typed(NamedTuple):
     """A row for arguments of certain types."""
 
-    kernel: Kernel
+    kernel: Callable[..., Any]
     compute: dtypes.dtype
     result: dtypes.dtype
+    made: np.dtype[Any]  # of the result's array
+    aliases: bool  # the kernel may write over what it reads
 
 
-def small(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
-    """The row on small tensors of one shape (or 0-d), whose elements lie in row-major order, and on
-    numbers, recorded; None where a call is not for it.
+def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
+    """f(*tensors, *params): the row on small tensors and numbers, recorded, by the kernel and
+    nothing else; None where a call is not for it.
+
+    First those of one dtype and shape whose elements lie in row-major order (beside such a one,
+    others may be one element, expanded); then any types, of one shape or 0-d, in that order with
+    gaps or without.
     """
-    found = _arrays(row, args, params)
-    if found is None:
-        return None
-    typed, arrays, shape, needed = found
-    made = np.empty(shape, typed.result.np)
-    typed.kernel.fn(*arrays, out=made)
-    t = fresh(made, typed.result)
-    if needed and row.recording is not None and modes.state.grad:
-        row.recording.record(t, *args, *params)
-    return t
+    names = _Names(row)
+    first, arrays = names.tensors[0], names.arrays
+    known = [f"type({a}) in ordinary" for a in names.tensors]
+    fits = [f"{x} is not None" for x in arrays] + ["dtype in plain"]
+    fits += [f"{a}._dtype is dtype" for a in names.tensors[1:]]
+    fits += [f"{x}.shape == x0.shape" for x in arrays[1:]]
+    lies = [f"{x}.flags.c_contiguous" for x in arrays]
+    whole = " and ".join(lies)
+    if len(arrays) > 1:
+        thin = [f"({c} or not any({x}.strides))" for c, x in zip(lies, arrays, strict=True)]
+        one = " or ".join(lies)
+        whole = f"({whole} or (kernel.strided and ({one}) and {' and '.join(thin)}))"
+    needs = " or ".join([f"{a}._rg" for a in names.tensors])
+    text = [
+        f"def function({names.given}):",
+        f"    if {' and '.join(known)}:",
+        f"        dtype = {first}._dtype",
+        *[f"        {x} = {a}._np" for x, a in zip(arrays, names.tensors, strict=True)],
+        f"        if {' and '.join(fits)}:",
+        "            kernel = kernels[dtype]",
+        f"            if {whole}:",
+        "                array = empty(x0.shape, x0.dtype)",
+        f"                kernel.fn({names.passed}, out=array)",
+        "                made = fresh(array, dtype)",
+        f"                if ({needs}) and recording is not None and state.grad:",
+        f"                    recording.record(made, {names.given})",
+        "                return made",
+        *_typed_text(row, names),
+        "    array = empty(shape, typed.made)",
+        f"    typed.kernel({names.passed}, out=array)",
+        "    made = fresh(array, typed.result)",
+        "    if needed and recording is not None and state.grad:",
+        f"        recording.record(made, {names.given})",
+        "    return made",
+    ]
+    space = _space(row) | {"fresh": fresh, "kernels": row.kernels, "plain": row.plain}
+    return function_of(f"{row.name}_fast", text, space)
 
 
-def small_inplace(
-    row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...], target: Tensor
-) -> bool:
-    """The same over the first argument, which nobody differentiates; False where a call is not for
-    it.
+def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
+    """f(*tensors, *params): the same over the first argument, where nobody differentiates it;
+    whether the call was for it.
     """
-    if row.unwatched or type(target) not in ORDINARY or target._np is None:
-        return False
-    found = _arrays(row, args, params)
-    if found is None:
-        return False
-    typed, arrays, shape, needed = found
-    if (needed and modes.state.grad) or typed.result is not target._dtype:
-        return False
-    mine = target._np
-    if not mine.ndim or shape != mine.shape or not mine.flags.c_contiguous:
-        return False
-    storage = target._storage
-    for a in args[1:]:
-        if isinstance(a, Tensor) and a._storage is storage and a is not target:
-            return False
-    history.before_inplace(target)
-    mine = target._skimp_writable()
-    if typed.kernel.aliases:
-        typed.kernel.fn(*arrays, out=mine)
-    else:
-        made = np.empty(shape, mine.dtype)
-        typed.kernel.fn(*arrays, out=made)
-        np.copyto(mine, made)
-    return True
+    if row.unwatched:
+        return lambda *_: None
+    names = _Names(row)
+    text = [
+        f"def function({names.given}):",
+        "    if type(a0) not in ordinary:",
+        "        return",
+        *_typed_text(row, names),
+        "    mine = a0._np",
+        "    if (",
+        "        (needed and state.grad) or typed.result is not a0._dtype",
+        "        or shape != mine.shape or not mine.flags.c_contiguous",
+        "    ):",
+        "        return",
+        "    s = a0._storage",
+    ]
+    for a in names.tensors[1:]:
+        text += [
+            f"    if {a} is not a0 and type({a}) in ordinary and {a}._storage is s:",
+            "        return",
+        ]
+    text += [
+        "    mine = to_write(a0)",
+        "    if typed.aliases:",
+        f"        typed.kernel({names.passed}, out=mine)",
+        "    else:",
+        "        array = empty(shape, typed.made)",
+        f"        typed.kernel({names.passed}, out=array)",
+        "        mine[...] = array",
+        "    return True",
+    ]
+    space = _space(row) | {"to_write": to_write}
+    return function_of(f"{row.name}_fast_", text, space)
 
 
-def _arrays(
-    row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]
-) -> tuple[Typed, list[Array], tuple[int, ...], bool] | None:
-    """The row for these types, the operands in the type that it computes in, the result's shape,
-    and whether an operand requires grad.
+class _Names:
+    """The variables of a row's text."""
+
+    def __init__(self, row: Pointwise) -> None:
+        self.tensors = [f"a{i}" for i in range(len(row.args))]
+        self.arrays = [f"x{i}" for i in range(len(row.args))]
+        self.params = [f"p{i}" for i in range(len(row.params))]
+        self.given = ", ".join([*self.tensors, *self.params])
+        self.passed = ", ".join([*self.arrays, *self.params])  # as the kernel takes them
+
+
+def _typed_text(row: Pointwise, names: _Names) -> Lines:
+    """The lines that find the row for the types of a call, the operands in the type that it
+    computes in, the result's shape, and whether an operand requires grad.
     """
-    sorts: list[Any] = []
-    shape: tuple[int, ...] = ()
-    needed = False
-    for i, a in enumerate(args):
-        kind = type(a)
-        if kind in ORDINARY:
-            x = a._np
-            if x is None or not (x.flags.c_contiguous or _in_order(x)):
-                return None
-            if x.ndim:
-                if shape and x.shape != shape:
-                    return None
-                shape = x.shape
-            sorts.append((a._dtype, not x.ndim))
-            needed |= a._rg
-        elif kind in _PLAIN and i in row.numbers:
-            sorts.append(kind)
+    text = ["    needed = False"]
+    for i, (a, x) in enumerate(zip(names.tensors, names.arrays, strict=True)):
+        text += [
+            f"    k{i} = type({a})",
+            f"    if k{i} in ordinary:",
+            f"        {x} = {a}._np",
+            f"        if {x} is None:",
+            "            return",
+            f"        if not {x}.flags.c_contiguous:",
+            f"            if not in_order({x}):",
+            "                return",
+            f"            {x} = {x}.copy()",
+        ]
+        if not i:
+            text.append(f"        shape = {x}.shape")
         else:
-            return None
-    if params and any([isinstance(p, Tensor) for p in params]):
-        return None
-    typed = _typed(row, tuple(sorts), _default(), args)
-    if typed is None:
-        return None
+            text += [
+                f"        if {x}.ndim:",
+                f"            if shape and {x}.shape != shape:",
+                "                return",
+                f"            shape = {x}.shape",
+            ]
+        text += [
+            f"        k{i} = {a}._dtype if {x}.ndim else ({a}._dtype,)",
+            f"        if {a}._rg:",
+            "            needed = True",
+        ]
+        if i in row.numbers:
+            text += [f"    elif k{i} in numbers:", f"        {x} = None"]
+            if not i:
+                text.append("        shape = ()")
+        text += ["    else:", "        return"]
+    text += [f"    if isinstance({p}, Tensor):\n        return" for p in names.params]
+    kinds = ", ".join([f"k{i}" for i in range(len(names.tensors))])
+    given = ", ".join(names.tensors)
+    text += [
+        f"    key = ({kinds}, default())",
+        "    if key in known:",
+        "        typed = known[key]",
+        "    else:",
+        f"        typed = find(row, key, ({given},))",
+        "    if typed is None:",
+        "        return",
+        "    compute = typed.compute",
+    ]
     if row.check is not None:
-        row.check(typed.compute, args)
-    masks = len(row.masks)
-    arrays = [_in(a, a._dtype if i < masks else typed.compute) for i, a in enumerate(args)]
-    if params:
-        typed = typed._replace(kernel=bound(typed.kernel, *params))
-    return typed, arrays, shape, needed
+        text.append(f"    check(compute, ({given},))")
+    for i, (a, x) in enumerate(zip(names.tensors, names.arrays, strict=True)):
+        if i < len(row.masks):
+            continue
+        if i in row.numbers:
+            text += [f"    if {x} is None:", f"        {x} = constant({a}, compute)"]
+        text += [
+            f"    {'elif' if i in row.numbers else 'if'} {a}._dtype is not compute:",
+            f"        {x} = as_type({x}, compute)",
+        ]
+    return "\n".join(text).split("\n")
 
 
-def _typed(
-    row: Pointwise, sorts: tuple[Any, ...], default: dtypes.dtype, args: tuple[Any, ...]
-) -> Typed | None:
+def _space(row: Pointwise) -> dict[str, Any]:
+    return {
+        "Tensor": Tensor, "as_type": _as_type, "check": row.check, "constant": constant,
+        "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
+        "in_order": _in_order, "known": row.typed, "numbers": _PLAIN, "ordinary": ORDINARY,
+        "recording": row.recording, "row": row, "state": modes.state,
+    }  # fmt: skip
+
+
+def _find(row: Pointwise, key: tuple[Any, ...], args: tuple[Any, ...]) -> Typed | None:
     """The row for arguments of these sorts, if one kernel on whole arrays is all of it."""
-    known = row.typed
-    key = (sorts, default)
-    if key in known:
-        return known[key]
     compute, result = row.types(args)  # which looks at types alone
     kernel = row.kernels.get(compute)
     narrow = row.opmath and (compute in OPMATH or result in OPMATH)
-    fits = type(kernel) is Kernel and not narrow and any([type(s) is tuple for s in sorts])
-    typed = Typed(kernel, compute, result) if fits and type(kernel) is Kernel else None
-    if len(known) < _MANY:
-        known[key] = typed
+    fits = not narrow and any([isinstance(a, Tensor) for a in args])
+    typed = None
+    if fits and type(kernel) is Kernel:
+        typed = Typed(kernel.fn, compute, result, result.np, kernel.aliases)
+    if len(row.typed) < _MANY:
+        row.typed[key] = typed
     return typed
-
-
-_MANY = 256
 
 
 def _in_order(x: Array) -> bool:
@@ -152,13 +232,17 @@ def _in_order(x: Array) -> bool:
     return True
 
 
-def _in(a: Any, dtype: dtypes.dtype) -> Array:
-    """An operand as an array of the type."""
-    if not isinstance(a, Tensor):
-        return constant(a, dtype)
-    x: Any = a._np
-    if a._dtype is dtype:
-        return x if x.flags.c_contiguous else x.copy()  # type: ignore[no-any-return]
+def _as_type(x: Array, dtype: dtypes.dtype) -> Array:
     made = np.empty(x.shape, dtype.np)
     quietly(convert, x, made)
     return made
+
+
+def to_write(target: Tensor) -> Any:
+    """The array of a small target that nobody differentiates and that is about to be written to."""
+    s = target._storage
+    if s.saved or s.readers is not None or s.deferred is not None or target._skimp_marked:
+        before_inplace(target)
+        return target._skimp_writable()
+    s.version += 1  # nobody has to know of the write
+    return target._np

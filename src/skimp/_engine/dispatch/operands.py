@@ -58,6 +58,14 @@ def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
 
 def constant(value: Any, dtype: dtypes.dtype) -> Array:
     """A Python number as a 0-d array; integers wrap as PyTorch's do."""
+    kind = type(value)
+    if kind is float and dtype.category == dtypes.FLOAT:
+        return np.array(value, dtype.np)
+    if kind is int and (
+        (dtype is dtypes.int64 and -(1 << 63) <= value < 1 << 63)
+        or (dtype.category == dtypes.FLOAT and -_EXACT <= value <= _EXACT)
+    ):
+        return np.array(value, dtype.np)
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         raise OverflowError(
             "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
@@ -72,6 +80,8 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
         return cast(np.asarray(value), dtype)
     return np.asarray(value).astype(dtype.np)
 
+
+_EXACT = 1 << 53  # integers up to here are doubles, from which they are rounded once
 
 _C_CASTS = {
     dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
@@ -121,7 +131,13 @@ def _largest(dtype: dtypes.dtype) -> float:
 
 def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
     """Refuse a division of integers by zero."""
-    if compute.category != dtypes.INT or np.all(operand(args[1], compute, compute)):
+    if compute.category != dtypes.INT:
+        return
+    by = args[1]
+    if type(by) is int and compute is dtypes.int64:
+        if by:
+            return
+    elif np.logical_and.reduce(operand(by, compute, compute), None):
         return
     shapes = [tuple(a.shape) for a in args if isinstance(a, Tensor)]
     if layouts.numel(layouts.broadcast_shapes(*shapes)):

@@ -15,17 +15,15 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
-from skimp._engine.dispatch.at_hand import Typed, small, small_inplace
+from skimp._engine.dispatch.at_hand import Typed, fast_inplace_of, fast_of
 from skimp._engine.dispatch.expressions import converted, expression
 from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, operand, scalar_tensor
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
-from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.into import write
-from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
@@ -48,9 +46,9 @@ class Pointwise:
     """
 
     __slots__ = (
-        "args", "bare", "check", "fast", "kernels", "masks", "name", "numbers", "opmath",
-        "overlap", "params", "plain", "recording", "row_major", "rule", "title", "typed", "types",
-        "unwatched",
+        "args", "bare", "check", "fast", "fast_inplace", "kernels", "masks", "name", "numbers",
+        "opmath", "overlap", "params", "plain", "recording", "row_major", "rule", "title", "typed",
+        "types", "unwatched",
     )  # fmt: skip
 
     def __init__(
@@ -95,11 +93,16 @@ class Pointwise:
         self.check = check
         self.plain = plain_dtypes(self)
         self.fast = self._fast  # asked first; made when it is
-        self.typed: dict[Any, Typed | None] = {}  # what follows from types (`at_hand.small`)
+        self.fast_inplace = self._fast_inplace
+        self.typed: dict[Any, Typed | None] = {}  # what follows from types (`at_hand.py`)
 
     def _fast(self, *args: Any) -> Tensor | None:
         self.fast = fast_of(self)
         return self.fast(*args)
+
+    def _fast_inplace(self, *args: Any) -> bool | None:
+        self.fast_inplace = fast_inplace_of(self)
+        return self.fast_inplace(*args)
 
     def aligned(self, args: tuple[Any, ...]) -> list[Tensor]:
         """The tensors of which `out=` may cover all elements or none."""
@@ -170,9 +173,7 @@ def call(
             return made
         if (made := alike(row, args, params)) is not None:
             return made
-        if (made := small(row, args, params)) is not None:
-            return made
-    elif inplace and small_inplace(row, args, params, out):
+    elif inplace and row.fast_inplace(*args, *params):
         return out
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
@@ -217,50 +218,6 @@ def _without_bytes(
 ) -> Tensor:
     made: Tensor = rows_of(args).pointwise(row, args, params, out, inplace)
     return made
-
-
-def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
-    """f(*tensors, *params): the row on small row-major tensors of one dtype and shape, recorded, by
-    the kernel and nothing else; None where a call is not for it. Beside one that is row-major,
-    others may be one element, expanded.
-    """
-    tensors = [f"a{i}" for i in range(len(row.args))]
-    given = ", ".join([*tensors, *[f"p{i}" for i in range(len(row.params))]])
-    arrays = [f"x{i}" for i in range(len(tensors))]
-    known = [f"type({a}) in ordinary" for a in tensors]
-    fits = [f"{x} is not None" for x in arrays] + ["dtype in plain"]
-    fits += [f"{a}._dtype is dtype" for a in tensors[1:]]
-    fits += [f"{x}.shape == x0.shape" for x in arrays[1:]]
-    lies = [f"{x}.flags.c_contiguous" for x in arrays]
-    whole = " and ".join(lies)
-    if len(arrays) > 1:
-        thin = [f"({c} or not any({x}.strides))" for c, x in zip(lies, arrays, strict=True)]
-        one = " or ".join(lies)
-        whole = f"({whole} or (kernel.strided and ({one}) and {' and '.join(thin)}))"
-    needs = " or ".join([f"{a}._rg" for a in tensors])
-    text = [
-        f"def function({given}):",
-        f"    if not ({' and '.join(known)}):",
-        "        return None",
-        "    dtype = a0._dtype",
-        *[f"    {x} = {a}._np" for x, a in zip(arrays, tensors, strict=True)],
-        f"    if not ({' and '.join(fits)}):",
-        "        return None",
-        "    kernel = kernels[dtype]",
-        f"    if not {whole}:",
-        "        return None",
-        "    array = empty(x0.shape, x0.dtype)",
-        f"    kernel.fn({given.replace('a', 'x')}, out=array)",
-        "    made = fresh(array, dtype)",
-        f"    if ({needs}) and recording is not None and state.grad:",
-        f"        recording.record(made, {given})",
-        "    return made",
-    ]
-    space = {
-        "empty": np.empty, "fresh": fresh, "kernels": row.kernels, "ordinary": ORDINARY,
-        "plain": row.plain, "recording": row.recording, "state": modes.state,
-    }  # fmt: skip
-    return function_of(f"{row.name}_fast", text, space)
 
 
 def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> dict[str, Any]:

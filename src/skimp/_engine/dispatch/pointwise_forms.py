@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.dispatch.alike import FLOATS
+from skimp._engine.dispatch.at_hand import to_write
 from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
 from skimp._engine.dispatch.result_types import predicate
@@ -103,6 +103,8 @@ def function({a}, {b}, *, out=None):
 
 _UNARY_INPLACE = """\
 def function({a}):
+    if not active and type({a}) in ordinary and row.fast_inplace({a}):
+        return {a}
     if active or type({a}) not in known:
         return dispatch(form, ({a},), {{}})
     return call(row, ({a},), (), {a}, True)"""
@@ -275,7 +277,9 @@ def short_inplace(
             return False
         if other._storage is target._storage and other is not target:
             return False
-    elif (kind is float or (kind is int and -_WIDE <= other < _WIDE)) and dtype in FLOATS:
+    elif (kind is float and dtype in FLOATS) or (
+        kind is int and -_WIDE <= other < _WIDE and (dtype in FLOATS or dtype is _INT64)
+    ):
         y = other
     else:
         return False
@@ -286,16 +290,6 @@ def short_inplace(
         s.version += 1  # nobody has to know of the write
     ufunc(x, y, out=x)
     return True
-
-
-def to_write(target: Tensor) -> Any:
-    """The array of a small target that requires no grad and is about to be written to."""
-    s = target._storage
-    if s.saved or s.readers is not None or s.deferred is not None or target._skimp_marked:
-        before_inplace(target)
-        return target._skimp_writable()
-    s.version += 1  # nobody has to know of the write
-    return target._np
 
 
 def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.alike import FLOATS
+from skimp._engine.dispatch.at_hand import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
@@ -25,7 +26,6 @@ from skimp._engine.dispatch.pointwise_forms import (
     plain_operators,
     short_inplace,
     target_is_small,
-    to_write,
     unary,
 )
 from skimp._engine.dispatch.result_types import common, floating, predicate, same

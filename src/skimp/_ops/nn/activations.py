@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.at_hand import fast_of
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import refuse_complex
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, fast_of
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, zeros
