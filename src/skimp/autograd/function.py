@@ -296,7 +296,7 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
     )
     ctx._skimp_shape, ctx._skimp_dtype = metas[0] if metas else ((), None)
     if len(metas) != 1:
-        ctx._skimp_more().metas = metas
+        ctx._skimp_outputs = metas
     wrapped = tuple(
         [
             _output(ctx, i, t, inputs, recorded) if isinstance(t, Tensor) else t

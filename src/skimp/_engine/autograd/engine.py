@@ -159,7 +159,7 @@ def run(
                     or r._dtype is not to._skimp_dtype
                 ):
                     r = _validated(to, 0, r, to, index)
-                if to in buffers or to._skimp_extra is not None:
+                if to in buffers or to._skimp_outputs is not None:
                     _deliver(to, index, r, waiting, buffers, create)
                 else:
                     buffers[to] = [r]
@@ -194,13 +194,13 @@ def run(
                     if r is not None and not (
                         type(r) is Tensor
                         and (a := r._np) is not None
-                        and to._skimp_extra is None
+                        and to._skimp_outputs is None
                         and a.shape == to._skimp_shape
                         and r._dtype is to._skimp_dtype
                     ):
                         r = _validated(node, i >> 1, r, to, edges[i + 1])
                     is_leaf = type(to) is AccumulateGrad
-                    if to in buffers or to._skimp_extra is not None:
+                    if to in buffers or to._skimp_outputs is not None:
                         _deliver(to, edges[i + 1], r, waiting, buffers, create)
                     else:
                         buffers[to] = [r]
@@ -263,11 +263,11 @@ def _deliver(
     if buffer is not None:
         _add(buffer, index, g, create)
     else:
-        extra = node._skimp_extra
-        if extra is None or extra.metas is None:
+        outputs = node._skimp_outputs
+        if outputs is None:
             buffers[node] = [g]
         else:
-            buffer = [None] * len(extra.metas)
+            buffer = [None] * len(outputs)
             buffer[index] = g
             buffers[node] = buffer
         if type(node) is not AccumulateGrad:
@@ -316,11 +316,10 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast
     dimensions, casts.
     """
-    extra = to._skimp_extra
-    if extra is None or extra.metas is None:
+    if to._skimp_outputs is None:
         shape, dtype = to._skimp_shape, to._skimp_dtype
     else:
-        shape, dtype = extra.metas[index]
+        shape, dtype = to._skimp_outputs[index]
     if not isinstance(g, Tensor):
         raise TypeError(
             f"function {node._skimp_label} returned a {type(g).__name__} where a gradient was "

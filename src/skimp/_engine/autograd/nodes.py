@@ -30,15 +30,13 @@ _new = object.__new__
 
 
 class Extra:
-    """What few nodes have: hooks, metadata, several outputs, the trace of anomaly mode."""
+    """What few nodes have: hooks, metadata, the trace of anomaly mode."""
 
     __slots__ = (
-        "after", "before", "metadata", "metas", "on", "own", "retains", "shown", "trace", "within",
-        "zeroed",
+        "after", "before", "metadata", "on", "own", "retains", "shown", "trace", "within", "zeroed",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
         self.on: dict[int, OrderedDict[int, Hook]] = {}  # tensor hooks, by output
         self.retains: dict[
             int, weakref.ref[Tensor]
@@ -78,7 +76,8 @@ class Node:
 
     __slots__ = (
         "__weakref__", "_skimp_code", "_skimp_dtype", "_skimp_edges", "_skimp_extra",
-        "_skimp_first", "_skimp_lasti", "_skimp_number", "_skimp_saved", "_skimp_shape",
+        "_skimp_first", "_skimp_lasti", "_skimp_number", "_skimp_outputs", "_skimp_saved",
+        "_skimp_shape",
     )  # fmt: skip
 
     _skimp_label: ClassVar[str] = "Node"
@@ -86,6 +85,7 @@ class Node:
     _skimp_edges: tuple[Any, ...]
     _skimp_saved: Any
     _skimp_number: int
+    _skimp_outputs: tuple[tuple[Any, Any], ...] | None  # (shape, dtype) of each, if several
     _skimp_shape: tuple[int, ...]  # of output 0
     _skimp_dtype: dtype
     _skimp_code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
@@ -148,9 +148,8 @@ class Node:
 
     def _skimp_metas(self) -> tuple[tuple[Any, Any], ...]:
         """(shape, dtype) of each output."""
-        extra = self._skimp_extra
-        if extra is not None and extra.metas is not None:
-            return extra.metas
+        if self._skimp_outputs is not None:
+            return self._skimp_outputs
         return ((self._skimp_shape, self._skimp_dtype),)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
@@ -223,6 +222,7 @@ class AccumulateGrad(Node):
     # the same for all of them, so that making one is cheap
     _skimp_edges = ()
     _skimp_saved = ()
+    _skimp_outputs = None
     _skimp_code = None
     _skimp_lasti = 0
 
@@ -255,6 +255,7 @@ def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtyp
     """Fill in a node that is not made by the short way of `record`."""
     node._skimp_edges = edges
     node._skimp_saved = ()
+    node._skimp_outputs = None
     node._skimp_number = next(sequence)
     node._skimp_shape = shape
     node._skimp_dtype = dtype

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from skimp._engine.autograd import node_lines as lines, recorder, runner, saving
-from skimp._engine.autograd.nodes import Extra, Node, accumulate_of, init, shape_of
+from skimp._engine.autograd.nodes import Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
@@ -187,8 +187,7 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
     first = results[0]
     node._skimp_shape, node._skimp_dtype = shape_of(first), first._dtype
     if several:
-        extra = node._skimp_extra = node._skimp_extra or Extra()
-        extra.metas = tuple([(shape_of(t), t._dtype) for t in results])
+        node._skimp_outputs = tuple([(shape_of(t), t._dtype) for t in results])
     for i, t in enumerate(results):
         if t._dtype.category in _DIFFERENTIABLE and i not in nondiff:
             t._rg = True

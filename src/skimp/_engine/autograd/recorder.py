@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from skimp._engine.autograd import node_lines as lines, saving
-from skimp._engine.autograd.nodes import Extra, accumulate_of, shape_of
+from skimp._engine.autograd.nodes import accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Slot
 from skimp._engine.generated import function_of
@@ -33,7 +33,6 @@ def written(recording: Recording, count: int | None) -> Any:
     wanted = (1 << len(rule.names)) - 1
     plans = {b: plan for b, plan in sorted(rule.masks.items(), reverse=True) if b & wanted}
     space: dict[str, Any] = {
-        "Extra": Extra,
         "Tensor": Tensor,
         "accumulate_of": accumulate_of,
         "cls": rule.node_class(),
@@ -240,21 +239,24 @@ def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
     if count is None:
         return [
             "node._skimp_extra = None",
+            "node._skimp_outputs = None",
             "out._rg = True",
             "out._skimp_node = node",
             "out._skimp_index = 0",
         ]
-    text = [
-        "node._skimp_extra = extra = Extra()",
-        "extra.metas = tuple([(shape_of(t), t._dtype) for t in out])",
-    ]
+    text = ["node._skimp_extra = None"]
     for i in range(count):
+        text += [
+            f"t = out[{i}]",
+            "a = t._np",
+            f"m{i} = (a.shape if a is not None else t._skimp_layout.shape, t._dtype)",
+        ]
         if i not in nondiff:
             text += [
-                f"t = out[{i}]",
                 "if t._dtype.category > 1:",
                 "    t._rg = True",
                 "    t._skimp_node = node",
                 f"    t._skimp_index = {i}",
             ]
+    text.append(f"node._skimp_outputs = ({''.join([f'm{i}, ' for i in range(count)])})")
     return text

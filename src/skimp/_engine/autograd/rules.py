@@ -11,6 +11,7 @@ The names of a formula's parameters say what is saved for it:
     NAME_shape, NAME_strides, NAME_dtype, NAME_layout
                         of a tensor argument or of the result, which is not saved
     needs               the names of the arguments whose gradient is wanted
+    node                the node itself: its edges lead to the inputs
     any other name      the argument's value (tensors are saved), else the parameter's default
 
 With `again`, a function of such parameters that makes the result once more for little work, a large
@@ -78,9 +79,10 @@ class Plan:
                 slots[name] = Slot(ARG, name, name)
         self.slots = tuple(slots.values())
         self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
+        # a formula that reads the node stands for PyTorch's, which reads an input
         self.frees = any(
             s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
-        )
+        ) or any("node" in step.reads for step in self.steps)
         # Whether another argument is a tensor (a mask, an index) or a number is known at the call.
         self.frees_if_tensor = (
             ()
@@ -98,7 +100,7 @@ class Plan:
         defaults = f.__defaults__ or ()
         optional = dict(zip(given[len(given) - len(defaults) :], defaults, strict=True))
         for p in given:
-            if _is_grad(p):
+            if _is_grad(p) or p == "node":
                 reads.append(p)
             else:
                 if p not in slots:

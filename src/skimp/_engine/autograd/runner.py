@@ -36,11 +36,12 @@ def runner(plan: Plan) -> Runner:
     Where an argument is a list of tensors, or an in-place op left no trace, edges and names don't
     go together: then all formulas run, and `spread` puts their gradients in order.
     """
-    names = sorted({str(r) for step in plan.steps for r in step.reads if not isinstance(r, int)})
+    read = {r for step in plan.steps for r in step.reads}
+    names = sorted([r for r in read if isinstance(r, str) and r != "node"])
     results = [f"r{p}" for p in range(len(plan.rule.names))]
     made = f"[{', '.join(results)}]"
     text = ["def function(node, grads, wanted, keep):", "    edges = node._skimp_edges"]
-    if plan.slots:
+    if plan.slots or plan.frees:
         text += [
             "    saved = node._skimp_saved",
             "    if saved is None:",

@@ -28,7 +28,7 @@ from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.shape.copies import describe
 from skimp._ops.shape.views import as_int
-from skimp._ops.ties import tied
+from skimp._ops.ties import tie
 
 Ints = tuple[int, ...]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,11 +51,11 @@ def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
     return found
 
 
-def _check_input(name: str, input: Any, nd: int) -> None:
-    if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[input.ndim - nd - 1 :]):
+def _check_input(name: str, shape: Ints, nd: int) -> None:
+    if len(shape) not in (nd + 1, nd + 2) or 0 in shape[len(shape) - nd - 1 :]:
         raise RuntimeError(
             f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but got: {list(input.shape)}"
+            f"batch size for input, but got: {list(shape)}"
         )
 
 
@@ -70,11 +70,27 @@ def pool_of(
     ceil: bool,
 ) -> Pool:
     """The windows that PyTorch's arguments describe, checked."""
+    given = (kernel, stride, padding, dilation)
+    if not all([type(v) is int or v is None for v in given]):
+        kernel = per_dim(name, "kernel_size", kernel, nd)
+        stride = None if stride in ((), []) else stride
+        stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
+        padding = per_dim(name, "padding", padding, nd)
+        dilation = per_dim(name, "dilation", dilation, nd)
+    return _pool(name, nd, tuple(input.shape), kernel, stride, padding, dilation, ceil)
+
+
+@lru_cache(256)
+def _pool(
+    name: str, nd: int, shape: Ints, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil: bool,
+) -> Pool:  # fmt: skip
+    """A program has few of them, and each keeps what it has worked out of itself."""
     kernel = per_dim(name, "kernel_size", kernel, nd)
-    stride = kernel if stride is None or stride in ((), []) else per_dim(name, "stride", stride, nd)
+    stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
     padding = per_dim(name, "padding", padding, nd)
     dilation = per_dim(name, "dilation", dilation, nd)
-    _check_input(name, input, nd)
+    _check_input(name, shape, nd)
     for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values):
             raise RuntimeError(
@@ -88,22 +104,7 @@ def pool_of(
                 f"pad should be at most half of effective kernel size, but got pad={p}, "
                 f"kernel_size={k} and dilation={d}"
             )
-    size = tuple(input.shape[input.ndim - nd :])
-    return _pool(name, input.shape[-nd - 1], size, kernel, stride, padding, dilation, ceil)
-
-
-@lru_cache(256)
-def _pool(
-    name: str,
-    planes: int,
-    size: Ints,
-    kernel: Ints,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil: bool,
-) -> Pool:
-    """A program has few of them, and each keeps what it has worked out of itself."""
+    size = shape[len(shape) - nd :]
     out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
     if name == "avg_pool3d" and any(s < k for s, k in zip(size, kernel, strict=True)):
         raise RuntimeError(  # whatever the padding
@@ -111,7 +112,7 @@ def _pool(
             f"(kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})"
         )
     if any(o < 1 for o in out):
-        raise RuntimeError(_too_small(name, (planes, *size), out))
+        raise RuntimeError(_too_small(name, shape[-nd - 1 :], out))
     return Pool(size, kernel, stride, padding, dilation, out)
 
 
@@ -162,7 +163,7 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
     nondiff=(1,),
     rule=Rule(
         "MaxPool2DWithIndicesBackward0",
-        input=lambda g, result1, pool: _spread_back(g, result1, pool),
+        input=lambda g, result1, pool, node: tie(_spread_back(g, result1, pool), node),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.pooled_with_taps,
@@ -255,7 +256,7 @@ def _max(
         if nd == 1 and input._dtype.category == dtypes.INT:
             raise no_kernel("max_pool1d_impl", input._dtype)
         return _max_values(input, pool)
-    values, taps = _max_pool(tied(input), pool)
+    values, taps = _max_pool(input, pool)
     if not indices:
         return values
     return values, _places(taps, pool)
@@ -303,7 +304,9 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
     namespaces=(),
     rule=Rule(
         "AvgPool2DBackward0",
-        input=lambda g, pool, include, override: _avg_back(g, pool, include, override),
+        input=lambda g, pool, include, override, node: tie(
+            _avg_back(g, pool, include, override), node
+        ),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.pooled,
@@ -350,7 +353,7 @@ def _avg(
     if override == 0:
         raise RuntimeError("divisor must be not zero")
     pool = pool_of(name, input, nd, kernel, stride, padding, 1, bool(ceil))
-    return _avg_pool(tied(input), pool, bool(include), override)
+    return _avg_pool(input, pool, bool(include), override)
 
 
 def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: bool) -> Any:

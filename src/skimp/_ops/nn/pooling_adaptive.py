@@ -92,14 +92,14 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
     _check(name, input, nd, output_size)
     sizes = _wanted(input, output_size, nd)
     _check_kernel("avg", nd, input)
-    input = tied(input)
     first = input.ndim - nd
     have = tuple(input.shape[first:])
     if all(s == 1 for s in sizes):
-        return input.mean(list(range(first, input.ndim)), True)
+        return tied(input).mean(list(range(first, input.ndim)), True)
     if all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
         each = tuple([n // s for n, s in zip(have, sizes, strict=True)])
         return _avg_pool(input, Pool(have, each, each, (0,) * nd, (1,) * nd, sizes), True, None)
+    input = tied(input)
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:
             matrix = (
