@@ -54,7 +54,7 @@ def adjoint_and_weights(
     (groups, co); where it can be, both from patches of g that are gathered once: in <g, x * w> the
     turned kernel's gradient is to x what the kernel's is to g."""
     back = _turned_window(w)
-    if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW:
+    if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):
         adjoint(g, weight, out, w)
         weights(g, x, grad, w, bias)
         return

@@ -271,10 +271,9 @@ class _Rows:
         self._w = w
         self._taps = [_tap(w, number) for number in np.ndindex(*w.kernel[1:])]
         self._flat = take(channels * len(self._taps) * self.pitch, dtype)
-        self._flat.fill(0)
         self._array = self._flat.reshape(channels, *w.kernel[1:], self._count, *w.out[1:])
         self.address = self._flat.ctypes.data
-        self._at = 0
+        self._at = -1
 
     def fill(self, x: Array, block: _Block) -> None:
         """What a block's places see of an image x (channels, *size)."""
@@ -283,9 +282,11 @@ class _Rows:
         low = min(self._count, max(0, -first))
         high = max(low, min(self._count, w.size[0] - first))
         if block.start != self._at:  # other rows are outside
-            taps = (slice(None),) * len(w.kernel)
-            self._array[(*taps, slice(None, low))] = 0
-            self._array[(*taps, slice(high, None))] = 0
+            for tap in self._taps:
+                self._places(tap, slice(None, low), ())[...] = 0
+                self._places(tap, slice(high, None), ())[...] = 0
+                for places in tap.padding:
+                    self._places(tap, slice(None), places)[...] = 0
             self._at = block.start
         if high > low:
             seen, lines = x[:, first + low : first + high], slice(low, high)

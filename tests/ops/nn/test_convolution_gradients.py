@@ -59,6 +59,16 @@ def test_only_what_is_wanted(wanted: str) -> None:
         np.testing.assert_allclose(b, a, atol=1e-3)
 
 
+@pytest.mark.parametrize("size", [(4, 4), (7, 5)])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_a_kernel_as_large_as_the_image(size: tuple[int, int], padding: int) -> None:
+    """Few places, each of which sees nearly everything."""
+    arrays, g = _sample(0, (3, 20, *size), (24, 20, *size), 1, padding)
+    theirs, ours = [_grads(lib, arrays, g, "xwb", 1, padding) for lib in (torch, skimp)]
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-3)
+
+
 def test_bits_do_not_depend_on_threads() -> None:
     arrays, g = _sample(0, (33, 16, 14, 14), (48, 16, 3, 3), 1, 1)
     found, before = [], skimp.get_num_threads()
