@@ -53,7 +53,7 @@ def sym_int(a: Any) -> int:
 
 def sym_fresh_size(expr: Any) -> Any:
     """The number itself, or the one in a tensor."""
-    return _one(expr).item() if hasattr(expr, "numel") else expr
+    return expr.item() if hasattr(expr, "numel") else expr
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
@@ -87,7 +87,7 @@ def sym_not(a: Any) -> bool:
 
 def sym_sqrt(a: Any) -> float:
     """The square root."""
-    return math.sqrt(sym_float(a))
+    return math.sqrt(a if isinstance(a, str) else sym_float(a))
 
 
 def sym_sum(args: Iterable[Any]) -> Any:

@@ -233,6 +233,8 @@ def copy_twin(name: str, view: Function, method: bool = False) -> None:
 
 def _show_as_one(made: Any, seen: Any, input: Tensor, title: str) -> None:
     """Two nodes, the view's and the copy's, are one to programs that walk the graph."""
+    if isinstance(seen, tuple) and not seen:
+        return
     view = seen[0] if isinstance(seen, tuple) else seen
     if modes.state.grad and input._rg and (view is input or view._skimp_node is not None):
         usual = "" if view is input else f"{view._skimp_node._skimp_label}_copy"

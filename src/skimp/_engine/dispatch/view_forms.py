@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -157,6 +158,15 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
     return np.ndarray(shape, a.dtype, a, 0, strides)
 
 
+# Orders of a few dims, counted from either end: NumPy cuts other numbers to 32 bits.
+ORDERS: Final = frozenset(
+    {
+        order
+        for n in range(1, 6)
+        for first in (0, -n)
+        for order in itertools.permutations(range(first, first + n))
+    }
+)
 _SIZES = frozenset({tuple, list, Size})
 
 
@@ -169,6 +179,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
+        ORDERS=ORDERS,
     )  # fmt: skip
     layout = f"raw(input._skimp_layout_of(){', ' if rest else ''}{rest})"
     usual, later = plain_call(p, "ordinary"), []

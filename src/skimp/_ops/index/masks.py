@@ -278,9 +278,17 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
             )
         if value._dtype.category > max(input._dtype.category, dtypes.FLOAT):
             raise no_room(input._dtype)
-    else:
+    elif isinstance(value, _NUMBERS):
         check_number(value, input._dtype)
+    else:
+        raise TypeError(
+            "masked_fill() received an invalid combination of arguments - got (mask=Tensor, "
+            f"value={type(value).__name__})"
+        )
     return mask
+
+
+_NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 _C_NAMES = {

@@ -17,7 +17,7 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import constant, refuse_complex
 from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
@@ -63,6 +63,7 @@ def added(
     beta, alpha = _number(beta), _number(alpha)
     seen = V.expand(input._skimp_layout_of(), shape)
     dtype = a._dtype
+    refuse_complex(dtype, beta, alpha)
     if out is not None:
         check_out(out, dtype, shape, name)
         if any([t._storage is out._storage for t in (input, a, b)]):
@@ -312,6 +313,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     if batch1._hollow:
         return meta.empty((m, n), batch1._dtype) if out is None else out
     first, second = batch1._skimp_array(), batch2._skimp_array()
+    refuse_complex(batch1._dtype, beta, alpha)
     step = max(1, _SCRATCH // max(1, m * k, k * n))
     total, into = blank((m, n), _working(batch1._dtype))
     into[...] = 0
@@ -399,6 +401,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 
 def _check_factors(dtype: dtypes.dtype, beta: Any, alpha: Any) -> None:
+    refuse_complex(dtype, beta, alpha)
     for word, value in (("Beta", beta), ("Alpha", alpha)):
         if isinstance(value, bool) and dtype is not dtypes.bool:
             raise RuntimeError(f"Boolean {word.lower()} only supported for Boolean results.")

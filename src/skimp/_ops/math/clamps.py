@@ -351,6 +351,10 @@ def _add_product(row: Pointwise, doc: str) -> None:
             [isinstance(t, Tensor) and t._dtype.category <= INT for t in args[1:]]
         ):
             raise RuntimeError(INTEGER_DIVISION)
+        if isinstance(value, complex):
+            tensors = [t for t in args if isinstance(t, Tensor)]
+            wide = next((t for t in tensors if t._dtype.is_complex), tensors[0])
+            refuse_complex(wide._dtype, value)
         return call(row, (*args, value), (), out, inplace)
 
     def function(

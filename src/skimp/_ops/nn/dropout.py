@@ -76,10 +76,10 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
     p = _check_p(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    if feature and input.ndim < 2:
-        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if p == 1.0:
         return input * input.new_zeros(())
+    if feature and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if input._dtype.is_complex:
         raise no_kernel("bernoulli_scalar_cpu_", input._dtype)
     if input._dtype.category < dtypes.FLOAT:
@@ -121,10 +121,10 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
     p = _check_p(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    if feature and input.ndim < 2:
-        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if p == 1.0:
         return input * input.new_zeros(())
+    if feature and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if input._dtype.is_complex:
         raise no_kernel("bernoulli_scalar_cpu_", input._dtype)
     refuse_cast(dtypes.float32, input._dtype)
@@ -153,6 +153,8 @@ def _declare(
     def function(
         input: Any, p: float = 0.5, training: bool = default, inplace: bool = False
     ) -> Any:
+        if type(p) in (int, float):  # before what else is wrong
+            _check_p(p)
         _warn_rank(name, input)
         result = f(_batched(name, input), p, training, feature)
         result = result if result.ndim == input.ndim else result.squeeze(0)

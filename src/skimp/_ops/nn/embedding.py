@@ -293,6 +293,11 @@ def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: floa
     Shape: a table (rows, dim); indices of any shape.
     Dtypes: floating point and complex numbers.
     """
+    if input.ndim != 2:
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {input.ndim}-dimensional tensor for argument "
+            "#1 'self' (while checking arguments for embedding_renorm_)"
+        )
     renorm_rows(input, indices, max_norm, norm_type)
     return input
 

@@ -22,12 +22,23 @@ from skimp._ops.nn.pooling import per_dim, planes
 Ints = tuple[int, ...]
 
 
+def _two(name: str, what: str, value: Any) -> Ints:
+    """A number for both dims, or one for each."""
+    if isinstance(value, (tuple, list)) and len(value) != 2:
+        raise RuntimeError(f"It is expected {what} equals to 2, but got size {len(value)}")
+    return per_dim(name, what, value, 2)
+
+
 def _pool(name: str, size: Ints, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Pool:
-    kernel, dilation = (
-        per_dim(name, "kernel_size", kernel, 2),
-        per_dim(name, "dilation", dilation, 2),
-    )
-    padding, stride = per_dim(name, "padding", padding, 2), per_dim(name, "stride", stride, 2)
+    kernel, dilation, padding, stride = [
+        _two(name, word, value)
+        for word, value in (
+            ("kernel_size", kernel),
+            ("dilation", dilation),
+            ("padding", padding),
+            ("stride", stride),
+        )
+    ]
     for what, values in (("kernel size", kernel), ("dilation", dilation), ("stride", stride)):
         if any(v <= 0 for v in values):
             raise RuntimeError(f"{what} should be greater than zero, but got {list(values)}")
@@ -128,12 +139,7 @@ def fold(
         raise no_kernel("col2im_out_cpu", input._dtype)
     batched = input if input.ndim == 3 else input.unsqueeze(0)
     pool = _pool(
-        "fold",
-        per_dim("fold", "output_size", output_size, 2),
-        kernel_size,
-        dilation,
-        padding,
-        stride,
+        "fold", _two("fold", "output_size", output_size), kernel_size, dilation, padding, stride
     )
     taps, places = len(pool.taps), math.prod(pool.out)
     if batched.shape[1] % taps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,9 @@ RRELU_FIXED_IN_PLACE = row(
 def _rrelu(
     input: Tensor, lower: float, upper: float, training: bool, inplace: bool, generator: Any = None
 ) -> Tensor:
+    for word, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {word} bound must be finite, got {bound:g}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if training and isinstance(input, Tensor):

@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
-from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops.nn.reduction import check_reduction, reduction_of
@@ -116,6 +116,9 @@ def multilabel_margin_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     n, classes = _shape("multilabel_margin_loss", input)
+    if target._dtype is not dtypes.int64:
+        found = promotion.scalar_type_name(target._dtype)
+        raise RuntimeError(f"expected scalar type Long but found {found}")
     if tuple(target.shape) != tuple(input.shape):
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"

@@ -434,7 +434,7 @@ def group_norm(
 
     Shape: (n, channels, ...); weight and bias (channels,); the result has the input's.
     Dtypes: floating point.
-    Raises: RuntimeError for channels that don't divide into groups.
+    Raises: RuntimeError for channels that don't divide into groups, ZeroDivisionError for none.
     Memory: a new tensor; two numbers per group are saved.
     Source: Wu and He, 2018.
     """
@@ -443,6 +443,8 @@ def group_norm(
             f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
         )
     c = input.shape[1]
+    if not num_groups:
+        raise ZeroDivisionError("integer division or modulo by zero")
     if num_groups <= 0:
         raise RuntimeError(f"num_groups must be positive but got {num_groups}")
     if c % num_groups:

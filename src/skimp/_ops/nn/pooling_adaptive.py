@@ -27,9 +27,9 @@ Ints = tuple[int, ...]
 
 def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
     """The result's spatial sizes; None keeps the input's."""
+    if output_size is None:
+        raise TypeError("object of type 'NoneType' has no len()")
     sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * nd
-    if len(sizes) == 1 and nd > 1:
-        sizes = (*sizes,) * nd
     if len(sizes) != nd:
         raise RuntimeError(
             f"adaptive pooling: output_size must have {nd} elements, but got {len(sizes)}"

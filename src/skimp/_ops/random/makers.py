@@ -286,6 +286,8 @@ def normal(
     if size is not None:
         raise TypeError("normal() received an invalid combination of arguments: size with tensors")
     like = mean if isinstance(mean, Tensor) else std
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if isinstance(std, Tensor) and std._dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     if isinstance(std, Tensor) and not std._hollow and bool((std.detach() < 0).any()):

@@ -277,6 +277,10 @@ def bernoulli(
 
     Dtypes: floating point.
     """
+    if isinstance(p, Tensor) and p.ndim:
+        raise TypeError(
+            "bernoulli() received an invalid combination of arguments - got (Tensor, p=Tensor)"
+        )
     target = empty_as(input) if out is None else out
     if out is not None:
         outs.refuse_grad("bernoulli", out, [input])

@@ -120,6 +120,7 @@ def _same_dtype(name: str) -> None:
             kind = type(dtype).__name__
             raise TypeError(f"{name}_(): argument 'dtype' must be torch.dtype, not {kind}")
         if dtype is not None and dtype is not input._dtype:
+            layouts.normalize_dim(axis if dim is None else dim, input.ndim)
             raise RuntimeError(
                 f"Bad in-place call: input tensor dtype {input._dtype.name} and output tensor "
                 f"dtype {dtype.name} should match"

@@ -187,6 +187,11 @@ def nanmean(
 
     Dtypes: floating point.
     """
+    if input._dtype.category < dtypes.FLOAT:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{promotion.scalar_type_name(input._dtype)}"
+        )
     number_dtype("nanmean", input, dtype)
     if out is not None:
         return _nan_into("nanmean", nanmean, input, dim, keepdim, dtype, out)

@@ -113,6 +113,12 @@ def vector_norm(
         ord = ord.item()
     require_inexact("linalg.vector_norm", input)
     if dtype is not None:
+        dtype = dtypes.asked(dtype)
+        if dtype.category < dtypes.FLOAT:
+            raise RuntimeError(
+                "linalg.vector_norm: dtype should be floating point or complex, but got "
+                f"{promotion.scalar_type_name(dtype)}"
+            )
         if input._dtype.is_complex and not dtype.is_complex:
             raise RuntimeError(
                 "linalg.vector_norm: dtype should be complex for complex inputs, but got "

@@ -205,7 +205,8 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """
     if not isinstance(other, Tensor):
         if isinstance(other, (bool, int, float, complex)):
-            return fill_(input, other)
+            real = not input._dtype.is_complex and isinstance(other, complex)
+            return fill_(input, other.real if real else other)
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}"
         )

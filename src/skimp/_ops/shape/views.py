@@ -112,7 +112,8 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
         "PermuteBackward0",
         input=lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,))),
     ),
-    fast_view="a.transpose(*order) if order and dims is None else None",
+    fast_view="a.transpose(d) if dims is None and "
+    "(d := order if len(order) > 1 else tuple(order[0])) in ORDERS else None",
     batch=batching.dims.ordered,
     copy=True,
 )
