@@ -104,6 +104,7 @@ TAKEN = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("name", TAKEN)
 def test_taken_as_by_pytorch(name: str) -> None:
     ours, theirs = TAKEN[name](skimp), TAKEN[name](torch)
