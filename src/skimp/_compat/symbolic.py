@@ -87,7 +87,8 @@ def sym_not(a: Any) -> bool:
 
 def sym_sqrt(a: Any) -> float:
     """The square root."""
-    return math.sqrt(a if isinstance(a, str) else sym_float(a))
+    number: Any = a if isinstance(a, str) else sym_float(a)
+    return math.sqrt(number)
 
 
 def sym_sum(args: Iterable[Any]) -> Any:
