@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from skimp._engine.memory.sizes import parse_size
-from skimp.cli import engines, tracebacks
+from skimp.cli import engines, guard, tracebacks
 from skimp.cli.compare import compare
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
@@ -95,6 +95,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
         return no_program(NAME, USAGE)
     if options.compare:
         return compare(options, words)
+    guard.stand()
     mpi.tell_program()
     if mpi.launched() is not None:
         _write_whole_lines()

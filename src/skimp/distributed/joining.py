@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -118,7 +119,7 @@ def _remember(joined: rendezvous.Joined, name: Backend, timeout: timedelta) -> N
         multiprocessing.util.Finalize(None, leave, exitpriority=0)
         if tally.VARIABLE in os.environ:
             tally.begin(Path(os.environ[tally.VARIABLE]))
-    watch.begin(joined.control, comm.rank)
+    watch.begin(joined.control, comm.rank, comm.size)
     if name not in ("mpi", "undefined") and comm.rank == 0 and not world.said:
         world.said = True
         call_site.warn(f"backend {str(name)!r} means MPI in skimp: {_library()}")
@@ -167,9 +168,15 @@ def leave() -> None:
     if isinstance(ending, SystemExit) and not ending.code:
         ending = None
     if ending is not None:
-        now.failed = True
-        if isinstance(ending, SystemExit):
-            now.announce(f"ended with exit code {ending.code}")
+        watch.tell(ending)
+        if isinstance(ending, KeyboardInterrupt):
+            return
+        if isinstance(ending, watch.PeerFailure):
+            ending.__traceback__ = None  # in a child that multiprocessing has made: it prints this
+        if multiprocessing.parent_process() is None:
+            now.hear()
+        else:  # its traceback is printed next, and who waits follows: Python waits for the thread
+            threading.Thread(target=now.hear, name="skimp-last-words").start()
         return
     if now.failed:
         return

@@ -69,6 +69,10 @@ class TCPStore(Store):
         made._server = self._server  # which lives as long as somebody here asks it
         return made
 
+    def is_here(self) -> bool:
+        """Whether its values are in this process, and go with it."""
+        return self._server is not None
+
     def list_keys(self) -> list[str]:
         """The keys, without the store's own."""
         return [name for name in super().list_keys() if name != "init/"]

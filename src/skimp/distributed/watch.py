@@ -19,7 +19,7 @@ from skimp.distributed.errors import DistBackendError, DistError
 from skimp.distributed.tcp import TCPStore
 
 LOOK_AFTER = 0.25  # seconds between looks, for who waits
-LAST_WORDS = 1.5  # seconds for the others' lines: mpiexec ends them as soon as this process ends
+LAST_WORDS = 3.0  # seconds in which others that wait for a failed rank may say so
 LEFT, KILLED = "has ended", "was killed, or ended without a farewell"
 GAVE_UP = "waited for a rank that had failed"
 
@@ -31,8 +31,8 @@ class PeerFailure(DistBackendError):
 class Watch:
     """This process's part in it."""
 
-    def __init__(self, store: TCPStore, rank: int) -> None:
-        self.store, self.rank, self.process = store, rank, os.getpid()
+    def __init__(self, store: TCPStore, rank: int, size: int) -> None:
+        self.store, self.rank, self.size, self.process = store, rank, size, os.getpid()
         self.failed = False  # this rank has, or knows of one that has
         self.closed = False
         self.store._step("will", self._steps(KILLED))
@@ -51,6 +51,20 @@ class Watch:
             self.store._step("will", [])
         except DistError:
             self.failed = True  # the store is gone, and with it the rank that held it
+
+    def hear(self) -> None:
+        """After a failure, stay until all ranks have ended, or for a while, where the others' last
+        lines need this process: it holds their store, or mpiexec ends them as soon as it ends.
+        """
+        by_mpiexec = mpi.launched() and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ
+        if os.getpid() != self.process or not (by_mpiexec or self.store.is_here()):
+            return
+        end, names = time.monotonic() + LAST_WORDS, [f"gone/{rank}" for rank in range(self.size)]
+        try:
+            while not all(self.store._step("find", names)) and time.monotonic() < end:
+                time.sleep(0.02)
+        except DistError:
+            self.failed = True  # the rank that holds the store has heard all
 
     def gone(self, ranks: list[int]) -> dict[int, str]:
         """Those of the ranks that have ended, and how."""
@@ -91,9 +105,9 @@ def current() -> Watch | None:
     return _now[0] if _now else None
 
 
-def begin(store: TCPStore, rank: int) -> Watch:
+def begin(store: TCPStore, rank: int, size: int) -> Watch:
     """Watch from now on."""
-    made = Watch(store, rank)
+    made = Watch(store, rank, size)
     _now[:] = [made]
     return made
 
@@ -156,24 +170,35 @@ def install_hook(rank: int) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if isinstance(error, PeerFailure):
-            sys.stderr.write(f"[rank{rank}]: {error}\n")
+            sys.stderr.write(f"{line(rank, error)}\n")
             sys.stderr.flush()
-            _announce(GAVE_UP)
-            return
-        _with_prefix(rank, lambda: before(kind, error, trace))
-        if not isinstance(error, KeyboardInterrupt):
-            _announce(f"failed: {''.join(traceback.format_exception_only(error)).strip()}")
-            if mpi.launched() and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
-                time.sleep(LAST_WORDS)
+        else:
+            _with_prefix(rank, lambda: before(kind, error, trace))
+        now = tell(error)
+        if now is not None and not isinstance(error, KeyboardInterrupt):
+            now.hear()
 
     sys.excepthook = hook
 
 
-def _announce(text: str) -> None:
+def line(rank: int, error: PeerFailure) -> str:
+    """What a rank that waited for another one says."""
+    return f"[rank{rank}]: {error}"
+
+
+def tell(error: BaseException) -> Watch | None:
+    """Say to the others that this rank ends with an error; its watch, if it is in a job."""
     now = current()
     if now is not None:
         now.failed = True
-        now.announce(text)
+        if isinstance(error, SystemExit):
+            now.announce(f"ended with exit code {error.code}")
+        elif isinstance(error, PeerFailure):
+            now.announce(GAVE_UP)
+        elif not isinstance(error, KeyboardInterrupt):
+            text = "".join(traceback.format_exception_only(error)).strip()
+            now.announce(f"failed: {text}")
+    return now
 
 
 def _with_prefix(rank: int, write: Callable[[], None]) -> None:

@@ -9,10 +9,15 @@ import multiprocessing.connection
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+# what reports end in: of a rank of a job that failed, and of one that waited for such
+OF_RANK, WAITED = ".rank", ".waited"
+LAST_WORDS = 3.0  # seconds in which ranks that wait for a failed process may end by themselves
 
 
 class ProcessException(Exception):
@@ -50,8 +55,15 @@ def _run(fn: Callable[..., Any], i: int, args: tuple[Any, ...], report: str) -> 
         fn(i, *args)
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception:
-        Path(report).write_text(traceback.format_exc())
+    except Exception as error:
+        watch: Any = sys.modules.get("skimp.distributed.watch")  # the function is a rank, perhaps
+        job = None if watch is None else watch.tell(error)
+        if job is None:
+            Path(report).write_text(traceback.format_exc())
+        elif isinstance(error, watch.PeerFailure):
+            Path(report + WAITED).write_text(watch.line(job.rank, error))
+        else:
+            Path(report + OF_RANK).write_text(traceback.format_exc())
         sys.exit(1)
 
 
@@ -71,15 +83,35 @@ class ProcessContext:
         alive = [p for p in self.processes if p.is_alive()]
         if alive:
             multiprocessing.connection.wait([p.sentinel for p in alive], timeout)
-        codes = [p.exitcode for p in self.processes]  # asked once: a process may end meanwhile
-        for i, (p, code) in enumerate(zip(self.processes, codes, strict=True)):
-            if code not in (0, None):
-                self._end(grace_period)
-                raise self._error(i, p)
+        codes = self._codes()  # asked once: a process may end meanwhile
+        if any(codes):
+            first = self._first_failed()
+            self._end(grace_period)
+            raise self._error(first, self.processes[first])
         if None in codes:
             return False
         self._reports.cleanup()
         return True
+
+    def _codes(self) -> list[int | None]:
+        return [p.exitcode for p in self.processes]
+
+    def _said(self, i: int, suffix: str = "") -> str | None:
+        report = Path(self._reports.name) / f"{i}{suffix}"
+        return report.read_text() if report.exists() else None
+
+    def _first_failed(self) -> int:
+        """Which process failed by itself. Ranks that wait for it get a moment to say so."""
+        end = time.monotonic() + LAST_WORDS
+        failed = [i for i, code in enumerate(self._codes()) if code]
+        while any([self._said(i) is None for i in failed]):
+            alive = [p.sentinel for p in self.processes if p.is_alive()]
+            left = end - time.monotonic()
+            if not alive or left < 0:
+                break
+            multiprocessing.connection.wait(alive, left)
+        ended = [i for i, code in enumerate(self._codes()) if code]
+        return next((i for i in ended if self._said(i, WAITED) is None), ended[0])
 
     def _end(self, grace_period: float | None) -> None:
         for p in self.processes:
@@ -92,20 +124,21 @@ class ProcessContext:
                 p.join()
 
     def _error(self, i: int, p: Any) -> ProcessException:
-        report = Path(self._reports.name) / str(i)
-        text = report.read_text() if report.exists() else None
+        text = self._said(i) or self._said(i, OF_RANK)
+        waited = [self._said(j, WAITED) for j in range(len(self.processes))]
+        others = "".join([f"\n{line}" for line in waited if line is not None])
         self._reports.cleanup()
         if text is not None:
             return ProcessRaisedException(
-                f"\n\n-- Process {i} terminated with the following error:\n{text}", i, p.pid
+                f"\n\n-- Process {i} terminated with the following error:\n{text}{others}", i, p.pid
             )
         if p.exitcode < 0:
             name = signal.Signals(-p.exitcode).name
             return ProcessExitedException(
-                f"process {i} terminated with signal {name}", i, p.pid, p.exitcode, name
+                f"process {i} terminated with signal {name}{others}", i, p.pid, p.exitcode, name
             )
         return ProcessExitedException(
-            f"process {i} terminated with exit code {p.exitcode}", i, p.pid, p.exitcode
+            f"process {i} terminated with exit code {p.exitcode}{others}", i, p.pid, p.exitcode
         )
 
 

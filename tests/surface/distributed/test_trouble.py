@@ -73,6 +73,74 @@ def test_a_rank_that_is_killed_is_named() -> None:
     assert "rank 1 was killed" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("raise", "failed: ValueError: boom"),
+        ("exit", "ended with exit code 3"),
+        ("kill", "was killed, or ended without a farewell"),
+    ],
+)
+def test_under_plain_mpiexec_who_waited_says_so(how: str, why: str) -> None:
+    done = ranks.run_mpiexec(ranks.ours(PROGRAM, how), 3, LOCAL_RANK="0")
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if line.startswith("[rank")]
+    assert all("Traceback" in line for line in said[: how == "raise"])
+    assert sorted([line[:8] for line in said if "waited in" in line]) == ["[rank0]:", "[rank1]:"]
+    for line in said[-2:]:
+        assert f"waited in all_reduce of float32[3] SUM at {PROGRAM}:{WAITING}" in line
+        assert f"but rank 2 {why}" in line
+    assert subprocess.run(["pgrep", "-f", f"{PROGRAM} {how}"], check=False).returncode == 1
+
+
+SPAWNING = """
+import os, signal, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, meeting, how):
+    dist.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=3)
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    if rank == 2:
+        if how == "raise":
+            raise ValueError("boom")
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(x)
+
+if __name__ == "__main__":
+    if sys.argv[3] == "spawn":
+        mp.spawn(work, args=sys.argv[1:3], nprocs=3)
+    ranks = [mp.Process(target=work, args=(r, *sys.argv[1:3])) for r in range(3)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    print([rank.exitcode for rank in ranks])
+"""
+
+
+@pytest.mark.parametrize("way", ["spawn", "Process"])
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_started_ranks_that_waited_follow_the_traceback(how: str, way: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNING)
+    done = launched("run", "--quiet", str(program), f"{tmp_path}/meeting", how, way)
+    why = "failed: ValueError: boom" if how == "raise" else "was killed"
+    waited = [line for line in done.stderr.splitlines() if "waited in all_reduce" in line]
+    assert len(waited) == 2
+    place = f"{program}:{SPAWNING[: SPAWNING.rindex('dist.all_reduce')].count(chr(10)) + 1}"
+    assert all(f"{place}, but rank 2 {why}" in line for line in waited)
+    if how == "raise":
+        assert done.stderr.index("ValueError: boom\n") < done.stderr.index("waited in")
+    if way == "spawn":
+        assert done.returncode == 1
+        assert sorted([line[:8] for line in waited]) == ["[rank0]:", "[rank1]:"]
+    else:
+        assert done.stdout.strip() == f"[1, 1, {1 if how == 'raise' else -9}]"
+
+
 def test_a_rank_that_does_not_come_in_time_is_named() -> None:
     done = launched("launch", "-n", "2", str(PROGRAM), "late")
     assert done.returncode == 1
