@@ -58,9 +58,9 @@ def adjoint_and_weights(
         adjoint(g, weight, out, w)
         weights(g, x, grad, w, bias)
         return
-    into = np.empty(_turned(grad).shape, grad.dtype)
-    forward_and_weights(g, _turned(weight), out, x, into, back, bias)
-    grad[...] = _turned(into)
+    with Scratch(_turned(grad).shape, grad.dtype) as into:
+        forward_and_weights(g, _turned(weight), out, x, into, back, bias)
+        grad[...] = _turned(into)
 
 
 def _turned(weight: Array) -> Array:
