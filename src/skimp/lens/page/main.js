@@ -54,13 +54,13 @@ function plain(runs) {
   budgets(runs.filter(run => run.budget));
   const saved = runs.flatMap(run => run.saved || []);
   $("saved").hidden = !saved.length;
-  table($("saved-table"), [["op", r => r.op], ["line", r => lineOf(r.place)], ["module", r => r.place.module],
-    ["bytes", r => r.bytes, true, readable], ["tensors", r => r.tensors, true],
+  table($("saved-table"), [["op", r => r.op], ["bytes", r => r.bytes, true, readable],
+    ["line", r => lineOf(r.place)], ["module", r => r.place.module], ["tensors", r => r.tensors, true],
     ["held by", r => r.alone ? "backward alone" : "others too"]], saved, "bytes");
   const copies = runs.flatMap(run => run.copies);
   $("copies").hidden = !copies.length;
-  table($("copies-table"), [["op", r => r.place.op], ["line", r => lineOf(r.place)], ["why", r => r.reason],
-    ["bytes", r => r.bytes, true, readable], ["times", r => r.times, true],
+  table($("copies-table"), [["op", r => r.place.op], ["bytes", r => r.bytes, true, readable],
+    ["line", r => lineOf(r.place)], ["times", r => r.times, true], ["why", r => r.reason],
     ["shape", r => `(${(r.shape || []).join(", ")})`], ["strides", r => `(${(r.strides || []).join(", ")})`],
     ["came from", r => r.made ? `${lineOf(r.made)} ${r.made.op}` : ""]], copies, "bytes");
 }
