@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.eval import run
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -31,6 +32,7 @@ from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
 
 Formula = Callable[..., tuple[Any, ...]]
+SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 _PLAIN = (dtypes.float32, dtypes.float64)
 
 
@@ -176,6 +178,7 @@ def update(
         before_inplace(t)
     if _here.runs:
         _run_what_meets(written, read)
+    _held = () if host.bound is None else _gathered([*written, *read])
     first = written[0]
     dtype = first._dtype
     if (
@@ -199,8 +202,24 @@ def update(
                 one = _Update(formula, written, read, outs, leaves, numbers)
                 if not _put_off(one):
                     _in_one_pass(one)
+                elif host.bound is not None and _here.held > host.bound // SHARE:
+                    run_waiting()  # its bytes can't be taken away while it waits
             return
     _on_tensors(formula, written, read, numbers)
+
+
+def _gathered(tensors: list[Tensor]) -> list[Array]:
+    """The bytes of all, one after the other; who refuses one of them tells what all need."""
+    found = []
+    try:
+        for i, t in enumerate(tensors):
+            later = {id(other._storage): other._storage for other in tensors[i + 1 :]}
+            later.pop(id(t._storage), None)
+            host.coming = sum([len(s) for s in later.values() if s.nbytes < 0])
+            found.append(t._skimp_array())
+    finally:
+        host.coming = 0
+    return found
 
 
 def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:
@@ -300,6 +319,7 @@ class _Here(threading.local):
         self.runs: list[_Run] | None = None
         self.written: set[Storage] = set()
         self.read: set[Storage] = set()
+        self.held = 0  # bytes of all of them
 
 
 _here = _Here()
@@ -331,6 +351,7 @@ def run_waiting() -> None:
 def _run(runs: list[_Run]) -> None:
     _here.written.clear()
     _here.read.clear()
+    _here.held = 0
     for one in runs:
         one.run()
 
@@ -360,6 +381,7 @@ def _put_off(one: _Update) -> bool:
     if not runs or (runs[-1].formula, runs[-1].kinds, runs[-1].numbers) != same:
         runs.append(_Run(one.formula, one.numbers, kinds))
     runs[-1].arrays.append([a.reshape(-1) for a in arrays])
+    _here.held += sum([a.nbytes for a in arrays])
     _here.written.update(storages[: len(one.written)])
     _here.read.update(storages[len(one.written) :])
     return True

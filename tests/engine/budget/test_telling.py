@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import warnings
@@ -58,6 +59,36 @@ def test_an_op_below_its_floor_says_what_it_needs_and_the_budget_that_fits() -> 
     assert "The smallest budget in which it fits is about 3.50 MiB" in text
     with torch.memory.budget(base + 7 * MIB // 2):
         assert (a @ b).shape == (512, 512)
+
+
+def test_an_optimizer_below_its_floor_says_at_once_what_one_parameter_needs() -> None:
+    """The parameter, its gradient and both averages: 4 MiB, whichever of them is read first."""
+
+    def train(budget: int | None) -> list[float]:
+        torch.manual_seed(0)
+        weights = [torch.randn(512, 512, requires_grad=True) for _ in range(6)]
+        optimizer = torch.optim.Adam(weights)
+        spending.set_budget(budget)
+        try:
+            for _ in range(2):
+                for w in weights:
+                    w.grad = torch.ones(512, 512)
+                optimizer.step()
+        finally:
+            spending.set_budget(None)
+        return [w.sum().item() for w in weights]
+
+    wanted = train(None)
+    pool.empty_cache()
+    base = host.allocated
+    with pytest.raises(OutOfMemoryError) as refused:
+        train(base + 5 * MIB // 2)
+    needed, fits = re.search(  # type: ignore[union-attr]
+        r"needs ([\d.]+) MiB at once.*fits is about ([\d.]+) MiB", str(refused.value), re.DOTALL
+    ).groups()
+    del refused
+    assert float(needed) == pytest.approx(4 + base / MIB, abs=0.1)
+    assert train(int(float(fits) * MIB)) == wanted
 
 
 def test_one_warning_where_bringing_back_takes_longer_than_work() -> None:

@@ -27,7 +27,7 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
     """Why `nbytes` do not fit, though all that may go has gone: what is in use, by line, and the
     smallest budget in which this op fits.
     """
-    needed = host.reserved_for(nbytes)
+    needed = host.reserved_for(nbytes) + host.coming
     parts = [
         f"This op needs {readable(needed)} at once, and the budget is {readable(budget)}: what is "
         "in use now can't be taken away."

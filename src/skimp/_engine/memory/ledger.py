@@ -138,9 +138,9 @@ class Ledger:
 
     __slots__ = (
         "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
-        "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "copied", "copies",
-        "device", "dropped", "fell", "freed", "kept_below", "live_by_line", "made", "most_made",
-        "ooms", "relievers", "total", "unwritten", "watched",
+        "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "coming", "copied",
+        "copies", "device", "dropped", "fell", "freed", "kept_below", "live_by_line", "made",
+        "most_made", "ooms", "relievers", "total", "unwritten", "watched",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:
@@ -156,6 +156,7 @@ class Ledger:
         self.copies = 0  # how often
         self.unwritten = 0  # of deferred expressions that nobody had materialized
         self.ooms = 0  # refusals
+        self.coming = 0  # bytes that the running op is about to ask for, beside what it asks for
         self.ceiling = 0  # an allocation that rises above it has to call `rise`
         self.watched = False  # somebody observes
         self.backing: Backing | None = None
