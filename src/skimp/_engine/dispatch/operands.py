@@ -56,6 +56,19 @@ def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
     return constant(a, math)
 
 
+def number_of(value: Any) -> Any:
+    """NumPy's numbers, fractions and the like as Python's; what is neither a whole number nor one
+    of Python's own kinds becomes a float (bools and complex64 too), as in PyTorch.
+    """
+    if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise OverflowError("int too big to convert")
+        return value
+    if isinstance(value, (float, complex)):
+        return value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, np.integer) else float(value)
+
+
 def constant(value: Any, dtype: dtypes.dtype) -> Array:
     """A Python number as a 0-d array; integers wrap as PyTorch's do."""
     kind = type(value)

@@ -17,7 +17,14 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
 from skimp._engine.dispatch.at_hand import Typed, fast_inplace_of, fast_of
 from skimp._engine.dispatch.expressions import converted, expression
-from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, operand, scalar_tensor
+from skimp._engine.dispatch.operands import (
+    OPMATH,
+    cast,
+    empty_dense,
+    number_of,
+    operand,
+    scalar_tensor,
+)
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
@@ -227,14 +234,8 @@ def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> 
 def as_operand(row: Pointwise, i: int, a: Any) -> Any:
     if isinstance(a, Tensor):
         return a
-    if isinstance(a, (int, float, complex)) and i in row.numbers:
-        return a
-    if isinstance(a, np.generic) and i in row.numbers:
-        return a.item()
-    if isinstance(a, np.ndarray) and a.dtype in dtypes.FROM_NUMPY:
-        return fresh(np.array(a, order="C"), dtypes.FROM_NUMPY[a.dtype])
-    if isinstance(a, numbers.Number) and i in row.numbers:
-        return float(a)  # type: ignore[arg-type]
+    if isinstance(a, Number) and i in row.numbers:
+        return number_of(a)
     what = type(a).__name__
     raise TypeError(
         f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}"

@@ -300,7 +300,7 @@ def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
 
 # -- operators ------------------------------------------------------------------------------------
 
-OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
+OPERANDS = (Tensor, int, float, complex, np.generic)
 
 
 def offered(other: Any, f: Function, *args: Any) -> Any:
@@ -475,7 +475,10 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
             ):
                 return fresh(ufunc(x, other), _BOOL)
         elif not isinstance(other, OPERANDS):
-            return offered(other, slow, self, other)  # type: ignore[no-any-return]
+            if word == "eq" and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
+                other = fresh(np.array(other, order="C"), dtypes.FROM_NUMPY[other.dtype])
+            else:
+                return offered(other, slow, self, other)  # type: ignore[no-any-return]
         return slow(self, other)
 
     _set(word, operator)

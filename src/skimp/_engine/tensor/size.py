@@ -48,11 +48,14 @@ class Size(tuple[int, ...]):
         item = tuple.__getitem__(self, i)
         return _tuple(Size, item) if isinstance(i, slice) else item
 
-    def __add__(self, other: Iterable[int]) -> Size:  # type: ignore[override]
+    def __add__(self, other: object) -> Size:
+        if not isinstance(other, tuple):
+            kind = type(other).__name__
+            raise TypeError(f"can only concatenate tuple (not {kind}) to torch.Size")
         return Size((*self, *other))
 
-    def __radd__(self, other: Iterable[int]) -> Size:
-        return Size((*other, *self))
+    def __radd__(self, other: object) -> Size:
+        return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, n: SupportsIndex) -> Size:
         return Size(tuple.__mul__(self, n))

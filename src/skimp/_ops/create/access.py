@@ -4,6 +4,7 @@ truth, iteration.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
@@ -272,7 +273,7 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
 
 
 def _contains(self: Tensor, element: Any) -> bool:
-    if isinstance(element, (Tensor, int, float, complex, np.generic)):
+    if isinstance(element, (Tensor, numbers.Number)):
         return bool((self == element).any().item())
     raise RuntimeError(
         f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."

@@ -456,7 +456,7 @@ plain_operators("floordiv", floor_divide, Tensor.floor_divide_)
 
 def _rtruediv(self: Tensor, other: Any) -> Any:
     """other * (1 / self): PyTorch's rounding."""
-    if not isinstance(other, OPERANDS):
+    if not isinstance(other, (*OPERANDS, np.ndarray)):
         return offered(other, divide, other, self)
     return self.reciprocal() * other
 

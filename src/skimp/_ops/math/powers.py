@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import check_number
+from skimp._engine.dispatch.operands import check_number, number_of
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import plain_operators
 from skimp._engine.dispatch.result_types import common, same
@@ -94,7 +94,7 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
         and isinstance(input, Tensor)
         and input._dtype.category == FLOAT
     ):
-        return call(POW_NUMBER, (input,), (exponent,), out, inplace)
+        return call(POW_NUMBER, (input,), (number_of(exponent),), out, inplace)
     if isinstance(exponent, Tensor):
         return call(
             POW if isinstance(input, Tensor) else POW_OF_NUMBER, (input, exponent), (), out, inplace
@@ -104,8 +104,7 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
             "pow() received an invalid combination of arguments - got "
             f"({type(input).__name__}, {type(exponent).__name__})"
         )
-    if isinstance(exponent, np.generic):
-        exponent = exponent.item()
+    exponent = number_of(exponent)
     kind = common((input, exponent))
     if kind.category == INT:
         if exponent < 0:
