@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.benchmark  # an attribute only then
 
 import skimp
 from skimp._compat import modules, refusals, table

@@ -254,7 +254,12 @@ def embedding_bag(
     if padding_idx is not None:
         kept = numbers != padding_idx % weight.shape[0]
     sizes = np.bincount(bag[kept], minlength=bags)[:bags].astype(np.int64)
-    plain = mode == 0 and padding_idx is None and weight.stride(-1) == 1
+    plain = (
+        mode == 0
+        and padding_idx is None
+        and weight.stride(-1) == 1
+        and weight.dtype is not dtypes.float64
+    )
     where = np.empty(0, numbers.dtype) if plain else bag.astype(numbers.dtype)
     # PyTorch's sums without a gradient have one for each offset, whether it starts a bag or not
     count = len(starts) if not (weight.requires_grad and include_last_offset) else bags

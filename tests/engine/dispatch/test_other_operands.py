@@ -80,7 +80,11 @@ def test_an_operator(word: str, other: str) -> None:
     for tensor in TENSORS:
         if (word, tensor, other) == ("imul", "0-d", "shape"):
             continue  # a tuple times a tensor, which Python asks the tuple about
-        if other == "wide integer" and tensor == "bool" and word in ("sub", "isub", "floordiv", "mod"):
+        if (
+            other == "wide integer"
+            and tensor == "bool"
+            and word in ("sub", "isub", "floordiv", "mod")
+        ):
             continue  # another thing that is wrong with it is told first
         for reflected in (False, True) if word in BINARY else (False,):
             agree(
