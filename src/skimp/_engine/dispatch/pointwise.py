@@ -34,7 +34,7 @@ from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh, wrap
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
