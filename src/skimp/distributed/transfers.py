@@ -12,8 +12,6 @@ from skimp.distributed import direct, mpi
 from skimp.distributed.reduce_ops import ReduceOp
 
 Array = np.ndarray[Any, Any]
-# bytes that MPICH takes from a sender at once: it holds them until their receiver comes
-CELL = 12 << 10
 
 
 def _directly(group: Any, array: Array) -> bool:
@@ -44,11 +42,7 @@ def broadcast(group: Any, array: Array, dtype: dtypes.dtype, source: int) -> Any
     """The array of one rank goes to all."""
     if _directly(group, array):
         return direct.broadcast(group, array.reshape(-1), source)
-    if not CELL < array.nbytes < direct.LARGE:
-        return group.comm.Ibcast(mpi.buffer(array, dtype), source)
-    flat, step = array.reshape(-1), CELL // array.itemsize
-    parts = [mpi.buffer(flat[i : i + step], dtype) for i in range(0, flat.size, step)]
-    return direct.Stepwise(iter([group.comm.Ibcast(part, source) for part in parts]))
+    return group.comm.Ibcast(mpi.buffer(array, dtype), source)
 
 
 def all_gather(
