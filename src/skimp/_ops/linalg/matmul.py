@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
@@ -337,7 +338,10 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if out is not None and (a == 1 or b <= 2):
         return into(out, matmul(input, other), a == 1)
     if a == 1 and b == 2:
-        return mm(input.unsqueeze(0), other).squeeze(0)
+        row = mm(input.unsqueeze(0), other).squeeze(0)
+        if row._rg:
+            present(row, "SqueezeBackward4", [], [input, other])
+        return row
     if a == 1:
         return _batched(input.unsqueeze(0), other).squeeze(-2)
     if b <= 2:

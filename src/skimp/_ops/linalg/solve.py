@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import shown
+from skimp._engine.autograd.shown import present, shown
 from skimp._engine.dispatch.forms import NAMESPACES, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
@@ -244,7 +244,10 @@ def solve_triangular(
     a, b = _batched(input, B)
     if left:
         return _solve_triangular(a, b, upper, unitriangular)
-    return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
+    turned = _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
+    if turned._rg:
+        present(turned, "LinalgSolveTriangularBackward0", [input, B], [input, B])
+    return turned
 
 
 @general(out="layout", autocast="float32")

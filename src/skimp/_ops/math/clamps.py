@@ -10,6 +10,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.at_hand import to_write
 from skimp._engine.dispatch.forms import export
@@ -103,7 +104,10 @@ def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) ->
         tensors = [isinstance(v, Tensor) for v in given.values()]
     _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
     row = CLAMPS[(*given, all(tensors))]
-    return call(row, (input, *given.values()), (), out, inplace)
+    made = call(row, (input, *given.values()), (), out, inplace)
+    if made._rg and len(given) == 1 and all(tensors):  # the other limit is an edge to nothing
+        present(made, "ClampBackward0", [input, min, max], [] if inplace else [input])
+    return made
 
 
 def _as_number(v: Any) -> Any:

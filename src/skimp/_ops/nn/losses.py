@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
@@ -306,7 +308,16 @@ def binary_cross_entropy(
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     if weight is None:
         return loss_of(BCE, input, target, (), reduction)
-    return reduced(_weighted(call(BCE, (input, target)), weight), reduction)
+    return _own(
+        BCE, reduced(_weighted(call(BCE, (input, target)), weight), reduction), input, target
+    )
+
+
+def _own(row: Pointwise, loss: Any, input: Any, target: Any) -> Any:
+    """A loss of several ops, whose last node shows itself as the row's."""
+    if modes.state.grad and loss._rg and row.rule is not None:
+        present(loss, row.rule.name, [input, target], [input, target])
+    return loss
 
 
 def _same_type(input: Any, target: Any) -> None:
@@ -376,7 +387,7 @@ def binary_cross_entropy_with_logits(
     else:
         log_weight = (pos_weight - 1) * target + 1
         loss = (1 - target) * input - log_weight * _f("logsigmoid")(input)
-    return reduced(_weighted(loss, weight), reduction)
+    return _own(BCE_LOGITS, reduced(_weighted(loss, weight), reduction), input, target)
 
 
 for _g in (mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy):

@@ -255,6 +255,8 @@ def _stacked_strides(tensors: Sequence[Tensor], shape: Ints, dim: int) -> Ints |
 
 
 def _unsqueezed(t: Tensor, *dims: int) -> Tensor:
+    if not t.ndim and dims:
+        return t.view((1,) * len(dims))
     for d in dims:
         t = t.unsqueeze(d)
     return t
