@@ -353,6 +353,7 @@ _BY_NAME: dict[str, list[Any]] = {
     "repeats": [2, [2, 1]], "num_classes": [4], "k": [1, 2], "bins": [3, [2, 2]],
     "layout": [Named("strided")], "shifts": [[1], 1], "length": [1], "start": [0], "end": [1],
     "num_embeddings": [3], "source": [Given((2, 3)), Given((2,))], "step": [1],
+    "offsets": [Given((2,), "int64")],  # others may lead beyond the end, where PyTorch reads on
     "upscale_factor": [1], "downscale_factor": [2], "stride": [[3, 1], 1, [1], 2],
     "nonlinearity": ["relu"], "full_matrices": [False], "steps": [3], "src": [Given((2, 3))],
 }  # fmt: skip

@@ -157,6 +157,8 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Tensor:
     """nn.functional.group_norm, which has no word for cuDNN."""
+    if num_groups == 0:
+        raise RuntimeError("Expected num groups to be greater than 0, got 0")
     made: Tensor = F.group_norm(input, num_groups, weight, bias, eps)
     return made
 

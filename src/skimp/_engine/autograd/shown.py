@@ -79,6 +79,11 @@ def _recorded(result: Any) -> bool:
     return any([t._rg and t._skimp_node is not None for t in _tensors(result)])
 
 
+def recorded(t: Tensor) -> bool:
+    """Whether a result has a node that may show itself as another: under vmap it has none."""
+    return modes.state.grad and bool(_tensors(t)) and t._rg
+
+
 def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> None:
     """Let the last nodes of the results show themselves so, unless they are arguments' own."""
     old = [t._skimp_node for t in given if isinstance(t, Tensor)]

@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present
+from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
@@ -339,7 +339,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         return into(out, matmul(input, other), a == 1)
     if a == 1 and b == 2:
         row = mm(input.unsqueeze(0), other).squeeze(0)
-        if row._rg:
+        if recorded(row):
             present(row, "SqueezeBackward4", [], [input, other])
         return row
     if a == 1:

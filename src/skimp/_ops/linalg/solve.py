@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present, shown
+from skimp._engine.autograd.shown import present, recorded, shown
 from skimp._engine.dispatch.forms import NAMESPACES, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
@@ -245,7 +245,7 @@ def solve_triangular(
     if left:
         return _solve_triangular(a, b, upper, unitriangular)
     turned = _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
-    if turned._rg:
+    if recorded(turned):
         present(turned, "LinalgSolveTriangularBackward0", [input, B], [input, B])
     return turned
 

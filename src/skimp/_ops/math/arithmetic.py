@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present
+from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.at_hand import to_write
 from skimp._engine.dispatch.forms import export
@@ -245,7 +245,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
         _refuse_bool(other, input)
         return call(RSUB, (other, input))
     result: Tensor = sub(other, input, alpha=alpha)
-    if result._rg:
+    if recorded(result):
         present(result, "RsubBackward0", [input, other], [input, other])
     return result
 

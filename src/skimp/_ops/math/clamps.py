@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present
+from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.at_hand import to_write
 from skimp._engine.dispatch.forms import export
@@ -105,7 +105,7 @@ def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) ->
     _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
     row = CLAMPS[(*given, all(tensors))]
     made = call(row, (input, *given.values()), (), out, inplace)
-    if made._rg and len(given) == 1 and all(tensors):  # the other limit is an edge to nothing
+    if len(given) == 1 and all(tensors) and recorded(made):  # the other limit is an edge to nothing
         present(made, "ClampBackward0", [input, min, max], [] if inplace else [input])
     return made
 

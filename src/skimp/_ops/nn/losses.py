@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present
+from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
@@ -315,7 +314,7 @@ def binary_cross_entropy(
 
 def _own(row: Pointwise, loss: Any, input: Any, target: Any) -> Any:
     """A loss of several ops, whose last node shows itself as the row's."""
-    if modes.state.grad and loss._rg and row.rule is not None:
+    if recorded(loss) and row.rule is not None:
         present(loss, row.rule.name, [input, target], [input, target])
     return loss
 
