@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +17,10 @@ from skimp._kernels.einsum import einsum
 
 Array = np.ndarray[Any, Any]
 
-_MANY: Final = 64  # rows from which short ones, of up to so many elements, are turned
+_MANY: Final = 256  # rows from which short ones, of up to so many elements, are turned
 _SHORT: Final = 32
+_LONG: Final = 1 << 12  # elements of a row up to which the place of the largest is found first
+_COUNTED: Final = 1 << 12  # rows whose beginnings are kept
 _KEPT: Final = 16  # buffers
 _LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
 
@@ -79,13 +82,24 @@ def row_sums(x: Array) -> Array:
 
 
 def row_tops(x: Array) -> Array:
-    """The largest of each row (of dim 1), in a column. NumPy takes 50 ns for each row, so many
-    short ones are turned first: a tenth of the time for rows of ten.
+    """The largest of each row (of dim 1), in a column. NumPy takes 50 to 100 ns for each row, but
+    finds places in a fifth of that; many short rows are turned first: a tenth of the time for rows
+    of ten.
     """
     rows, length = x.shape[:2]
-    if x.ndim > 2 or rows < _MANY or not 0 < length <= _SHORT:
+    if x.ndim > 2 or not 0 < length <= _LONG or x.dtype.char not in "fd":
         found: Array = np.maximum.reduce(x, axis=1, keepdims=True)
         return found
+    if rows < _MANY or length > _SHORT:
+        at = x.argmax(1)
+        at += _starts(rows, length) if rows <= _COUNTED else np.arange(rows) * length
+        return x.reshape(-1).take(at)[:, None]
     with Scratch((length, rows), x.dtype) as turned:
         turned[...] = x.T
         return np.maximum.reduce(turned, axis=0)[:, None]  # type: ignore[no-any-return]
+
+
+@lru_cache(64)
+def _starts(rows: int, length: int) -> Array:
+    """Where each row begins."""
+    return np.arange(rows) * length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
 from skimp.config import config
 
 _new = object.__new__
+_MANY = 1024
 
 # `view_of` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
 _FAST_VIEW_TEXT = """\
@@ -182,6 +184,10 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         ORDERS=ORDERS,
     )  # fmt: skip
     layout = f"raw(input._skimp_layout_of(){', ' if rest else ''}{rest})"
+    if not p.is_open() and (more := p.all[1:]):  # of plain numbers a program gives few
+        space["laid"] = lru_cache(_MANY, typed=True)(o.raw)
+        plain = " and ".join([f"type({one.name}) is int" for one in more])
+        layout = f"(laid if {plain} else raw){layout.removeprefix('raw')}"
     usual, later = plain_call(p, "ordinary"), []
     if o.fast_view is not None:  # NumPy refuses sizes and dims that a transform is for
         later = [one for one in usual if one.startswith("known.issuperset")]
