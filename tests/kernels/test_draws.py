@@ -11,8 +11,9 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from skimp._kernels.random import draws, few, integers as draws_integers
+from skimp._kernels.random import draws, few, integers as draws_integers, normal as normal_draws
 from skimp._kernels.random.arithmetic import fma32, fma64
+from skimp._kernels.random.mt19937 import Engine
 from skimp.config import using
 
 NUMPY: dict[torch.dtype, Any] = {
@@ -507,3 +508,15 @@ def test_fma64_rounds_once(a: float, b: float, c: float) -> None:
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if abs(exact) < Fraction(10) ** 300:
         assert fma64(np.array([a]), b, c)[0] == float(exact)
+
+
+def test_no_helper_makes_the_generators(monkeypatch: Any) -> None:
+    """It would wait for the engine's lock, which the thread has that waits for the helper."""
+    engine = Engine(5)
+
+    def share(work: Any, threads: int) -> None:
+        assert object.__getattribute__(engine, "_bits") is not None  # AttributeError: not made yet
+        work()
+
+    monkeypatch.setattr(normal_draws, "share", share)
+    normal_draws.normal(np.empty(1 << 19, np.float32), 0.0, 1.0, engine)

@@ -93,7 +93,7 @@ def row_tops(x: Array) -> Array:
     if rows < _MANY or length > _SHORT:
         at = x.argmax(1)
         at += _starts(rows, length) if rows <= _COUNTED else np.arange(rows) * length
-        return x.reshape(-1).take(at)[:, None]
+        return x.reshape(-1).take(at)[:, None]  # type: ignore[no-any-return]
     with Scratch((length, rows), x.dtype) as turned:
         turned[...] = x.T
         return np.maximum.reduce(turned, axis=0)[:, None]  # type: ignore[no-any-return]

@@ -45,9 +45,11 @@ def written(recording: Recording, count: int | None) -> Any:
         "next_number": sequence.__next__,
         "new": object.__new__,
         "node_of_view": node_of_view,
+        "numbers": frozenset({int, float, bool}).issuperset,
         "outside": lines.outside,
         "shape_of": shape_of,
         "strides_of": saving.strides_of,
+        "tensors": frozenset({Tensor}).issuperset,
         "users": lines.OUTSIDE,
     }
     text = [f"def function({every}):", *_outputs(count, every), "    bits = 0"]
@@ -162,25 +164,29 @@ def _of_plan(
             continue
         x = f"out[{slot.of}]" if count is not None else "out"
         x = x if slot.kind in (RESULT, RESULT_META) else local[slot.of]
-        found, pair = _kept(slot, i, x, slot.of in tensors)
+        found, pair = _kept(slot, i, x, slot.of in tensors, slot.of in plan.lists)
         text += found
         pairs.append(pair)
     text.append(f"node._skimp_saved = [{', '.join(pairs)}]" if pairs else "node._skimp_saved = ()")
     return text
 
 
-def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
+def _kept(slot: Slot, i: int, x: str, is_tensor: bool, listed: bool) -> tuple[Lines, str]:
     """The lines that keep a slot's value, and the text of its (value, version).
 
     A small plain tensor is saved here, any other by `saving.save`.
     """
     if slot.kind in (ARG_META, RESULT_META):
         known = is_tensor or slot.kind == RESULT_META
+        general = f"meta_of({x}, {slot.meta!r})"
+        if slot.meta == "_shape" and listed:
+            shape = "t._skimp_layout.shape if t._np is None else t._np.shape"
+            return [], f"[{shape} for t in {x}] if tensors(map(type, {x})) else {general}, None"
         if slot.meta == "_shape" and known:
             return [], f"shape_of({x}) if {x}._np is None else {x}._np.shape, None"
         if slot.meta == "_strides" and known:  # of a leaf it is there after the first time
             return [], f"{x}._skimp_layout.strides if {x}._skimp_layout else strides_of({x}), None"
-        return [], f"meta_of({x}, {slot.meta!r}), None"
+        return [], f"{general}, None"
     result = slot.kind == RESULT
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
     plain = ["    s = " + x + "._storage", "    s.saved = True", f"    w{i} = s.version"]
@@ -206,7 +212,7 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
         text = [
             f"if isinstance({x}, Tensor):",
             *[f"    {line}" for line in text],
-            f"elif isinstance({x}, (list, tuple)):",
+            f"elif isinstance({x}, (list, tuple)) and not numbers(map(type, {x})):",
             f"    k{i}, w{i} = {general}",
             "else:",
             f"    k{i}, w{i} = {x}, None",

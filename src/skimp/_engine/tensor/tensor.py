@@ -232,7 +232,7 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     n = array.nbytes
     if n >= host.kept_below or not config.small_below:
         return adopt(array, dtype)
-    s = _new(Storage)
+    s = Storage()
     s.block = array
     host.made = host.made + 1
     host.total = total = host.total + n

@@ -8,11 +8,13 @@ than are left, and goes the general way, which has the engine make the next ones
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skimp._kernels.random.arithmetic import F32
+from skimp._kernels.random import normal as draws_normal
+from skimp._kernels.random.arithmetic import F32, fma32
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import GROUP, standard_singles
 
@@ -53,6 +55,28 @@ def normals(n: int, engine: Engine) -> F32 | None:
         engine.normals = first, table = start, table
     engine.at = end
     return table[start - first : end - first].copy()
+
+
+def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
+    """`normal.normal`: few float32 numbers are handed out too."""
+    n = out.size
+    if not GROUP <= n <= engine.words.size or n % GROUP or out.dtype != np.float32 or not std >= 0:
+        draws_normal.normal(out, mean, std, engine)
+        return
+    with engine.lock:
+        found = normals(n, engine)
+    if found is None:
+        draws_normal.normal(out, mean, std, engine)
+        return
+    mean32, std32 = np.float32(mean), np.float32(std)
+    with np.errstate(over="ignore"):
+        if mean32 and math.frexp(std32)[0] not in (0.5, 0.0):  # a product that rounds
+            found = fma32(found, std32, mean32)
+        else:
+            if std32 != 1:
+                found *= std32
+            found += mean32
+    out[...] = found.reshape(out.shape)
 
 
 def _serial(n: int, engine: Engine) -> F32 | None:

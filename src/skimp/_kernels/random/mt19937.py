@@ -90,6 +90,12 @@ class Engine:
             self._bits, self._numpy, self._legacy = bits, numpy, legacy
         return object.__getattribute__(self, name)
 
+    def load(self) -> None:
+        """Make NumPy's generators on this thread: a helper would wait for the lock that who waits
+        for the helper has.
+        """
+        self._bits = self._bits
+
     def manual_seed(self, seed: int) -> None:
         """Start again from `seed`, a signed or unsigned 64-bit number; -1 is 2**64 - 1."""
         seed = _unsigned(seed)

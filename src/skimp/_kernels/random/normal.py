@@ -47,6 +47,8 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
         std /= math.sqrt(2)
     numbers = flat(out)
     with engine.lock, np.errstate(over="ignore"):
+        if numbers.size >= _THREADED:
+            engine.load()
         if numbers.size < GROUP:
             numbers[:] = narrowed(serial_normal(numbers.size, mean, std, engine), numbers.dtype)
         elif numbers.dtype == np.float64:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
@@ -194,6 +194,7 @@ _RULE = Rule(
         g.new_zeros(tuple(input_shape)), indices, g, True
     ),
 )
+_RECORDING = recording(_RULE, ("input", "indices"))
 
 
 def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
@@ -218,7 +219,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
         return None
     made = fresh(found, input._dtype)
     if input._rg and modes.state.grad:
-        record(_RULE, {"input": input, "indices": indices}, made)
+        _RECORDING.record(made, input, indices)
     return made
 
 

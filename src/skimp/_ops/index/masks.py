@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
@@ -199,6 +199,7 @@ FILL_RULE = Rule(
 )
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
                  ("mask", "input", "value"), opmath=False, masks=(0,), row_major=True)  # fmt: skip
+_FILLED = recording(FILL_RULE, ("mask", "input", "value"))
 
 
 def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
@@ -216,7 +217,7 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
         return None
     made = fresh(found, input._dtype)
     if input._rg and modes.state.grad:
-        record(FILL_RULE, {"mask": mask, "input": input, "value": value}, made)
+        _FILLED.record(made, mask, input, value)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch.alike import FLOATS
@@ -264,7 +264,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
     if input._rg and modes.state.grad:
         top += log
         lse = fresh(top, input._dtype)
-        record(_SMALL, {"input": input, "target": target, "lse": lse}, loss)
+        _SMALL.record(loss, input, target, lse)
     return loss
 
 
@@ -281,7 +281,7 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     return fresh(d, input._dtype)
 
 
-_SMALL = Rule("NllLossBackward0", input=_small_back)
+_SMALL = recording(Rule("NllLossBackward0", input=_small_back), ("input", "target", "lse"))
 
 
 @rowwise(

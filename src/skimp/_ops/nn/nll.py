@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.alike import FLOATS
@@ -52,7 +52,7 @@ def _small_back(g: Any, input_shape: Any, target: Any, reduction: str) -> Any:
     return g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share)
 
 
-_SMALL = Rule("NllLossBackward0", input=_small_back)
+_SMALL = recording(Rule("NllLossBackward0", input=_small_back), ("input", "target", "reduction"))
 
 
 def _small(
@@ -81,7 +81,7 @@ def _small(
         found = found / x.dtype.type(n) if reduction == "mean" else found
     made = fresh(found, input._dtype)
     if input._rg and modes.state.grad:
-        record(_SMALL, {"input": input, "target": target, "reduction": reduction}, made)
+        _SMALL.record(made, input, target, reduction)
     return made
 
 

@@ -24,7 +24,6 @@ from skimp._kernels.random import (
     draws,
     few as draws_few,
     integers as draws_integers,
-    normal as draws_normal,
     rejection as draws_rejection,
     weighted as draws_weighted,
 )
@@ -80,6 +79,23 @@ def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | 
     return fast
 
 
+def _few_like(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
+    """The same of one shaped as another."""
+    engine = default_generator._engine
+
+    def fast(input: Any) -> Tensor | None:
+        x = input._np
+        if x is None or input._dtype is not dtypes.float32 or not x.flags.c_contiguous:
+            return None
+        if x.size > FEW or modes.state.vmaps:
+            return None
+        with engine.lock:
+            made = draw(x.size, engine)
+        return None if made is None else fresh(made.reshape(x.shape), dtypes.float32)
+
+    return fast
+
+
 def _maker(
     name: str,
     draw: Callable[[Array, Engine], None],
@@ -119,7 +135,7 @@ def _maker(
     export(name, drawn(named(f, name, f"A tensor of {doc}.")), method=False, fast=_few(few))
     title = f"{name}_like"
     shaped = named(like, title, f"A tensor of {doc}, shaped as the input.")
-    export(title, drawn(shaped), method=False)
+    export(title, drawn(shaped), method=False, fast=_few_like(few))
 
 
 _maker(
@@ -131,7 +147,7 @@ _maker(
 )
 _maker(
     "randn",
-    lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
+    lambda a, engine: draws_few.normal(a, 0.0, 1.0, engine),
     draws_few.normals,
     "standard normal numbers",
     "normal_kernel_cpu",

@@ -12,6 +12,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.at_hand import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
@@ -102,9 +103,22 @@ def _sampler(
         overwrite(self, lambda: draw_into(self, draw, scattered))
         return self
 
+    usual = tuple(defaults.values())
+
+    def fast(self: Tensor, *args: Any) -> Tensor | None:
+        x = self._np
+        if x is None or self._rg or modes.state.vmaps or not x.flags.c_contiguous:
+            return None
+        if len(args) > len(usual):
+            return None
+        draw = draw_of(self, default_generator._engine, *args, *usual[len(args) :])
+        with LOCK():
+            draw(to_write(self))
+        return self
+
     given = (0.5,) if None in defaults.values() else ()
     f = sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), *given)])(named(f, name, doc))
-    export(name, drawn(f), namespaces=())
+    export(name, drawn(f), namespaces=(), fast=fast)
 
 
 def overwrite(t: Tensor, write: Callable[[], None]) -> None:
@@ -130,7 +144,7 @@ def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std):g}")
     floating(t, "normal_kernel_cpu")
-    return lambda out: draws_normal.normal(out, mean, std, engine)
+    return lambda out: draws_few.normal(out, mean, std, engine)
 
 
 @sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), 5)])

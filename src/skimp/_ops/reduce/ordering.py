@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
@@ -79,6 +79,7 @@ SORT = Rule(
     "SortBackward0",
     input=lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1),
 )
+_SORTED = recording(SORT, ("input", "dim", "descending"))
 
 
 @rowwise(
@@ -131,7 +132,7 @@ def _small_sort(
         return None
     made: Pair = return_types.sort(*found)
     if input._rg and modes.state.grad:
-        record(SORT, {"input": input, "dim": dim, "descending": descending}, made)
+        _SORTED.record(made, input, dim, descending)
     return made
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, rowwise
@@ -292,10 +292,12 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
 def _recorded(rule: Rule, fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
     """`fast` for functions that end in the op of the rule."""
 
+    of_rule = recording(rule, ("input", "dim"))
+
     def run(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
         made = fast(input, dim) if dtype is None else None
         if made is not None and input._rg and modes.state.grad:
-            record(rule, {"input": input, "dim": dim}, made)
+            of_rule.record(made, input, dim)
         return made
 
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import NoneType
 from typing import Any
 
@@ -77,11 +78,16 @@ def _small_pieces(
     return views
 
 
+@lru_cache(256)
+def _spans(cut: Callable[..., Any], shape: tuple[int, ...], n: int, dim: int) -> Any:
+    return tuple(cut(shape, n, dim))
+
+
 def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
     x = _small_array(self, dim)
     if x is None or type(split_size) is not int:
         return _small_sections(self, split_size, dim)
-    return _small_pieces(self, x, S.split(x.shape, split_size, dim), dim, _PIECES)
+    return _small_pieces(self, x, _spans(S.split, x.shape, split_size, dim), dim, _PIECES)
 
 
 def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
@@ -93,9 +99,9 @@ def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...
 
 def _small_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...] | None:
     x = _small_array(input, dim)
-    return (
-        None if x is None else _small_pieces(input, x, S.chunk(x.shape, chunks, dim), dim, _PIECES)
-    )
+    if x is None or type(chunks) is not int:
+        return None
+    return _small_pieces(input, x, _spans(S.chunk, x.shape, chunks, dim), dim, _PIECES)
 
 
 @general(method=False, fast=_small_split)
