@@ -43,13 +43,14 @@ def theirs(program: Path, *args: str) -> list[str]:
     return [sys.executable, str(program), *args]
 
 
-def started(command: Sequence[str], n: int, **more: str) -> list[subprocess.Popen[str]]:
-    """`n` processes with the variables that torchrun sets, each started by itself."""
-    port = str(free_port())
-    return [
-        _start(command, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE=str(n), MASTER_PORT=port, **more)
-        for r in range(n)
-    ]
+def started(
+    command: Sequence[str], n: int, of: int = 0, **more: str
+) -> list[subprocess.Popen[str]]:
+    """`n` processes with the variables that torchrun sets, each started by itself; or the first `n`
+    `of` so many.
+    """
+    told = {"WORLD_SIZE": str(of or n), "MASTER_PORT": str(free_port()), **more}
+    return [_start(command, RANK=str(r), LOCAL_RANK=str(r), **told) for r in range(n)]
 
 
 def _start(command: Sequence[str], **variables: str) -> subprocess.Popen[str]:

@@ -18,6 +18,7 @@ from skimp.distributed.stores import FileStore, PrefixStore, Store
 from skimp.distributed.tcp import TCPStore
 
 T = TypeVar("T")
+HEARD = 0.3  # seconds in which the others read what this process, perhaps, has in its store
 Handler = Callable[..., Iterator[tuple[Store, int, int]]]
 
 
@@ -171,15 +172,20 @@ def _all_here(store: Store, rank: int, size: int, timeout: timedelta) -> int:
     turn = store.add(f"come/{rank}", 1)
     names = [f"here/{turn}/{i}" for i in range(size)]
     store.set(names[rank], "1")
-    end, pause = time.monotonic() + timeout.total_seconds(), 0.001
+    end, pause, late = time.monotonic() + timeout.total_seconds(), 0.001, f"late/{turn}"
     while not store.check(names):
+        if store.check([late]):
+            raise DistStoreError(store.get(late).decode())
         if time.monotonic() > end:
             missing = [i for i, name in enumerate(names) if not store.check([name])]
-            raise DistStoreError(
+            text = (
                 f"Timed out after {max(1, round(timeout.total_seconds()))} seconds waiting for "
                 f"clients. {size - len(missing)}/{size} clients joined. Missing: "
                 f"{', '.join([f'rank {i}' for i in missing])}"
             )
+            store.set(late, text)
+            time.sleep(HEARD)
+            raise DistStoreError(text)
         time.sleep(pause)
         pause = min(pause * 1.5, 0.02)
     return turn

@@ -211,6 +211,19 @@ def test_a_rank_that_never_comes_is_named() -> None:
         )
 
 
+def test_all_who_wait_for_a_rank_that_never_comes_name_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import datetime\n"
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=5))\n"
+    )
+    here = ranks.started(ranks.ours(program), 2, of=3)
+    for process in here:
+        _, said = process.communicate(timeout=ranks.LIMIT)
+        assert "2/3 clients joined. Missing: rank 2" in said
+
+
 def test_four_ranks_that_start_at_once_join_in_their_order(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
