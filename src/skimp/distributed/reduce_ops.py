@@ -20,6 +20,9 @@ class ReduceOp(enum.Enum):
         return f"RedOpType.{self.name}"
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # the members' class in PyTorch
+
+
 class PremulSum:
     """Values are multiplied by a number, or by a tensor of one element, and summed."""
 

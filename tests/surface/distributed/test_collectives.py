@@ -108,6 +108,7 @@ x=[torch.ones(3),torch.ones(2)]; w=dist.all_reduce_coalesced(x,async_op=True); w
 x=[torch.arange(n+0.)*(r+1) for n in (40001,7,1,90000)]; dist.all_reduce_coalesced(x); out=[t[::997] for t in x]
 x=[torch.arange(n).sub(n//2).mul(1-2*r) for n in (7,0,40001,3)]; dist.all_reduce_coalesced(x,dist.ReduceOp.MAX); out=[t[::997] for t in x]
 dist.monitored_barrier(); out=1
+T=dist.ReduceOp.RedOpType; x=torch.ones(2)*(r+1); dist.all_reduce(x,op=T.MAX); out=[x,T.MAX==dist.ReduceOp.MAX,list(T.__members__)]
 dist.monitored_barrier(wait_all_ranks=True); out=1
 g,gs=dist.new_subgroups(1); out=dist.get_rank(g),len(gs)
 dist.new_subgroups(3)
