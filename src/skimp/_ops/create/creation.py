@@ -160,11 +160,7 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
                 "value cannot be converted to type " + _ctype(want) + " without overflow"
             )
     strides = None
-    if (
-        isinstance(data, np.ndarray)
-        and data.ndim > 1
-        and not (data.flags.c_contiguous and data.size)
-    ):
+    if isinstance(data, np.ndarray) and data.ndim > 1 and not data.flags.c_contiguous:
         strides = layouts.empty_like_strides(layout_of(data))
     elif array.nbytes < POOLED:
         made = np.empty(array.shape, want.np)
@@ -243,7 +239,7 @@ class _Bytes:
 def layout_of(ndarray: Array) -> Layout:
     """The array's layout in elements."""
     shape = ndarray.shape
-    if ndarray.flags.c_contiguous and ndarray.size:
+    if ndarray.flags.c_contiguous or not ndarray.size:
         return Layout(shape, contiguous_strides(shape), 0)
     return Layout(shape, tuple([s // ndarray.itemsize for s in ndarray.strides]), 0)
 
