@@ -116,7 +116,7 @@ def tell_program() -> None:
     before it makes a group.
     """
     found = launched()
-    if found is None or found[1] < 2:
+    if found is None or (found[1] < 2 and "WORLD_SIZE" not in os.environ):
         return
     for names in LAUNCHERS:
         if names[0] in os.environ:

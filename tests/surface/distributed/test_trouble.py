@@ -44,6 +44,12 @@ def test_ranks_run_and_lines_begin_with_them() -> None:
     ]
 
 
+def test_one_rank_knows_its_number_too() -> None:
+    done = launched("torchrun", "--nproc-per-node=1", str(PROGRAM), "nothing")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["sum [1.0, 1.0, 1.0] 0"]
+
+
 def test_a_rank_that_raises_ends_the_job_with_its_traceback_first() -> None:
     start = time.monotonic()
     done = launched("torchrun", "--nproc-per-node=3", str(PROGRAM), "raise")
