@@ -25,7 +25,10 @@ NOTICE = "torch.jit.script and torch.jit.trace return what they are given: nothi
 
 
 class ScriptModule(Module):
-    """For `isinstance`: no module is one unless a program derives it."""
+    """For `isinstance`: no module is one unless a program derives it.
+
+    Shape: as that program's `forward` has it.
+    """
 
 
 class ScriptFunction:

@@ -108,7 +108,7 @@ def soft_margin_loss(
     """log(1 + exp(-target input)).
 
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
-    Dtypes: floating point.
+    Dtypes: floating point and complex numbers.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
     Memory: a new tensor.
     """

@@ -39,7 +39,7 @@ def searchsorted(
     after them.
 
     Shape: that of the values.
-    Dtypes: bool, integers and floating point.
+    Dtypes: integers and floating point.
     """
     if side not in (None, "left", "right"):
         raise RuntimeError(
@@ -181,7 +181,7 @@ def bucketize(
     (`right`) above.
 
     Shape: the input's.
-    Dtypes: bool, integers and floating point.
+    Dtypes: integers and floating point.
     """
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
