@@ -19,9 +19,11 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     FullyShardedDataParallel,
     MixedPrecisionPolicy,
+    ShardingStrategy,
     StateDictType,
     fully_shard,
 )
@@ -168,6 +170,13 @@ if what == "all":
 
     model = FullyShardedDataParallel(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))
     found["wrapper"] = losses(model, adam(model))
+    found["strategy"] = model.sharding_strategy.name
+    copies = FullyShardedDataParallel(
+        Net(),
+        device_mesh=init_device_mesh("cpu", (n, 1), mesh_dim_names=("same", "parts")),
+        sharding_strategy=ShardingStrategy.HYBRID_SHARD,
+    )
+    found["copies"] = losses(copies, adam(copies))
     whole = model.state_dict()
     found["wrapper state"] = {k: round(v.double().sum().item(), 3) for k, v in whole.items()}
     with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):

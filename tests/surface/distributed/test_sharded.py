@@ -41,9 +41,14 @@ def trained() -> dict[str, Any]:
         return found
 
 
-@pytest.mark.parametrize("way", ["fully_shard", "wrapper", "zero"])
+@pytest.mark.parametrize("way", ["fully_shard", "wrapper", "zero", "copies"])
 def test_losses_are_those_of_one_process(way: str) -> None:
+    """Of `copies`, too, whose parts are whole; PyTorch's differ from rank to rank (a row)."""
     assert trained()[way] == pytest.approx(trained()["alone"], rel=1e-6)
+
+
+def test_the_strategy_is_told() -> None:
+    assert trained()["strategy"] == "FULL_SHARD"
 
 
 def test_ranks_with_other_numbers_of_inputs_step_as_one_optimizer() -> None:

@@ -57,6 +57,7 @@ class FullyShardedDataParallel(Module):
         super().__init__()
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         mesh = device_mesh or _mesh(strategy, process_group)
+        self.sharding_strategy = strategy
         self.process_group = mesh.get_group(mesh.ndim - 1)
         policy = MixedPrecisionPolicy() if mixed_precision is None else mixed_precision.policy()
         if sync_module_states:
