@@ -140,10 +140,10 @@ def test_what_suits(shape: Any, kernel: Any, suits: bool) -> None:
     padding = tuple(k // 2 for k in kernel)
     w = Window(size, kernel, ones, padding, ones, size)
     x = np.zeros(shape, np.float32)
-    weight = np.zeros((shape[1], 4, shape[2], *kernel), np.float32)
-    assert conv_rows.suits(w, x, 4, weight, None) == suits
-    assert not conv_rows.suits(w, x.astype(np.float16), 4, weight)
-    assert not conv_rows.suits(w, x, 4, weight.astype(np.float64))
+    weight = np.zeros((shape[1], 32, shape[2], *kernel), np.float32)
+    assert conv_rows.suits(w, x, 32, weight, None) == suits
+    assert not conv_rows.suits(w, x.astype(np.float16), 32, weight)
+    assert not conv_rows.suits(w, x, 32, weight.astype(np.float64))
 
 
 def test_a_turned_result_and_a_strided_input_give_the_same_bits() -> None:

@@ -24,7 +24,7 @@ from skimp._kernels.scratch import Scratch, give, row_sums, take
 Array = np.ndarray[Any, Any]
 
 _PLACES: Final = 192  # of an image, from which its products are worth a call each
-_WORTH: Final = 1 << 20  # multiplications, likewise
+_WORTH: Final = 1 << 23  # multiplications, likewise: below, threads wait for the interpreter
 _CUT: Final = 512  # from which part of one is
 _DEPTH: Final = 24  # channels and taps of a product, from which BLAS is quick
 
