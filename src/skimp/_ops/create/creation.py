@@ -222,6 +222,9 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 def on_array(ndarray: Any) -> Tensor:
     """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
+    if type(ndarray) is np.ndarray and ndarray.flags.c_contiguous and ndarray.dtype.isnative:
+        layout = Layout(ndarray.shape, contiguous_strides(ndarray.shape), 0)
+        return wrap(storages.external(ndarray), layout, known(ndarray.dtype))
     check_strides(ndarray)
     dtype = known(ndarray.dtype)
     plain = ndarray if type(ndarray) is np.ndarray else np.asarray(_Bytes(ndarray))
