@@ -20,7 +20,6 @@ from skimp._kernels.special.erf import erf
 _SQRT1_2 = sqrt(0.5)
 # numbers as arrays: a ufunc takes half a microsecond longer to see what a Python number is
 _ZERO: Final = {char: np.zeros((), char) for char in "fd"}
-# ufuncs take arrays sooner than numbers
 _ONE: Final = {char: np.ones((), char) for char in "fd"}
 _HALF: Final = {char: np.array(0.5, char) for char in "fd"}
 _BOOL: Final = np.dtype(np.bool_)
@@ -33,6 +32,14 @@ _MISH_FLAT = 20.0  # tanh(softplus(x)) is 1 from here on, in every type
 
 def _like(x: Array) -> Array:
     return np.empty(np.shape(x), np.asarray(x).dtype)
+
+
+def _one(like: Array) -> Any:
+    return _ONE.get(like.dtype.char, 1)
+
+
+def _half(like: Array) -> Any:
+    return _HALF.get(like.dtype.char, 0.5)
 
 
 def _in_pieces(*arrays: Array, length: int = _PIECE) -> Iterator[tuple[Array, ...]]:
@@ -158,7 +165,7 @@ def tanhshrink(x: Array, *, out: Array) -> None:
 
 def sigmoid(x: Array, *, out: Array) -> None:
     """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
-    one = _ONE.get(x.dtype.char, 1)
+    one = _one(x)
     np.negative(x, out=out)
     np.exp(out, out=out)
     np.add(out, one, out=out)
@@ -169,7 +176,7 @@ def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
     if y.dtype.kind == "c":
         y = np.conj(y)
-    np.subtract(_ONE.get(out.dtype.char, 1), y, out=out)
+    np.subtract(_one(out), y, out=out)
     np.multiply(out, y, out=out)
     np.multiply(g, out, out=out)
 
@@ -179,7 +186,7 @@ def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     if y.dtype.kind == "c":
         y = np.conj(y)
     np.multiply(y, y, out=out)
-    np.subtract(_ONE.get(out.dtype.char, 1), out, out=out)
+    np.subtract(_one(out), out, out=out)
     np.multiply(g, out, out=out)
 
 
@@ -195,13 +202,13 @@ def logsigmoid(x: Array, *, out: Array) -> None:
 def logsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
     """g sigmoid(-x)."""
     np.exp(x, out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
     np.divide(g, out, out=out)
 
 
 def logit_backward(g: Array, x: Array, eps: float | None = None, *, out: Array) -> None:
     """g / (x (1 - x)); outside [0, 1] NaN, or with eps 0 outside [eps, 1 - eps]."""
-    np.subtract(_ONE.get(out.dtype.char, 1), x, out=out)
+    np.subtract(_one(out), x, out=out)
     np.multiply(out, x, out=out)
     np.divide(g, out, out=out)
     low, value = (0.0, np.nan) if eps is None else (eps, 0.0)
@@ -212,7 +219,7 @@ def silu(x: Array, *, out: Array) -> None:
     """x sigmoid(x)."""
     np.negative(x, out=out)
     np.exp(out, out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
     np.divide(x, out, out=out)
 
 
@@ -220,9 +227,9 @@ def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g s (1 + x (1 - s)), s = sigmoid(x); real only, as in PyTorch."""
     s = _like(x)
     sigmoid(x, out=s)
-    np.subtract(_ONE.get(out.dtype.char, 1), s, out=out)
+    np.subtract(_one(out), s, out=out)
     np.multiply(out, x, out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
     np.multiply(out, s, out=out)
     np.multiply(g, out, out=out)
 
@@ -237,7 +244,7 @@ def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
     """The gate's gradient: g x s (1 - s), s = sigmoid(gate)."""
     s = _like(gate)
     sigmoid(gate, out=s)
-    np.subtract(_ONE.get(out.dtype.char, 1), s, out=out)
+    np.subtract(_one(out), s, out=out)
     np.multiply(out, s, out=out)
     np.multiply(out, x, out=out)
     np.multiply(g, out, out=out)
@@ -280,7 +287,7 @@ def softsign(x: Array, *, out: Array) -> None:
 def softsign_backward(g: Array, x: Array, *, out: Array) -> None:
     """g / (1 + |x|)**2."""
     np.abs(x, out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
     np.multiply(out, out, out=out)
     np.divide(g, out, out=out)
 
@@ -306,7 +313,7 @@ def _over_phi(x: Array, square: Array, out: Array) -> None:
     np.add(out, _PHI[0], out=out)
     np.multiply(out, x, out=out)
     POWER(out, out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
 
 
 def gelu(x: Array, *, out: Array) -> None:
@@ -319,9 +326,9 @@ def gelu(x: Array, *, out: Array) -> None:
             give(square)
         return
     erf(np.multiply(x, _SQRT1_2), out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
     np.multiply(out, x, out=out)
-    np.multiply(out, _HALF.get(out.dtype.char, 0.5), out=out)
+    np.multiply(out, _half(out), out=out)
 
 
 def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -335,11 +342,11 @@ def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
 def _gelu_backward(g: Array, x: Array, density: Array, out: Array) -> None:
     if out.dtype == np.float32:
         _over_phi(x, density, out)
-        np.divide(_ONE.get(out.dtype.char, 1), out, out=out)
+        np.divide(_one(out), out, out=out)
     else:
         erf(np.multiply(x, _SQRT1_2), out=out)
-        np.add(out, _ONE.get(out.dtype.char, 1), out=out)
-        np.multiply(out, _HALF.get(out.dtype.char, 0.5), out=out)
+        np.add(out, _one(out), out=out)
+        np.multiply(out, _half(out), out=out)
         np.multiply(x, x, out=density)
     np.multiply(density, -0.5 * UNIT, out=density)
     POWER(density, out=density)
@@ -360,9 +367,9 @@ def _gelu_tanh(x: Array, out: Array) -> None:
 def gelu_tanh(x: Array, *, out: Array) -> None:
     """GELU by its tanh approximation."""
     _gelu_tanh(x, out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
+    np.add(out, _one(out), out=out)
     np.multiply(out, x, out=out)
-    np.multiply(out, _HALF.get(out.dtype.char, 0.5), out=out)
+    np.multiply(out, _half(out), out=out)
 
 
 def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -375,8 +382,8 @@ def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(out, x, out=out)
     np.multiply(out, np.subtract(1, np.multiply(t, t)), out=out)
     np.add(out, t, out=out)
-    np.add(out, _ONE.get(out.dtype.char, 1), out=out)
-    np.multiply(out, _HALF.get(out.dtype.char, 0.5), out=out)
+    np.add(out, _one(out), out=out)
+    np.multiply(out, _half(out), out=out)
     np.multiply(g, out, out=out)
 
 

@@ -185,6 +185,16 @@ def wrapped(rank, size):
     return trained(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), rank)
 
 
+def restore(model, optimizer, folder):
+    """Read a checkpoint of both into the parts that this rank has."""
+    ours, its = get_state_dict(model, optimizer)
+    state = {"model": ours, "optimizer": its}
+    dcp.load(state, checkpoint_id=folder)
+    set_state_dict(
+        model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+    )
+
+
 def saved_and_loaded(rank, size):
     """A checkpoint of parts, read into another model and optimizer."""
     folder = os.path.join(os.environ["FOLDER"], "parts")
@@ -194,15 +204,7 @@ def saved_and_loaded(rank, size):
         fully_shard(model, mesh=mesh)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         if turn:
-            ours, its = get_state_dict(model, optimizer)
-            state = {"model": ours, "optimizer": its}
-            dcp.load(state, checkpoint_id=folder)
-            set_state_dict(
-                model,
-                optimizer,
-                model_state_dict=state["model"],
-                optim_state_dict=state["optimizer"],
-            )
+            restore(model, optimizer, folder)
         losses += trained(model, optimizer, rank)
         if not turn:
             ours, its = get_state_dict(model, optimizer)
@@ -232,16 +234,8 @@ def hybrid(rank, size):
                 fully_shard(layer, mesh=over)
         fully_shard(model, mesh=over)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        ours, its = get_state_dict(model, optimizer)
-        state = {"model": ours, "optimizer": its}
         if turn:
-            dcp.load(state, checkpoint_id=folder)
-            set_state_dict(
-                model,
-                optimizer,
-                model_state_dict=state["model"],
-                optim_state_dict=state["optimizer"],
-            )
+            restore(model, optimizer, folder)
         losses += trained(model, optimizer, rank)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         losses.append(getattr(norm, "full_tensor", lambda n=norm: n)().item())

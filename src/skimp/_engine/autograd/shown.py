@@ -47,7 +47,8 @@ def _around(f: Callable[..., Any], space: dict[str, Any]) -> FunctionType:
     """A function with the arguments of `f` that shows what it gives."""
     taken, passed, given = [], [], []
     starred = False
-    for n, p in inspect.signature(f).parameters.items():
+    parameters = inspect.signature(f).parameters
+    for n, p in parameters.items():
         stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         if p.kind is p.KEYWORD_ONLY and not starred:
             taken.append("*")
@@ -63,12 +64,9 @@ def _around(f: Callable[..., Any], space: dict[str, Any]) -> FunctionType:
         "    return result",
     ]
     made = function_of(f.__name__, text, space)
-    defaults = {
-        n: p for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty
-    }
-    by_word = {n for n, p in defaults.items() if p.kind is p.KEYWORD_ONLY}
-    made.__defaults__ = tuple([p.default for n, p in defaults.items() if n not in by_word])
-    made.__kwdefaults__ = {n: defaults[n].default for n in by_word}
+    optional = [p for p in parameters.values() if p.default is not p.empty]
+    made.__defaults__ = tuple([p.default for p in optional if p.kind is not p.KEYWORD_ONLY])
+    made.__kwdefaults__ = {p.name: p.default for p in optional if p.kind is p.KEYWORD_ONLY}
     return made
 
 

@@ -15,8 +15,8 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
-from skimp._engine.dispatch.at_hand import Typed, fast_inplace_of, fast_of
 from skimp._engine.dispatch.expressions import converted, expression
+from skimp._engine.dispatch.fast_path import Typed, fast_inplace_of, fast_of
 from skimp._engine.dispatch.operands import (
     OPMATH,
     cast,

@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.alike import FLOATS
-from skimp._engine.dispatch.at_hand import to_write
+from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
 from skimp._engine.dispatch.result_types import predicate

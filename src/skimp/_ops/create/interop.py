@@ -22,7 +22,7 @@ from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp._ops.create import creation
 from skimp._ops.create.access import exported
-from skimp._ops.create.creation import on_array
+from skimp._ops.create.arrays import on_array
 from skimp._ops.create.options import finish
 from skimp._ops.create.storages import UntypedStorage
 from skimp._ops.shape.conversions import to

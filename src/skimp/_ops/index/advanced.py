@@ -35,7 +35,8 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
-from skimp._ops.index.masks import masked_fill_, selected
+from skimp._ops.index.masked_select import selected
+from skimp._ops.index.masks import masked_fill_
 from skimp._ops.index.writers import writer
 
 MASKS = (dtypes.bool, dtypes.uint8)

@@ -12,7 +12,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.alike import FLOATS
-from skimp._engine.dispatch.at_hand import to_write
+from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call

@@ -19,7 +19,7 @@ from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching
-from skimp._ops.index.masks import Mask
+from skimp._ops.index.masked_select import Mask
 
 
 def _small_equal(input: Tensor, other: Tensor) -> bool | None:

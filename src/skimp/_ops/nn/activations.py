@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.at_hand import fast_of
+from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
