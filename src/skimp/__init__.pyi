@@ -691,7 +691,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of the tensors in the shape to which they broadcast together."""
 
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Broadcast to a shape, as a view."""
 
 def bucketize(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from skimp._engine.dispatch import schemas
 from skimp._engine.dispatch.overrides import overloaded
-from skimp._engine.dispatch.row import Form, signature
+from skimp._engine.dispatch.row import SPREAD, Form, signature
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 
@@ -239,10 +239,14 @@ def _defaults(f: Callable[..., Any]) -> dict[str, Any]:
 def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that don't have their defaults; starred ones as PyTorch's parser sees them."""
     found: dict[str, Any] = {}
+    spread = None  # where a list was given that has a name too, which follows
     for i, (name, p) in enumerate(signature(f).parameters.items()):
         value = arguments.get(name, p.default)
         if name == "out" or (value is p.default and (i or type(value) is not int)):
             continue  # the first is no default: arange(0)
+        twice = p.kind is p.KEYWORD_ONLY and spread is not None and spread + 1 == i
+        if twice or (p.kind is p.VAR_KEYWORD and not found.keys().isdisjoint(value)):
+            raise TypeError(f"{f.__name__}() got multiple values for argument '{name}'")
         if p.kind is p.VAR_KEYWORD:
             found |= value
         elif p.kind is p.VAR_POSITIONAL and name == "args":  # of any names
@@ -250,8 +254,9 @@ def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any
         elif p.kind is not p.VAR_POSITIONAL:
             found["input" if not i and name == "self" else name] = value
         elif value:
+            spread = i if name in SPREAD else spread
             whole = value[0] if len(value) == 1 and not _is_size(value[0]) else value
-            found["#1" if name in ("order", "sizes") else name] = whole
+            found["#1" if name in SPREAD else name] = whole
     return found
 
 

@@ -44,6 +44,7 @@ class _Required:
 
 
 REQUIRED = _Required()  # the default of an argument that has none
+SPREAD = ("order", "sizes")  # starred arguments: a list that methods alone take number by number
 
 
 @dataclass(eq=False)
@@ -56,6 +57,7 @@ class Op:
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
     `meta` is the body on tensors without bytes, where the body itself would ask for them.
     `overlap`: what its target may share with what it reads (`outs.check_shared`).
+    `one_by_one` names the list whose numbers the method takes one by one too (`x.squeeze(0, 1)`).
     `sparse` answers for sparse tensors, or is "values" where 0 stays 0, so that a pointwise op runs
     on the entries alone; `composite`: the body is made of ops alone. `samples` gives
     calls to try the op on: from `tensor(values)` of any library, a list of tuples of arguments, the
@@ -72,6 +74,7 @@ class Op:
     multi: bool = False
     out: bool | str = False
     overlap: str | tuple[str, ...] = ""
+    one_by_one: str = ""
     inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart
     fast_view: str | None = None
     otherwise: Function | None = None

@@ -12,15 +12,18 @@ Methods of tensors, and what the package calls by itself, are the functions that
 from __future__ import annotations
 
 import inspect
+import itertools
 import linecache
+import re
 from collections.abc import Callable, Set
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
 
 from skimp._compat.homes import LAYERS
 from skimp._compat.table import MODULES, OURS
-from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, Form
+from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, SPREAD, Form, signature
 from skimp._engine.generated import function_of
+from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -93,6 +96,8 @@ def settle() -> None:
     public = {id(f) for functions in NAMESPACES.values() for f in functions.values()}
     for name, f in list(vars(Tensor).items()):
         if isinstance(f, FunctionType) and f in FORMS and name[0] != "_" and id(f) not in public:
+            if FORMS[f].op.one_by_one:
+                f = _one_by_one(name, f)
             _name_method(name, f)
 
 
@@ -125,13 +130,16 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     lines = linecache.getlines(named.__code__.co_filename)
     if form is not None and lines and lines[0].startswith("def function("):
         own = Form(form.op, form.name, form.run, form.writes)
-        header = lines[0].replace("def function(", "def function(owner, /, ")
-        body = [header.rstrip("\n"), *[line.rstrip("\n") for line in lines[1:]]]
+        header, *body = [line.rstrip("\n") for line in lines]
+        header = header.replace("def function(", "def function(owner, /, ")
         space = {**named.__globals__, "form": own, "fine": own.fine}
+        body = [*_as_one_list(named, header, space), *body]
     else:
         body = ["def function(owner, /, *args, **kwargs):", "    return f(*args, **kwargs)"]
         space = {"f": f}
     twin = _shown_as(f, function_of(title, body, space), "*args, **kwargs)" in body[0])
+    if "starred" in space:
+        twin.__defaults__ = (*(twin.__defaults__ or ()), None)
     twin.__name__, twin.__qualname__ = title, title if home else f"{_owner(home).__name__}.{title}"
     if home in _HOMES:
         twin.__module__ = _HOMES[home]
@@ -142,6 +150,66 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
         FORMS[made] = own
     setattr(_owner(home), title, made)
     return made  # type: ignore[no-any-return]
+
+
+# -- lists of ints: only a method whose one argument it is takes them one by one -------------------
+
+
+def _as_one_list(f: Function, header: str, space: dict[str, Any]) -> list[str]:
+    """The header of a function of `*order, dims=None` that takes `order` as one list, and the line
+    that makes it the body's; of any other function, its header.
+    """
+    for star, word in itertools.pairwise(signature(f).parameters.values()):
+        if star.name not in SPREAD or f"*{star.name}, {word.name}=None" not in header:
+            continue
+        name, given = star.name, word.name
+        space.update(listed=_LISTS, starred=_starred, word=given)
+        left_out = f"() if {name} is None and {given} is not None"
+        return [
+            header.replace(f"*{name}, ", f"{name}=None, *, "),
+            f"    {name} = ({name},) if {given} is None and type({name}) in listed else "
+            f"{left_out} else starred(form, word, {name}, {given})",
+        ]
+    return [header]
+
+
+_LISTS = frozenset((tuple, list, Size))
+
+
+def _starred(form: Form, word: str, value: Any, named: Any) -> tuple[Any, ...]:
+    """What a function makes of an argument that is no plain list."""
+    if named is not None:
+        raise TypeError(f"{form.name}() got multiple values for argument '{word}'")
+    if value is None:
+        raise TypeError(f'{form.name}() missing 1 required positional arguments: "{word}"')
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(
+            f"{form.name}(): argument '{word}' (position 2) must be tuple of ints, "
+            f"not {type(value).__name__}"
+        )
+    return (value,)
+
+
+def _one_by_one(name: str, f: FunctionType) -> FunctionType:
+    """The method that takes the numbers of its one list one by one too: `x.squeeze(0, 1)`."""
+    form, lines = FORMS[f], linecache.getlines(f.__code__.co_filename)
+    word = form.op.one_by_one
+    own = Form(form.op, form.name, form.run, form.writes)
+    header, *body = [line.rstrip("\n") for line in lines]
+    header = re.sub(rf"\b({word}(?:=None)?)(?:, \*(?=,))?", r"\1, *more", header, count=1)
+    space = {**f.__globals__, "form": own, "fine": own.fine}
+    lines = [header, "    if more:", f"        {word} = ({word}, *more)", *body]
+    made = _shown_as(f, function_of(name, lines, space), False)
+    made.__name__ = name
+    own.f = METHODS[name] = made
+    FORMS[made] = own
+    setattr(Tensor, name, made)
+    plain = signature(f)
+    at = list(plain.parameters).index(word) + 1
+    shown = list(plain.parameters.values())
+    shown.insert(at, inspect.Parameter("more", inspect.Parameter.VAR_POSITIONAL, annotation="int"))
+    made.__signature__ = plain.replace(parameters=shown)  # type: ignore[attr-defined]
+    return made
 
 
 def _shown_as(f: Any, twin: FunctionType, takes_any: bool) -> FunctionType:

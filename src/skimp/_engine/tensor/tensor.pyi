@@ -351,7 +351,7 @@ class Tensor:
     def __bool__(self) -> builtins.bool: ...
     def bool(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.bool)`."""
-    def broadcast_to(self, size: Any) -> Tensor:
+    def broadcast_to(self, *sizes: Any, size: Any = None) -> Tensor:
         """Broadcast to a shape, as a view."""
     def __buffer__(self, flags: builtins.int) -> memoryview: ...
     def byte(self, memory_format: formats.memory_format | None = None) -> Tensor:
@@ -437,7 +437,7 @@ class Tensor:
         """The hyperbolic cosine."""
     def cosh_(self) -> Tensor:
         """The hyperbolic cosine. In place."""
-    def count_nonzero(self, dim: Any = None) -> Tensor:
+    def count_nonzero(self, dim: Any = None, *more: builtins.int) -> Tensor:
         """How many elements are not zero."""
     def cov(
         self,
@@ -578,7 +578,11 @@ class Tensor:
     def dsmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of two matrices."""
     def dsplit(
-        self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+        self,
+        indices_or_sections: Any = None,
+        *more: builtins.int,
+        indices: Any = None,
+        sections: Any = None,
     ) -> tuple[Tensor, ...]:
         """Pieces along the third dimension."""
     @property
@@ -764,7 +768,11 @@ class Tensor:
     ) -> tuple[Tensor, Tensor]:
         """Counts (or weights, or their density) in intervals, and the intervals' edges."""
     def hsplit(
-        self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+        self,
+        indices_or_sections: Any = None,
+        *more: builtins.int,
+        indices: Any = None,
+        sections: Any = None,
     ) -> tuple[Tensor, ...]:
         """Pieces along the columns."""
     def hypot(self, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -1810,9 +1818,9 @@ class Tensor:
         """input * input."""
     def square_(self) -> Tensor:
         """input * input. In place."""
-    def squeeze(self, dim: Any = None) -> Tensor:
+    def squeeze(self, dim: Any = None, *more: builtins.int) -> Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
-    def squeeze_(self, dim: Any = None) -> Tensor:
+    def squeeze_(self, dim: Any = None, *more: builtins.int) -> Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
     def sspaddmm(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
@@ -2080,7 +2088,11 @@ class Tensor:
     def view_as_real(self) -> Tensor:
         """The two parts of complex numbers as a new last dimension."""
     def vsplit(
-        self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+        self,
+        indices_or_sections: Any = None,
+        *more: builtins.int,
+        indices: Any = None,
+        sections: Any = None,
     ) -> tuple[Tensor, ...]:
         """Pieces along the rows."""
     def where(self, condition: Any, other: Any) -> Any:

@@ -260,7 +260,7 @@ all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
 any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 
-@reduction("count_nonzero", composite=False, batch=batching.dims.reduces)
+@reduction("count_nonzero", composite=False, batch=batching.dims.reduces, one_by_one="dim")
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero.
 

@@ -216,7 +216,7 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
         return tensor_split(input, how, dim)
 
     f.__doc__ = doc
-    general(name)(f)
+    general(name, one_by_one="indices_or_sections")(f)
 
 
 _stacked_pieces("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1, "Pieces along the columns.")

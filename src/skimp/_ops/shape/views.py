@@ -326,6 +326,7 @@ def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
     inplace=_squeezed("SqueezeBackward3", "SqueezeBackward4", "SqueezeBackward5"),
     batch=batching.dims.squeeze,
     copy=True,
+    one_by_one="dim",
 )
 def squeeze(layout: Layout, dim: Any = None) -> Layout:
     """Without the dimensions of size 1 (of all, of one, or of several).
@@ -385,12 +386,12 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @general()
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Broadcast to a shape, as a view.
 
     Shape: `size`, to which the input broadcasts.
     """
-    return input.expand(size)
+    return input.expand(ints(sizes if size is None else (size,)))
 
 
 @view(
