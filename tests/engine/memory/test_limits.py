@@ -222,7 +222,7 @@ def test_a_limit_shrinks_the_cache(limit: Any) -> None:
     assert pool.cached <= 8 * MIB
 
 
-_CROWDED = """
+_LIMITED = """
 import random, skimp
 from pathlib import Path
 
@@ -234,7 +234,10 @@ skimp.ones(1 << 20).add_(1).sum()
 skimp.cuda.empty_cache()
 before = resident()
 skimp.memory.set_limit(limit)
-draw, held, most = random.Random(0), [], 0
+most = 0
+"""
+_CROWDED = """
+draw, held = random.Random(0), []
 for _ in range(2000):
     try:
         largest = draw.choice([1000, 10_000, 60_000, 100_000, 300_000, 2_000_000, 6_000_000])
@@ -248,12 +251,23 @@ for _ in range(2000):
 assert 0.9 * limit < skimp.cuda.max_memory_reserved() <= limit
 print(most / limit)
 """
+_SMALL_THEN_LARGE = """
+for _ in range(4):
+    small = [skimp.ones(20_000) for _ in range(700)]  # 53 MiB
+    del small[:-1]  # the last one lies above the pages of the others
+    large = [skimp.ones(1 << 20) for _ in range(14)]
+    most = max(most, resident() - before)
+    assert skimp.cuda.memory_reserved() <= limit
+    del large
+print(most / limit)
+"""
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="Linux says what is resident")
-def test_a_limit_bounds_what_is_reserved_and_so_what_is_resident() -> None:
+@pytest.mark.parametrize("work", [_CROWDED, _SMALL_THEN_LARGE])
+def test_a_limit_bounds_what_is_reserved_and_so_what_is_resident(work: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _CROWDED], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _LIMITED + work], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 1.3

@@ -10,6 +10,8 @@ import contextlib
 import ctypes
 import mmap
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,6 +78,21 @@ def clear(array: np.ndarray[Any, Any]) -> None:
         array.fill(0)
     else:
         ctypes.memset(array.__array_interface__["data"][0], 0, array.nbytes)
+
+
+@cache
+def _trim() -> Callable[[int], int]:
+    """glibc's, where that is the C library."""
+    found: Any = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    return found or (lambda _: 0)
+
+
+def trim() -> None:
+    """Have the C library give back the pages between small arrays, which it keeps when they die.
+
+    Takes 50 us for some ten MiB; nothing happens where it knows no way.
+    """
+    _trim()(0)
 
 
 def _on_huge_pages(nbytes: int, flags: int = 0) -> memoryview:

@@ -41,6 +41,7 @@ SMALLEST_STEP: Final = max(4 << 10, mmap.PAGESIZE)
 WASTE: Final = 8  # a block is at most 1/8 larger than what is asked for
 SLACK: Final = 1 << 30  # bytes that may always be cached
 WINDOW: Final = 8192  # takes over which the demand is remembered: more than a step of training has
+SCATTERED: Final = 1 << 20  # bytes of small arrays that died: the C library has kept their pages
 _HUGE: Final = 1 << 60
 
 
@@ -102,6 +103,7 @@ class Pool:
         self._asked: Final = Tally()
         self._ended: Final[deque[_Lease]] = deque()  # whose arrays have died
         self._left: Final[deque[Claim]] = deque()  # by what an exception has interrupted
+        self._others_before = 0  # the most since the C library gave pages back
         self.most = 0  # bytes reserved by all owners, where somebody looked: when the pool grows
         self.retries = 0  # times that the system refused and the cache was emptied for it
 
@@ -217,6 +219,8 @@ class Pool:
         limit = self._ledger.bound
         if limit is not None and self.held.current + size > limit - self._others():
             raise self._ledger.refusal(size, limit=limit)  # what is cached here can't be given back
+        if limit is not None:
+            self._trim_others()
         while not self._find(claim):
             segment = self._map(size)
             segments = self.segments
@@ -280,6 +284,7 @@ class Pool:
 
     def empty_cache(self) -> int:
         """Give all cached blocks back to the system; returns how many bytes that were."""
+        allocator.trim()
         return self._release(_HUGE)
 
     def _turn(self) -> None:
@@ -319,6 +324,15 @@ class Pool:
         if limit is not None:
             self.trim(limit - self._others())
             self.measure()
+            self._trim_others()
+
+    def _trim_others(self) -> None:
+        """Give back the pages of small arrays that have died, once there are many."""
+        others = self._others()
+        self._others_before = max(self._others_before, others)
+        if self._others_before - others >= SCATTERED:
+            self._others_before = others
+            allocator.trim()
 
     def measure(self) -> int:
         """Bytes that are held from the system and that owners have from elsewhere; the most that
