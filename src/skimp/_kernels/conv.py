@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import conv_rows
+from skimp._kernels import conv_planes, conv_rows
 from skimp._kernels.blas import multiply, spread
 from skimp._kernels.im2col import (
     LANES,
@@ -63,6 +63,10 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
     if conv_rows.suits(w, x, out.shape[2], weight, out, bias):
         add = None if bias is None else bias[0]
         conv_rows.forward(x[:, 0], weight[0], add, out[:, 0], w)
+        return
+    if conv_planes.suits(w, x, out.shape[2], weight, out, bias):
+        add = None if bias is None else bias[:, 0]
+        conv_planes.forward(x[:, :, 0], weight[:, 0, 0], add, out[:, :, 0], w)
         return
     depth = max(1, x.shape[2] * w.taps)
     for some in _bundles(x, w):
@@ -150,6 +154,10 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
     if conv_rows.suits(w, x, g.shape[2], g, out, bias):
         conv_rows.weights(g[:, 0], x[:, 0], out[0], w, None if bias is None else bias[0])
         return
+    if conv_planes.suits(w, x, g.shape[2], g, out, bias):
+        add = None if bias is None else bias[:, 0]
+        if conv_planes.weights(g[:, :, 0], x[:, :, 0], out[:, 0, 0], w, add):
+            return
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
     # channels first, each image of a block has a product of its own
