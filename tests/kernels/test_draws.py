@@ -11,7 +11,13 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from skimp._kernels.random import draws, few, integers as draws_integers, normal as normal_draws
+from skimp._kernels.random import (
+    draws,
+    few,
+    integers as draws_integers,
+    mt19937,
+    normal as normal_draws,
+)
 from skimp._kernels.random.arithmetic import fma32, fma64
 from skimp._kernels.random.mt19937 import Engine
 from skimp.config import using
@@ -327,6 +333,22 @@ def test_wide_randperm(seed: int, n: int) -> None:
         patch.setattr(draws_integers, "_WIDE_PERMUTATION", 2)
         draws.randperm(actual, engine)
     assert actual.tolist() == expected
+
+
+@pytest.mark.parametrize("joined_by_numpy", [True, False])
+@pytest.mark.parametrize("before", [0, 1, 623, 624, 625, 5000])
+def test_pairs_are_words_side_by_side(
+    before: int, joined_by_numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not joined_by_numpy:
+        monkeypatch.setattr(mt19937, "_draws_pairs", lambda: False)
+    engine, twin = draws.Engine(7), draws.Engine(7)
+    for each in (engine, twin):
+        each.random32(before)
+    for n in (40_000, 3, 50_000):
+        firsts, seconds = twin.random32(2 * n).astype(np.uint64).reshape(n, 2).T
+        np.testing.assert_array_equal(engine.random64(n), (firsts << np.uint64(32)) | seconds)
+        np.testing.assert_array_equal(engine.get_state(), twin.get_state())
 
 
 @unlike_mkl

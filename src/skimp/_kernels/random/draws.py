@@ -129,7 +129,7 @@ def bernoulli(out: NDArray[Any], p: float, engine: Engine) -> None:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     with engine.lock:
         for part in _parts(out):
-            part[:] = uniform53(part.size, engine) < p
+            part[:] = stays(part.size, p, engine)
 
 
 def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
@@ -157,7 +157,7 @@ def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
 
 
 def stays(n: int, p: float, engine: Engine) -> NDArray[np.bool_]:
-    """What `bernoulli` draws for n elements, as bools."""
+    """What `bernoulli` draws for n elements, as bools: uniform53 < p, in integers."""
     with engine.lock:
         words = engine.random64(n)
     words &= _LOW53  # steps of 2**-53
