@@ -362,7 +362,7 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: An
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions."""
 
-def alias_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def alias_copy(input: Tensor, *, out: Any = None) -> Any:
     """`alias` that copies."""
 
 def all(
@@ -494,7 +494,14 @@ def as_strided_(
 ) -> Tensor:
     """The tensor itself takes another layout on its storage."""
 
-def as_strided_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def as_strided_copy(
+    input: Tensor,
+    size: Any,
+    stride: Any,
+    storage_offset: builtins.int | None = None,
+    *,
+    out: Any = None,
+) -> Any:
     """`as_strided` that copies."""
 
 def as_strided_scatter(
@@ -978,7 +985,7 @@ def detach(input: Tensor) -> Tensor:
 def detach_(input: Tensor) -> Tensor:
     """Forget the history of this tensor: it becomes a leaf that does not require grad."""
 
-def detach_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def detach_copy(input: Tensor, *, out: Any = None) -> Any:
     """`detach` that copies."""
 
 def diag(input: Tensor, diagonal: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -997,7 +1004,14 @@ def diagonal(
 ) -> Tensor:
     """The diagonal of two dimensions, as the last dimension."""
 
-def diagonal_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def diagonal_copy(
+    input: Tensor,
+    offset: builtins.int = 0,
+    dim1: builtins.int = 0,
+    dim2: builtins.int = 1,
+    *,
+    out: Any = None,
+) -> Any:
     """`diagonal` that copies."""
 
 def diagonal_scatter(
@@ -1174,7 +1188,9 @@ def exp2_(input: Tensor) -> Tensor:
 def exp_(input: Tensor) -> Tensor:
     """e to the power of input. In place."""
 
-def expand_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def expand_copy(
+    input: Tensor, size: Any = None, *, implicit: builtins.bool = False, out: Any = None
+) -> Any:
     """`expand` that copies."""
 
 def expm1(input: Any, *, out: Tensor | None = None) -> Tensor:
@@ -2085,7 +2101,9 @@ def nansum(
 def narrow(input: Tensor, dim: builtins.int, start: Any, length: builtins.int) -> Tensor:
     """`length` positions of a dimension from `start` on."""
 
-def narrow_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def narrow_copy(
+    input: Tensor, dim: builtins.int, start: Any, length: builtins.int, *, out: Any = None
+) -> Any:
     """`narrow` that copies."""
 
 def native_batch_norm(
@@ -2251,7 +2269,7 @@ def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order given."""
 
-def permute_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def permute_copy(input: Tensor, dims: Any = None, *, out: Any = None) -> Any:
     """`permute` that copies."""
 
 def pinverse(input: Tensor, rcond: builtins.float = 1e-15) -> Tensor:
@@ -2594,7 +2612,7 @@ def segment_reduce(
 def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """One position of a dimension, which goes away."""
 
-def select_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def select_copy(input: Tensor, dim: builtins.int, index: builtins.int, *, out: Any = None) -> Any:
     """`select` that copies."""
 
 def select_scatter(
@@ -2650,7 +2668,15 @@ def sinh(input: Any, *, out: Tensor | None = None) -> Tensor:
 def sinh_(input: Tensor) -> Tensor:
     """The hyperbolic sine. In place."""
 
-def slice_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def slice_copy(
+    input: Tensor,
+    dim: builtins.int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: builtins.int = 1,
+    *,
+    out: Any = None,
+) -> Any:
     """`slice` that copies."""
 
 def slice_inverse(
@@ -2754,13 +2780,15 @@ def sparse_csr_tensor(
 def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
 
-def split_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def split_copy(self: Tensor, split_size: Any, dim: builtins.int = 0, *, out: Any = None) -> Any:
     """`split` that copies."""
 
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Pieces of the sizes given along a dimension."""
 
-def split_with_sizes_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def split_with_sizes_copy(
+    input: Tensor, split_sizes: Any, dim: builtins.int = 0, *, out: Any = None
+) -> Any:
     """`split_with_sizes` that copies."""
 
 def spmm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
@@ -2784,7 +2812,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 def squeeze_(input: Tensor, dim: Any = None) -> Tensor:
     """Without the dimensions of size 1 (of all, of one, or of several)."""
 
-def squeeze_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def squeeze_copy(input: Tensor, dim: Any = None, *, out: Any = None) -> Any:
     """`squeeze` that copies."""
 
 def stack(tensors: Any, dim: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -2872,7 +2900,7 @@ def t(input: Tensor) -> Tensor:
 def t_(input: Tensor) -> Tensor:
     """The transpose of a matrix; a vector or scalar as it is."""
 
-def t_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def t_copy(input: Tensor, *, out: Any = None) -> Any:
     """`t` that copies."""
 
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2951,7 +2979,9 @@ def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
 def transpose_(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Two dimensions exchanged."""
 
-def transpose_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def transpose_copy(
+    input: Tensor, dim0: builtins.int, dim1: builtins.int, *, out: Any = None
+) -> Any:
     """`transpose` that copies."""
 
 def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: builtins.int = -1) -> Tensor:
@@ -3015,13 +3045,20 @@ def trunc_(input: Tensor) -> Tensor:
 def unbind(input: Tensor, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """The slices along a dimension, without it."""
 
-def unbind_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def unbind_copy(input: Tensor, dim: builtins.int = 0, *, out: Any = None) -> Any:
     """`unbind` that copies."""
 
 def unflatten(input: Tensor, dim: builtins.int, sizes: Any) -> Tensor:
     """One dimension as several."""
 
-def unfold_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def unfold_copy(
+    input: Tensor,
+    dimension: builtins.int,
+    size: builtins.int,
+    step: builtins.int,
+    *,
+    out: Any = None,
+) -> Any:
     """`unfold` that copies."""
 
 def unique(
@@ -3064,7 +3101,7 @@ def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
 def unsqueeze_(input: Tensor, dim: builtins.int) -> Tensor:
     """With a dimension of size 1 at `dim`."""
 
-def unsqueeze_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def unsqueeze_copy(input: Tensor, dim: builtins.int, *, out: Any = None) -> Any:
     """`unsqueeze` that copies."""
 
 def vander(x: Tensor, N: builtins.int | None = None, increasing: builtins.bool = False) -> Tensor:
@@ -3099,16 +3136,18 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of numbers as complex ones."""
 
-def view_as_complex_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def view_as_complex_copy(input: Tensor, *, out: Any = None) -> Any:
     """`view_as_complex` that copies."""
 
 def view_as_real(input: Tensor) -> Tensor:
     """The two parts of complex numbers as a new last dimension."""
 
-def view_as_real_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def view_as_real_copy(input: Tensor, *, out: Any = None) -> Any:
     """`view_as_real` that copies."""
 
-def view_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+def view_copy(
+    input: Tensor, size: Any = None, *, dtype: dtype | None = None, out: Any = None
+) -> Any:
     """`view` that copies."""
 
 def vsplit(

@@ -21,6 +21,7 @@ from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.arguments import look
+from skimp._engine.dispatch.numpy_words import in_python
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import (
     FORMS,
@@ -228,7 +229,21 @@ def copy_twin(name: str, view: Function, method: bool = False) -> None:
         return None if several else out
 
     title = f"{name}_copy"
+    twin.__signature__ = _of_copy(view)  # type: ignore[attr-defined]
     export(title, named(twin, title, f"`{name}` that copies.{_COPIES}"), method=method)
+
+
+def _of_copy(view: Function) -> inspect.Signature:
+    """The view's arguments, without those that only methods take one by one, and `out`."""
+    own = inspect.signature(view)
+    shown, star = [], False
+    for p in own.parameters.values():
+        if p.kind is not p.VAR_POSITIONAL:  # what follows it is the same as one list
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if star else p.kind
+            shown.append(p.replace(kind=kind))
+        star = p.kind is p.VAR_POSITIONAL
+    out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    return own.replace(parameters=[*shown, out], return_annotation="Any")
 
 
 def _show_as_one(made: Any, seen: Any, input: Tensor, title: str) -> None:
@@ -289,7 +304,8 @@ def wrapper(
     """A public function with the body's signature: the fast path of its kind, then `dispatch`, and
     behind that runner(arguments by name, out).
     """
-    words = bool({"dim", "keepdim"} & set(o.signature.parameters))
+    takes = {"dim", "keepdim"} & set(o.signature.parameters)
+    words = bool(takes) and not in_python(title, o.namespaces)
     p = Parameters(o.signature, add_out, words)
 
     def general(*args: Any, out: Any = None, **kwargs: Any) -> Any:

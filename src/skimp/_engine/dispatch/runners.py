@@ -10,6 +10,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.meta import body
+from skimp._engine.dispatch.numpy_words import NUMPY_WORDS
 from skimp._engine.dispatch.row import REQUIRED, Op
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.eval.copy import copy
@@ -17,16 +18,6 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import exist
 from skimp._engine.tensor.meta import among
 from skimp._engine.tensor.tensor import Tensor, alias
-
-NUMPY_WORDS = {
-    "axis": "dim",
-    "axes": "dim",
-    "keepdims": "keepdim",
-    "x": "input",
-    "a": "input",
-    "x1": "input",
-    "x2": "other",
-}
 
 
 def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

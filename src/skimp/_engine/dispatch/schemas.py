@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from skimp._compat.homes import LAYERS
+from skimp._engine.dispatch.in_python import binds
 from skimp._engine.dispatch.row import Form
-from skimp._engine.dispatch.unbound import binds
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 

@@ -15,12 +15,14 @@ import inspect
 import itertools
 import linecache
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
 
 from skimp._compat.homes import LAYERS
 from skimp._compat.table import MODULES, OURS
+from skimp._engine.dispatch.in_python import binds, builtins_of
+from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, SPREAD, Form, signature
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.size import Size
@@ -30,16 +32,7 @@ Function = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Namespaces of functions that PyTorch has in Python, but for those that names.txt calls builtins.
 PREFIXED = ("fft", "linalg", "special")  # whose functions are called linalg_det and the like
-IN_PYTHON = ("masked", "nn.functional", "signal.windows")
-_LOWRANK = ("pca_lowrank", "svd_lowrank")
-_RANDOM = ("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state")
-_PYTHONS = {
-    "": {*MODULES[f"{OURS}.functional"].rows, *_LOWRANK, *_RANDOM, "from_dlpack"},
-    "sparse": {"sum"},
-}
-
 # where PyTorch says that its builtins are from
 _HOMES = {"": OURS, LAYERS: f"{OURS}._C._nn", **{n: f"{OURS}._C._{n}" for n in PREFIXED}}
 
@@ -58,18 +51,6 @@ def _owner(space: str) -> type:
         title = f"_{space.replace('.', '_')}"
         found = _OWNERS[space] = globals()[title] = type(title, (), {"__module__": __name__})
     return found
-
-
-def binds(space: str, name: str) -> bool:
-    """Whether PyTorch's function of that name is one in Python."""
-    if space in IN_PYTHON:
-        return name not in _builtins(space)
-    return name in _PYTHONS.get(space, ())
-
-
-def _builtins(space: str) -> Set[str]:
-    module = MODULES.get(f"{OURS}.{space}".rstrip("."))
-    return frozenset() if module is None else module.builtins
 
 
 def settle() -> None:
@@ -117,7 +98,7 @@ def _name_method(name: str, f: FunctionType) -> None:
 
 def beside(space: dict[str, Any]) -> dict[str, Function]:
     """The functions of the package's namespace that are no ops and don't bind in PyTorch."""
-    found = {name: space[name] for name in _builtins("")}
+    found = {name: space[name] for name in builtins_of("")}
     return {n: unbound(f) for n, f in found.items() if isinstance(f, FunctionType)}
 
 
@@ -135,8 +116,11 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
         space = {**named.__globals__, "form": own, "fine": own.fine}
         body = [*_as_one_list(named, header, space), *body]
     else:
-        body = ["def function(owner, /, *args, **kwargs):", "    return f(*args, **kwargs)"]
-        space = {"f": f}
+        body = [
+            "def function(owner, /, *args, **kwargs):",
+            "    return f(*args, **(spoken(f, kwargs) if kwargs else kwargs))",
+        ]
+        space = {"f": f, "spoken": spoken}
     twin = _shown_as(f, function_of(title, body, space), "*args, **kwargs)" in body[0])
     if "starred" in space:
         twin.__defaults__ = (*(twin.__defaults__ or ()), None)

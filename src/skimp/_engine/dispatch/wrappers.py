@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, look, refuse_types, sort
+from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
 from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
@@ -50,20 +51,20 @@ class Parameters:
         """Whether it takes arguments without naming them."""
         return any([p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in self.all])
 
-    def _optional(self, i: int, p: Parameter) -> bool:
-        return self.words and i > 0 and p.kind is not p.VAR_POSITIONAL and p.default is p.empty
+    def _optional(self, p: Parameter) -> bool:
+        return self.words and p.kind is not p.VAR_POSITIONAL and p.default is p.empty
 
     def header(self) -> str:
         parts: list[str] = []
         keyword_only = starred = False
-        for i, p in enumerate(self.all):
+        for p in self.all:
             if p.kind is p.KEYWORD_ONLY and not (keyword_only or starred):
                 parts.append("*")
                 keyword_only = True
             starred |= p.kind is p.VAR_POSITIONAL
             stars = "*" if p.kind is p.VAR_POSITIONAL else ""
             stars = "**" if p.kind is p.VAR_KEYWORD else stars
-            has = p.default is not p.empty or self._optional(i, p)
+            has = p.default is not p.empty or self._optional(p)
             parts.append(f"{stars}{p.name}{'=None' if has else ''}")
         if self.add_out:
             parts += ["out=None"] if keyword_only or starred else ["*", "out=None"]
@@ -75,8 +76,8 @@ class Parameters:
         """Set the defaults, which a shared code can't hold."""
         kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         positional, keywords = [], {}
-        for i, p in enumerate(self.all):
-            has = p.default is not p.empty or self._optional(i, p)
+        for p in self.all:
+            has = p.default is not p.empty or self._optional(p)
             if not has:
                 continue
             value = REQUIRED if p.default is p.empty else p.default
@@ -100,7 +101,8 @@ class Parameters:
         return f"{{{', '.join([f'{n!r}: {n}' for n in self.names()])}}}"
 
     def required(self) -> list[str]:
-        return [p.name for i, p in enumerate(self.all) if self._optional(i, p)]
+        """What has no default, but for the first, whose type is asked."""
+        return [p.name for p in self.all[1:] if self._optional(p)]
 
     def general(self) -> str:
         """The call of `dispatch`."""
@@ -237,6 +239,8 @@ def function(*args, **kwargs):
     if kwargs:
         kinds += (*kwargs, *map(type, kwargs.values()))
     if active or kinds not in fine:
+        if kwargs and (named := spoken(form.f, kwargs)) is not kwargs:
+            return form.f(*args, **named)
         if active or not known.issuperset(map(type, (*args, *kwargs.values()))):
             return dispatch(form, args, kwargs)
         look(form, args, kwargs, kinds)
@@ -253,7 +257,9 @@ def forwarding(form: Form, f: Function) -> Function:
 
     Types that are new are judged before the call: that they are known is asked by the same look.
     """
-    space = space_of(form, f=f, refuse_bound=_refuse_bound, look=_look, fine=form.fine)
+    space = space_of(
+        form, f=f, refuse_bound=_refuse_bound, look=_look, fine=form.fine, spoken=spoken
+    )
     return _shown_as(f, function_of(f.__name__, _FORWARDING.splitlines(), space))
 
 

@@ -1291,7 +1291,9 @@ class Tensor:
         """The sum over some dims, nan counting as 0."""
     def narrow(self, dim: builtins.int, start: Any, length: builtins.int) -> Tensor:
         """`length` positions of a dimension from `start` on."""
-    def narrow_copy(self, *args: Any, out: Any = None, **words: Any) -> Any:
+    def narrow_copy(
+        self, dim: builtins.int, start: Any, length: builtins.int, *, out: Any = None
+    ) -> Any:
         """`narrow` that copies."""
     @property
     def nbytes(self) -> builtins.int:

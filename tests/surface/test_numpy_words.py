@@ -1,0 +1,70 @@
+"""NumPy's names of arguments where PyTorch's parser takes them (`x.sum(axis=0)`), and nowhere else:
+each in the place of each argument that PyTorch takes by its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+from tests.support import schemas
+from tests.support.schemas import Call, Form, Known
+
+LIST = Path(__file__).with_name("differences.toml")
+WORDS = {
+    "dim": ["axis", "axes", "dims"], "keepdim": ["keepdims"], "input": ["x", "a", "x1", "self"],
+    "other": ["x2", "b"], "dims": ["axis", "axes", "dim"],
+}  # fmt: skip
+
+
+def _calls(form: Form) -> Iterator[Call]:
+    right = schemas.call_of(form, schemas.valid(form) or ())
+    by_name = dict(right.kwargs)
+    own = 1 if form.space == "Tensor" else 0
+    for i, arg in enumerate(form.args):
+        if i < own or arg.name not in WORDS:
+            continue
+        before, after = right.args[:i], right.args[i + 1 :]
+        names = [a.name for a in form.args[i + 1 :]]
+        given: dict[str, Any] = {**dict(zip(names, after, strict=False)), **by_name}
+        taken = (schemas.candidates(arg) or [None])[0]
+        value = right.args[i] if i < len(right.args) else given.pop(arg.name, taken)
+        called = Call(form, before, (*given.items(), (arg.name, value)))
+        if not isinstance(called.outcome(torch), schemas.Refused):
+            for word in WORDS[arg.name]:
+                yield Call(form, before, (*given.items(), (word, value)))
+
+
+def test_numpys_names_are_taken_where_pytorch_takes_them() -> None:
+    known, wrong, count = Known(LIST, "words"), [], 0
+    for space in schemas.SPACES:
+        for form in schemas.forms(space):
+            for call in _calls(form) if schemas.valid(form) is not None else ():
+                count += 1
+                told = schemas.difference(call)
+                if told is not None and not known.covers(call, " ".join(told.split())):
+                    wrong.append(f"{call}: {told}")
+    assert not wrong, "\n".join([f"{len(wrong)} of {count} calls", *wrong])
+    assert not known.stale()
+    assert count > 4000
+
+
+@pytest.mark.parametrize("lib", [skimp, torch], ids=["skimp", "torch"])
+def test_in_regions_and_under_transforms_too(lib: Any) -> None:
+    x = lib.arange(6.0).reshape(2, 3).requires_grad_()
+    with lib.autocast("cpu"):
+        made = lib.trapz(x, axis=0) + lib.sum(a=x, axis=0)
+    made.sum().backward()
+    assert x.grad.tolist() == [[1.5] * 3] * 2
+    rows = lib.vmap(lambda row: lib.trapz(row, axis=0))(x.detach())
+    assert rows.tolist() == [2.0, 8.0]
+    for call in (lib.cross, lib.sum):
+        with pytest.raises(TypeError):
+            call(x, x, axis=0, dim=0)
+        with pytest.raises(TypeError):
+            call(x, x, x=x)
