@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import insist
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp.amp import casting, state as s
@@ -54,18 +56,25 @@ class autocast:  # noqa: N801  (PyTorch's name)
         return True
 
     def __enter__(self) -> autocast:
-        self._before = state.enabled[self.device], state.dtype[self.device], state.cache
-        casting.set_autocast_enabled(self.device, self._enabled)
-        state.dtype[self.device] = self.fast_dtype
-        state.cache = self._cache_enabled
-        state.nesting += 1
+        device = self.device
+        self._before = state.enabled[device], state.dtype[device], state.cache, state.nesting
+        try:
+            casting.set_autocast_enabled(device, self._enabled)
+            state.dtype[device], state.cache = self.fast_dtype, self._cache_enabled
+            state.nesting += 1
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
-        state.nesting -= 1
+        insist(self._restore)
+
+    def _restore(self) -> None:
+        enabled, state.dtype[self.device], state.cache, state.nesting = self._before
         if state.nesting == 0:
             state.casts.clear()
-        enabled, state.dtype[self.device], state.cache = self._before
         casting.set_autocast_enabled(self.device, enabled)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,16 +28,6 @@ class _Inside(threading.local):
 _inside = _Inside()
 
 
-def install() -> None:
-    """One more thread has autocast on."""
-    active.append("autocast")
-
-
-def remove() -> None:
-    """One thread less."""
-    active.remove("autocast")
-
-
 class Autocast:
     """The transform: arguments cast, and what the op is made of left alone."""
 
@@ -153,9 +143,11 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     where, on = (
         ("cuda", bool(device_type)) if enabled is None else (check(str(device_type)), enabled)
     )
-    if where == "cpu" and on != state.enabled["cpu"]:
-        (install if on else remove)()
-    state.enabled[where] = on
+    was, state.enabled[where] = state.enabled[where], on
+    if where == "cpu" and on and not was:  # one step with the line above, in either case
+        active[:0] = ("autocast",)
+    elif where == "cpu" and was and not on:
+        active.remove("autocast")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:

@@ -19,6 +19,7 @@ from skimp._engine.autograd import calls, engine, modes, node_lines as lines
 from skimp._engine.autograd.graph_hooks import saved_tensors_hooks
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.interrupts import insist, region
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.autograd.function import Function
@@ -42,21 +43,23 @@ class _Settings:
     debug: bool | None = None
 
 
-@contextlib.contextmanager
+@region
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
     """Whether recomputation inside stops once everything that was saved is there again."""
-    before, _Settings.early_stop = _Settings.early_stop, enable
+    before = _Settings.early_stop
     try:
+        _Settings.early_stop = enable
         yield
     finally:
         _Settings.early_stop = before
 
 
-@contextlib.contextmanager
+@region
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
     """Whether errors inside list what forward and recomputation saved."""
-    before, _Settings.debug = _Settings.debug, enabled
+    before = _Settings.debug
     try:
+        _Settings.debug = enabled
         yield
     finally:
         _Settings.debug = before
@@ -148,7 +151,7 @@ def _chain(functions: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
     return run
 
 
-@contextlib.contextmanager
+@region
 def _rng(state: Any) -> Iterator[None]:
     """Draw from `state` inside, and go on where one was outside (None: one stream)."""
     if state is None:
@@ -156,11 +159,11 @@ def _rng(state: Any) -> Iterator[None]:
         return
     get, put = _generator()
     outside = get()
-    put(state)
     try:
+        put(state)
         yield
     finally:
-        put(outside)
+        insist(put, outside)
 
 
 def _generator() -> tuple[Any, Any]:

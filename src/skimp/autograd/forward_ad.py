@@ -15,7 +15,8 @@ from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
 from skimp._engine.autograd.record import edge
 from skimp._engine.dispatch.operands import require_tensor
-from skimp._engine.memory.interpreter import enters_uninterrupted
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import insist
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
@@ -88,10 +89,14 @@ def enter_dual_level() -> int:
 
     Operations are recorded until `exit_dual_level`, in `no_grad` too.
     """
+    return _enter(_Level())
+
+
+def _enter(level: _Level) -> int:
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _levels.append(_Level())
-    modes.state.grad = True
+    _levels[:] = (level,)
+    modes.state.grad = True  # one step with the line above
     return 0
 
 
@@ -105,19 +110,30 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     if not _levels:
         raise RuntimeError("Dual level must be a positive number.")
-    left = _levels.pop()
-    left.tangents.clear()
+    left = _levels[0]
     modes.state.grad = left.recorded
+    del _levels[0]  # one step with the line above
+    left.tangents.clear()
 
 
 class dual_level(modes.Mode):  # noqa: N801  (PyTorch's name)
     """Forward differentiation inside a `with`, or inside a function that it decorates."""
 
     def __enter__(self) -> int:
-        return enter_dual_level()
+        self._level = level = _Level()
+        try:
+            return _enter(level)
+        except BaseException:
+            _leave(level)
+            raise
 
     @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
+        insist(_leave, self._level)
+
+
+def _leave(level: _Level) -> None:
+    if level in _levels:
         exit_dual_level()
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from operator import sub
 from typing import Any, NamedTuple
 
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
-from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.layouts import Source, source
 from skimp.lens.live import Live, Record, before
@@ -67,7 +67,7 @@ class Collector:
 
     A storage may die inside of any other event (the garbage collector decides) and on any thread.
     So an event is counted in statements without calls, between which nothing else happens
-    (_engine/memory/interpreter.py): from where it takes its number on, until all totals agree.
+    (_engine/interpreter.py): from where it takes its number on, until all totals agree.
     """
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -16,8 +16,8 @@ from skimp._engine.autograd import watched
 from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, Form
 from skimp._engine.dispatch.transforms import PROFILING, TRANSFORMS, Call
 from skimp._engine.eval import run
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import op_name_of
-from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor

@@ -49,6 +49,8 @@ class ArchiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self._zip.fp = None  # unfinished: nothing more is written, now or when it dies
         self._zip.close()
 
 

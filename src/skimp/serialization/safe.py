@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp.serialization import names
 
 Safe = Callable[..., Any] | tuple[Callable[..., Any], str]
@@ -41,8 +42,13 @@ class safe_globals:  # noqa: N801  (PyTorch's name)
 
     def __enter__(self) -> None:
         self._before = list(_allowed)
-        add_safe_globals(self.safe_globals)
+        try:
+            add_safe_globals(self.safe_globals)
+        except BaseException:
+            self.__exit__()
+            raise
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         _allowed[:] = self._before
 

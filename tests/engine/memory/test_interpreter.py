@@ -16,8 +16,8 @@ import pytest
 
 import skimp
 from skimp._engine.autograd import modes
+from skimp._engine.interpreter import breaks_between, enters_uninterrupted, refusal
 from skimp._engine.memory.caching import Pool
-from skimp._engine.memory.interpreter import breaks_between, enters_uninterrupted, refusal
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.segments import Segment

@@ -6,6 +6,7 @@ profiler's hook runs at just these, so the n-th of them is a place that a test c
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import gc
 import os
@@ -20,11 +21,18 @@ import numpy as np
 import pytest
 
 import skimp
-from skimp._engine.memory import stats
+from skimp._engine.autograd import anomaly, modes, saving
+from skimp._engine.dispatch import overrides
+from skimp._engine.dispatch.batched import Level, outside
+from skimp._engine.memory import copies, stats
 from skimp._engine.memory.caching import Pool, pool
 from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.regions import region
+from skimp._engine.tensor import regions
+from skimp._engine.tensor.printing import get_printoptions, printoptions
 from skimp._kernels.random.mt19937 import Engine
+from skimp.amp.state import state as autocast
+from skimp.autograd import checkpoint, forward_ad
 from tests.support.books import Owner
 
 SIDE = 384  # a float32 matrix of 576 KiB: a block of the pool, and work for threads
@@ -50,7 +58,9 @@ class Moments:
 
     def _hook(self, frame: FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        if event == "c_call" or "skimp" not in code.co_filename or "tests" in code.co_filename:
+        if event == "c_call" or "tests" in code.co_filename:
+            return
+        if "skimp" not in code.co_filename and code.co_filename != contextlib.__file__:
             return
         if event == "call" and not asks_at_its_beginning(code):
             return
@@ -58,6 +68,8 @@ class Moments:
             return  # perhaps to be closed
         if event == "return" and (code.co_name == "__del__" or code.co_flags & CO_GENERATOR):
             return  # to CPython itself, which asks nothing then
+        if event == "return" and code.co_name == "__enter__":
+            return  # to `with`, or to a function: neither asks
         self.seen += 1
         if self.seen == self.at:
             sys.setprofile(None)
@@ -223,6 +235,110 @@ def test_a_stream_goes_on_where_a_draw_was(before: int, n: int, moved: bool) -> 
             assert np.array_equal(left, words[place : place + 900])
             assert twin is None or np.array_equal(left, twin.random32(900))
             assert np.array_equal(cut.clone().random32(4000), cut.random32(4000))
+
+
+@pytest.mark.parametrize("program", [small, backward])
+def test_no_interrupt_is_lost_while_somebody_observes(program: Callable[[], Any]) -> None:
+    """Storages die inside of what is observed, and Python prints what `__del__` raises."""
+
+    def run() -> str:
+        program()
+        return "done"
+
+    profile = skimp.profiler.profile(profile_memory=True)
+    profile.start()
+    try:
+        for at in each_moment(run):
+            moments = Moments(at)
+            try:
+                ended = moments.run(run) is not None
+                for _ in range(2):
+                    repr(at)  # in the last finalizer: it comes here
+            except KeyboardInterrupt:
+                ended = False
+            assert not (ended and moments.interrupted), at
+    finally:
+        profile.stop()
+
+
+class Mode(skimp.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def twice(value: int) -> int:
+    return 2 * value
+
+
+REGIONS: dict[str, Callable[[], Any]] = {
+    "no_grad": skimp.no_grad,
+    "enable_grad": skimp.enable_grad,
+    "inference_mode": skimp.inference_mode,
+    "autocast": lambda: skimp.autocast("cpu", skimp.bfloat16),
+    "autocast off": lambda: skimp.autocast("cpu", enabled=False),
+    "budget": lambda: skimp.memory.budget(host.allocated + (64 << 20)),
+    "no budget": lambda: skimp.memory.budget(None),
+    "no_copies": skimp.memory.no_copies,
+    "device": lambda: skimp.device("meta"),
+    "device back": lambda: skimp.device("cpu"),
+    "mode": Mode,
+    "no subclasses": skimp._C.DisableTorchFunctionSubclass,
+    "no overrides": skimp._C.DisableTorchFunction,
+    "hooks": lambda: skimp.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+    "no hooks": lambda: skimp.autograd.graph.disable_saved_tensors_hooks("none here"),
+    "nothing saved": skimp.autograd.graph.disable_saved_tensors_hooks,
+    "mutation": skimp.autograd.graph.allow_mutation_on_saved_tensors,
+    "no anomaly": lambda: skimp.autograd.detect_anomaly(False),
+    "dual": skimp.autograd.forward_ad.dual_level,
+    "early stop": lambda: skimp.utils.checkpoint.set_checkpoint_early_stop(False),
+    "debug": lambda: skimp.utils.checkpoint.set_checkpoint_debug_enabled(True),
+    "fork": skimp.random.fork_rng,
+    "printing": lambda: printoptions(precision=7, linewidth=99),
+    "safe": lambda: skimp.serialization.safe_globals([twice]),
+    "vmap": lambda: Level(3, "error"),
+    "outside": lambda: outside(Level(3, "error")),
+}
+
+
+def what_is_on() -> list[Any]:
+    """All that a region can change."""
+    state, over = modes.state, overrides.state
+    return [
+        *(state.grad, state.inference, state.vmaps, state.hooks, state.hooks_off),
+        *(state.save_nothing, list(regions.active), len(saving.GUARDED), list(anomaly.ON)),
+        *(over.subclasses, over.everything, over.modes, host.budget, copies._forbidden.get()),
+        *(skimp.is_autocast_enabled("cpu"), skimp.get_autocast_dtype("cpu")),
+        *(skimp.is_autocast_cache_enabled(), autocast.nesting, skimp.get_default_device()),
+        *(forward_ad._levels, vars(checkpoint._Settings).get("early_stop")),
+        *(vars(checkpoint._Settings).get("debug"), skimp.get_rng_state().tolist()),
+        *(get_printoptions(), skimp.serialization.get_safe_globals()),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("around", ["nothing", "autocast", "device", "no_grad", "budget"])
+@pytest.mark.parametrize("name", REGIONS)
+def test_a_region_ends_whole(name: str, around: str) -> None:
+    """Whichever moment of its beginning or its end is interrupted; alone, and inside another."""
+    region = REGIONS[name]
+    outer = REGIONS.get(around, contextlib.nullcontext)
+
+    def program() -> None:
+        with region():
+            entered.append(None)
+
+    entered: list[None] = []
+    with outer():
+        before = what_is_on()
+        counting = Moments()
+        counting.run(program)
+        assert what_is_on() == before
+        assert entered
+        for at in range(1, counting.seen + 1):
+            moments = Moments(at)
+            moments.run(program)
+            assert what_is_on() == before, at
+    assert counting.seen or name in ("vmap", "outside", "no subclasses", "no overrides")
 
 
 def test_a_pool_loses_no_block() -> None:

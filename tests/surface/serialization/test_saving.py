@@ -651,3 +651,18 @@ def test_safetensors_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="complex128"):
         ours_safetensors.save_file({"x": x.to(skimp.complex128)}, path)
     assert list(tmp_path.iterdir()) == []
+
+
+class Full(io.BytesIO):
+    """Room for so many bytes."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > 5000:
+            raise OSError("no room")
+        return super().write(data)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_what_stops_a_save_is_what_it_raises() -> None:
+    with pytest.raises(OSError, match="no room"):
+        skimp.save([skimp.ones(1000), skimp.ones(1000)], Full())

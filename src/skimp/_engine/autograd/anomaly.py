@@ -10,6 +10,8 @@ from typing import Any
 from skimp._engine.autograd import node_lines as lines, saving, watched
 from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.autograd.ops import ops
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import insist
 from skimp._engine.tensor.tensor import Tensor
 
 ON: list[bool] = []  # empty: off; else whether nan is an error
@@ -27,14 +29,16 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def _set(mode: bool, check_nan: bool) -> None:
-    if mode and not ON:
-        saving.GUARDED.append(None)  # the short way of recording takes no trace
-        watched.ON.append(_NAME)
-    elif ON and not mode:
-        saving.GUARDED.pop()
-        watched.ON.remove(_NAME)
+    was = ON != []
+    # one step from here on: signal handlers run after the call, which is the last
     ON[:] = [check_nan] if mode else []
     lines.TRACE[:] = [True] if mode else []
+    if mode and not was:
+        saving.GUARDED[:0] = (None,)  # the short way of recording takes no trace
+        watched.ON[:0] = (_NAME,)
+    elif was and not mode:
+        del saving.GUARDED[0]
+        watched.ON.remove(_NAME)
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
@@ -52,8 +56,9 @@ class set_detect_anomaly:  # noqa: N801
     def __enter__(self) -> None:
         return None
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
-        _set(bool(self.previous), self.previous[0] if self.previous else True)
+        insist(_set, self.previous != [], self.previous != [False])
 
 
 class detect_anomaly(set_detect_anomaly):  # noqa: N801
@@ -70,7 +75,11 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801
 
     def __enter__(self) -> None:
         self.previous = list(ON)
-        _set(True, self.check_nan)
+        try:
+            _set(True, self.check_nan)
+        except BaseException:
+            self.__exit__()
+            raise
 
 
 def apply(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:

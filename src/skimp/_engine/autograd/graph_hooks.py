@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from skimp._engine.autograd import engine, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._engine.autograd.ops import ops
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
 
 OFF = (
@@ -18,20 +19,26 @@ OFF = (
 )
 
 
-def _push(pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
-    state = modes.state
-    if state.hooks_off is not None:
-        raise RuntimeError(state.hooks_off)
-    state.hooks = (*state.hooks, (pack, unpack))
-    saving.GUARDED.append(None)
+class _Hooks:
+    """Inside, what is saved goes through a pair of functions."""
+
+    def _functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        state, pair = modes.state, self._functions()
+        if state.hooks_off is not None:
+            raise RuntimeError(state.hooks_off)
+        state.hooks = (*state.hooks, pair)
+        saving.GUARDED[:0] = (None,)  # one step with the line above
+
+    @enters_uninterrupted
+    def __exit__(self, *_: object) -> None:
+        modes.state.hooks = modes.state.hooks[:-1]
+        saving.GUARDED.pop()
 
 
-def _pop() -> None:
-    modes.state.hooks = modes.state.hooks[:-1]
-    saving.GUARDED.pop()
-
-
-class saved_tensors_hooks:  # noqa: N801
+class saved_tensors_hooks(_Hooks):  # noqa: N801
     """What is saved inside goes through `pack_hook`, and through `unpack_hook` when backward needs
     it.
     """
@@ -42,11 +49,8 @@ class saved_tensors_hooks:  # noqa: N801
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self) -> None:
-        _push(self.pack_hook, self.unpack_hook)
-
-    def __exit__(self, *_: object) -> None:
-        _pop()
+    def _functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+        return self.pack_hook, self.unpack_hook
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801
@@ -65,7 +69,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801
         super().__init__(pack, unpack)
 
 
-@contextmanager
+@region
 def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[None]:
     """Entering `saved_tensors_hooks` inside raises `error_message`.
 
@@ -77,11 +81,11 @@ def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[No
     message = OFF if error_message is None else error_message
     if state.hooks:
         raise RuntimeError(message)
-    state.hooks_off = message
-    if error_message is None:
-        state.save_nothing = lines.here()
-        saving.GUARDED.append(None)
+    here = lines.here() if error_message is None else before[1]
     try:
+        state.hooks_off, state.save_nothing = message, here
+        if error_message is None:
+            saving.GUARDED[:0] = (None,)  # one step with the line above, as the two below
         yield
     finally:
         state.hooks_off, state.save_nothing = before
@@ -89,7 +93,7 @@ def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[No
             saving.GUARDED.pop()
 
 
-class allow_mutation_on_saved_tensors:  # noqa: N801
+class allow_mutation_on_saved_tensors(_Hooks):  # noqa: N801
     """Tensors saved inside may be written to later: backward sees the old values.
 
     Each is saved as a copy, which for a large tensor costs nothing until somebody writes to the
@@ -97,11 +101,11 @@ class allow_mutation_on_saved_tensors:  # noqa: N801
     """
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        _push(ops.clone, lambda t: t)
+        super().__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        _pop()
+    def _functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+        return ops.clone, lambda t: t
 
     def clear(self) -> None:
         """Nothing is held outside the graph."""

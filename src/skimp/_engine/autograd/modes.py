@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from skimp._engine.memory.interpreter import enters_uninterrupted
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.tensor.inference import marks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,11 +156,6 @@ class enable_grad(_Grad):  # noqa: N801
     value = True
 
 
-def _mark(inference: bool) -> None:
-    marks.anywhere += inference - state.inference
-    state.inference = marks.of_thread.here = inference
-
-
 class inference_mode(Mode):  # noqa: N801
     """Nothing inside is recorded, and tensors made inside never take part in differentiation."""
 
@@ -178,14 +173,17 @@ class inference_mode(Mode):  # noqa: N801
         return type(self)(self.mode)
 
     def __enter__(self) -> None:
+        mode = self.mode
         self.previous = state.grad, state.inference
-        _mark(self.mode)
-        state.grad = not self.mode
+        marks.anywhere += mode - state.inference  # one step with the lines below
+        state.inference = marks.of_thread.here = mode
+        state.grad = not mode
 
     @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.grad, inference = self.previous
-        _mark(inference)
+        marks.anywhere += inference - state.inference
+        state.inference = marks.of_thread.here = inference
 
 
 class set_multithreading_enabled:  # noqa: N801  (PyTorch's name)

@@ -6,7 +6,6 @@ other ops, by their arguments; and random numbers that fill a tensor, by their g
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from time import perf_counter
@@ -20,6 +19,7 @@ from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.row import ORDINARY, Form
 from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, straight
+from skimp._engine.interrupts import region
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
@@ -240,13 +240,13 @@ def _filled(value: Any, given: Sequence[Storage]) -> Any:
     return value
 
 
-@contextlib.contextmanager
+@region
 def _as_it_was() -> Iterator[None]:
     """Nothing is recorded, and no transform concerns what is made again."""
     state = modes.state
     grad, direct, inside = state.grad, straight.now, _here.inside
-    state.grad, straight.now, _here.inside = False, True, True
     try:
+        state.grad, straight.now, _here.inside = False, True, True
         yield
     finally:
         state.grad, straight.now, _here.inside = grad, direct, inside
@@ -367,6 +367,6 @@ def begin() -> None:
 
 def end() -> None:
     """Note no longer."""
+    TRANSFORMS[BUDGET] = None
     if NOTED[0] in active:
         active.remove(NOTED[0])
-        TRANSFORMS[BUDGET] = None

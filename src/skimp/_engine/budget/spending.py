@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import weakref
@@ -23,6 +22,7 @@ from skimp._engine.budget import (
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.verify import checking
+from skimp._engine.interrupts import WeakValues, finalizer, insist, region
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import host
@@ -79,7 +79,7 @@ class Spending:
         self.least = least if self.knows else max(least, POOLED)
         self._written = counts.written  # when backward last began
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
-        self.gone: Final = weakref.WeakValueDictionary[int, Evictable]()
+        self.gone: Final = WeakValues[int, Evictable]()
         self.clock: Final = telling.Clock()
         self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled any more
@@ -171,7 +171,7 @@ class Spending:
             if len(self.known) > self._many:
                 self._forget_dead()
             self.known[key] = weakref.ref(s)
-            self.gone.pop(key, None)
+            self.gone.drop(key)
             s.loose = True
             if s.made_at is None:
                 s.made_at = made_at or call_site.find()
@@ -292,6 +292,7 @@ class Computing:
         self._spent = counts.seconds
         self._began = perf_counter()
 
+    @finalizer
     def __del__(self) -> None:
         if self.recipe is not None:
             took = perf_counter() - self._began - (counts.seconds - self._spent)
@@ -343,7 +344,7 @@ def get_budget() -> int | None:
     return None if host.budget is None else host.budget.nbytes
 
 
-@contextlib.contextmanager
+@region
 def budget(
     size: int | str | None,
     *,
@@ -353,11 +354,11 @@ def budget(
 ) -> Iterator[None]:
     """`set_budget` for a region; the budget that was obeyed before is obeyed after it."""
     before: Any = host.budget
-    set_budget(size, spill=spill, spill_dir=spill_dir, verify=verify)
     try:
+        set_budget(size, spill=spill, spill_dir=spill_dir, verify=verify)
         yield
     finally:
-        obey(before)
+        insist(obey, before)
 
 
 evictable.remake.append(remaking.remake)

@@ -21,12 +21,12 @@ from collections import deque
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from skimp._engine.budget import places
-from skimp._engine.memory.interpreter import enters_uninterrupted
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import WeakValues, finalizer
 
 Array = np.ndarray[Any, Any]
 
@@ -45,16 +45,19 @@ class Place:
     __slots__ = ("__weakref__", "file", "nbytes", "number", "offset", "size", "waiting")
 
     def __init__(self, file: File, offset: int, size: int, nbytes: int) -> None:
-        self.file: Final = file
         self.offset: Final = offset
         self.size: Final = size  # with what rounding to pages adds
+        self.file: Final = file
         self.nbytes: Final = nbytes
         self.number = 0  # how many were written before it
         self.waiting = True  # for somebody to want the bytes, which are nowhere else
 
+    @finalizer
     @enters_uninterrupted
     def __del__(self) -> None:
-        self.file.left.append((self.offset, self.size))
+        file = getattr(self, "file", None)  # none where its making was interrupted
+        if file is not None:
+            file.left.append((self.offset, self.size))
 
     def read(self, into: Array) -> None:
         """Read the bytes into a uint8 array of their number. OSError: the file can't be read."""
@@ -77,7 +80,7 @@ class File:
         self._free: Final[dict[int, list[int]]] = {}  # offsets by size
         self.end = 0
         # in the order in which they were written, as which or against which they will be read
-        self._written: Final[WeakValueDictionary[int, Place]] = WeakValueDictionary()
+        self._written: Final[WeakValues[int, Place]] = WeakValues()
         self._writes = self._last_read = 0
         self._behind = 0  # bytes written since the disk was last asked to take them
         self._syncing: deque[int] = deque()  # bytes of each request that is under way

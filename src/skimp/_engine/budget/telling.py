@@ -80,7 +80,7 @@ class Clock:
 
 def away(gone: Any) -> int:
     """Bytes that are not there and may come back."""
-    return sum([len(s) for s in list(gone.values()) if s.block is None])
+    return sum([len(s) for s in gone.values() if s.block is None])
 
 
 def outcome(budget: int | None) -> Outcome:

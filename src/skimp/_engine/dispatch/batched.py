@@ -9,13 +9,12 @@ What is recorded is recorded of the tensors behind, so there is one graph, and n
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.dispatch.transforms import BATCHING, TRANSFORMS, Batches
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import formats
@@ -54,6 +53,7 @@ class Level:
         modes.state.vmaps = (*modes.state.vmaps, self)
         return self
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         modes.state.vmaps = modes.state.vmaps[: self.depth - 1]
 
@@ -67,15 +67,21 @@ def _batches() -> Batches:
     return found  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def outside(level: Level) -> Iterator[None]:
+class outside:  # noqa: N801  (a region)
     """Inside, the vmap `level` and those within it are not running: its rules work there."""
-    before = modes.state.vmaps
-    modes.state.vmaps = before[: level.depth - 1]
-    try:
-        yield
-    finally:
-        modes.state.vmaps = before
+
+    __slots__ = ("_before", "_level")
+
+    def __init__(self, level: Level) -> None:
+        self._level = level
+
+    def __enter__(self) -> None:
+        self._before = modes.state.vmaps
+        modes.state.vmaps = self._before[: self._level.depth - 1]
+
+    @enters_uninterrupted
+    def __exit__(self, *_: object) -> None:
+        modes.state.vmaps = self._before
 
 
 def _refuse(text: str) -> NoReturn:

@@ -6,7 +6,6 @@ inherit `Tensor.__torch_function__`, which runs the function and gives its resul
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,8 @@ from typing import Any
 
 from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -54,6 +55,7 @@ class DisableTorchFunctionSubclass:
         self._before = state.subclasses
         state.subclasses = False
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.subclasses = self._before
 
@@ -65,16 +67,17 @@ class DisableTorchFunction:
         self._before = state.subclasses, state.everything
         state.subclasses = state.everything = False
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.subclasses, state.everything = self._before
 
 
-@contextlib.contextmanager
+@region
 def modes(left: tuple[Any, ...]) -> Iterator[None]:
     """Inside, these modes are on and no others."""
     before = state.modes
-    state.modes = left
     try:
+        state.modes = left
         yield
     finally:
         state.modes = before
@@ -305,9 +308,10 @@ class TorchFunctionMode:
 
     def __enter__(self) -> TorchFunctionMode:
         state.modes = (*state.modes, self)
-        active.append("mode")
+        active[:0] = ("mode",)  # one step with the line above
         return self
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.modes = state.modes[:-1]
         active.remove("mode")

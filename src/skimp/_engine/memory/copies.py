@@ -7,10 +7,10 @@ that writes over bytes that are there is no such copy: `written` tells who liste
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
+from skimp._engine.interrupts import region
 from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import exact
@@ -36,17 +36,18 @@ def written(nbytes: int, source: Any) -> None:
         host.tell_copied(nbytes, "", "written over what was there", source, False)
 
 
-@contextmanager
+@region
 def no_copies() -> Iterator[None]:
     """Inside, an op that has to copy raises CopyError, a RuntimeError, before it allocates.
 
     Holds for the thread (or the asynchronous task) that entered it.
     """
-    before = _forbidden.set(True)
+    before = _forbidden.get()
     try:
+        _forbidden.set(True)
         yield
     finally:
-        _forbidden.reset(before)
+        _forbidden.set(before)
 
 
 def _refusal(nbytes: int, op: str, reason: str) -> str:

@@ -38,9 +38,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site
-from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.refusal import out_of_memory
 from skimp.errors import Live, OutOfMemoryError
 

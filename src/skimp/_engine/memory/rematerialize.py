@@ -11,7 +11,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from skimp._engine.memory.interpreter import enters_uninterrupted
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import finalizer
 from skimp._engine.memory.pending import LOCK, forget
 from skimp._engine.memory.storage import Storage
 
@@ -21,6 +22,7 @@ class Followed(Storage):
 
     followers: list[weakref.ref[Rematerialized]] | None = None
 
+    @finalizer
     @enters_uninterrupted
     def __del__(self) -> None:
         Storage.__del__(self)  # first: nothing can come before it

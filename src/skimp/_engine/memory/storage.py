@@ -12,15 +12,17 @@ import itertools
 import math
 import sys
 import weakref
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.eval import into, run
 from skimp._engine.eval.expr import COPY, Expr, Leaf
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import raise_later
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
-from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import (
@@ -86,7 +88,12 @@ class Storage:
             host.dropped = host.dropped + 1
             host.freed = host.freed + n
             if host.watched:
-                host.fell(id(self), n)
+                try:
+                    host.fell(id(self), n)
+                except Exception:
+                    raise
+                except BaseException as stop:  # Python would print it, and go on
+                    (_,) = map(raise_later, (get_ident(),), (type(stop),))
         elif self.deferred is not None and not self.spare:
             host.unwritten = host.unwritten + (self.size or 0)
 

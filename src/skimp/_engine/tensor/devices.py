@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interrupts import insist
 from skimp._engine.tensor import missing_backend as missing
 from skimp._engine.tensor.regions import active
 
@@ -77,12 +79,19 @@ class device:  # noqa: N801  (PyTorch's name)
         return device, (self.type, self.index)
 
     def __enter__(self) -> device:
-        self._previous.append(_default.device)
-        _make_default(self)
+        self._previous[:0] = (_default.device,)
+        try:
+            _make_default(self)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
-        _make_default(self._previous.pop())
+        before = self._previous[0]
+        del self._previous[0]
+        insist(_make_default, before)
 
 
 class _Default:
@@ -128,10 +137,14 @@ def set_default_device(where: Any) -> None:
 
 def _make_default(where: device | None) -> None:
     """From here on; fast paths make tensors on the CPU, and are off where that is not the one."""
-    for found, change in ((_default.device, active.remove), (where, active.append)):
-        if found is not None and found.type != "cpu":
-            change("device")
+    found = _default.device
+    was = found is not None and found.type != "cpu"
+    now = where is not None and where.type != "cpu"
     _default.device = where
+    if now and not was:  # one step with the line above, in either case
+        active[:0] = ("device",)
+    elif was and not now:
+        active.remove("device")
 
 
 def get_default_device() -> device:

@@ -10,12 +10,12 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from skimp._engine.interrupts import insist, region
 from skimp._engine.tensor import dtypes
 
 # --- options ----------------------------------------------------------------------------------
@@ -69,15 +69,15 @@ def get_printoptions() -> dict[str, Any]:
     return dataclasses.asdict(PRINT_OPTS)
 
 
-@contextmanager
+@region
 def printoptions(**options: Any) -> Iterator[None]:
     """Print with other options inside a `with`; the arguments are those of `set_printoptions`."""
     before = get_printoptions()
-    set_printoptions(**options)
     try:
+        set_printoptions(**options)
         yield
     finally:
-        set_printoptions(**before)
+        insist(lambda: set_printoptions(**before))
 
 
 # --- tensors ----------------------------------------------------------------------------------

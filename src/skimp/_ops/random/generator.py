@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.row import KNOWN, Op, publish
+from skimp._engine.interrupts import insist, region
 from skimp._engine.memory import call_site
 from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -135,7 +135,7 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-@contextlib.contextmanager
+@region
 def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
     """What is drawn inside leaves no trace in the stream outside."""
     if not enabled:
@@ -145,7 +145,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[No
     try:
         yield
     finally:
-        set_rng_state(state)
+        insist(set_rng_state, state)
 
 
 for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import call_site
 from skimp._ops.random.generator import Generator
 from skimp.utils.data._utils.collate import default_collate, default_convert
@@ -282,6 +283,7 @@ class _Workers(_Iterator):
             data.reraise()
         return data
 
+    @finalizer
     def __del__(self) -> None:
         if self._pool is not None:
             self._pool.close()
