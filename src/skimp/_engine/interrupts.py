@@ -2,8 +2,8 @@
 
 A region whose end was left out because Ctrl-C came at its first instruction would change what every
 later op means. A class whose `__exit__` calls nothing needs `enters_uninterrupted` alone; one call
-of C at its end is whole too, since handlers run after it. The others use what stands here. So do finalizers, in which Python prints what is raised and goes
-on.
+of C at its end is whole too, since handlers run after it. The others use what stands here, and so
+do finalizers, in which Python prints what is raised and goes on.
 """
 
 from __future__ import annotations
