@@ -1,4 +1,4 @@
-"""Write `src/skimp/library/aten.txt`: the names of PyTorch's overloads for ops that skimp has.
+"""Write `src/skimp/library/aten.txt`: the names of PyTorch's overloads.
 
 Needs PyTorch. `--check` says whether the file is as it would be written.
 """
@@ -10,8 +10,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import torch
-
-from skimp.library import aten
 
 FILE = Path(__file__).parents[1] / "src/skimp/library/aten.txt"
 HEAD = """\
@@ -28,8 +26,7 @@ def text() -> str:
             overloads[name].add(schema.overload_name or "default")
     groups: dict[str, list[str]] = defaultdict(list)
     for name, found in overloads.items():
-        if aten.function_of(name) is not None:
-            groups[" ".join(sorted(found))].append(name)
+        groups[" ".join(sorted(found))].append(name)
     lines = [f"{names}: {' '.join(sorted(ops))}\n" for names, ops in sorted(groups.items())]
     return HEAD + "".join(lines)
 

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from skimp._engine.dispatch.row import METHODS, NAMESPACES
 from skimp._engine.memory.layout import normalize_dim
@@ -266,6 +266,11 @@ def function_of(name: str) -> Function | None:
     return NAMESPACES["nn.functional"].get(name)
 
 
+def _refuse(name: str, *_: Any, **__: Any) -> NoReturn:
+    """What runs for an op that skimp has not: libraries name many that they never call."""
+    raise NotImplementedError(f"aten::{name}: skimp has no such op")
+
+
 # -- what programs hold ---------------------------------------------------------------------------
 
 
@@ -368,9 +373,10 @@ class Namespace:
         self.name = name
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        names, f = _overloads().get(name), function_of(name)
-        if names is None or f is None:
+        names = _overloads().get(name)
+        if names is None:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
+        f = function_of(name) or functools.partial(_refuse, name)
         found = self.__dict__[name] = OpOverloadPacket(self.name, name, names, f)
         return found
 
