@@ -354,3 +354,4 @@ for _f in (fill_diagonal_, apply_, map_):
     export(_f.__name__, _f, namespaces=())
 export("range", range_, method=False)
 export("segment_reduce", segment_reduce, method=False)
+export("_segment_reduce", segment_reduce, method=False)

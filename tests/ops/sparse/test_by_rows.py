@@ -28,6 +28,11 @@ EXPRESSIONS = """
 x
 x.double()
 t.sparse_csr_tensor([0, 1], [0], [1.0])
+t._convert_indices_from_coo_to_csr(t.tensor([0, 0, 2, 2]), 4)
+t._convert_indices_from_coo_to_csr(t.tensor([1], dtype=t.int32), 2, out_int32=True)
+t._convert_indices_from_csr_to_coo(x.crow_indices(), x.col_indices())
+t._convert_indices_from_csr_to_coo(x.crow_indices(), x.col_indices(), out_int32=True)
+t._convert_indices_from_csr_to_coo(x.crow_indices(), x.col_indices(), transpose=True)
 t.sparse_csr_tensor(x.crow_indices(), x.col_indices(), x.values()).shape
 x.dtype, x.layout, x.is_sparse, x.is_sparse_csr, x._nnz(), x.ndim, x.numel(), len(x)
 x.sparse_dim(), x.dense_dim()

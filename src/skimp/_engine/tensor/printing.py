@@ -107,7 +107,7 @@ def tensor_str(
         suffixes.append(f"dtype={dt!r}")
     suffixes += _history(requires_grad, grad_fn)
     prefix = class_name + "("
-    text = _with_suffixes(prefix + _contents(array, len(prefix)), suffixes, len(prefix))
+    text = add_suffixes(prefix + contents(array, len(prefix)), suffixes, len(prefix))
     return "Parameter containing:\n" + text if is_parameter else text
 
 
@@ -125,7 +125,7 @@ def str_without_elements(
     if dt is not default_dtype:
         suffixes.append(f"dtype={dt!r}")
     suffixes += _history(requires_grad, grad_fn)
-    text = _with_suffixes("tensor(...", suffixes, len("tensor("))
+    text = add_suffixes("tensor(...", suffixes, len("tensor("))
     return "Parameter containing:\n" + text if is_parameter else text
 
 
@@ -150,20 +150,21 @@ def _says_dtype(array: npt.NDArray[Any], dt: dtypes.dtype, default: dtypes.dtype
     return dt not in (complex_default, dtypes.int64, dtypes.bool)
 
 
-def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+def add_suffixes(text: str, suffixes: list[str], indent: int, force_newline: bool = False) -> str:
     """The text, a comma before each suffix, a new line before those that would not fit, and `)`."""
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if column + len(suffix) + 2 > PRINT_OPTS.linewidth:
+        if force_newline or column + len(suffix) + 2 > PRINT_OPTS.linewidth:
             text += ",\n" + " " * indent + suffix
-            column = indent + len(suffix)
+            column, force_newline = indent + len(suffix), False
         else:
             text += ", " + suffix
             column += len(suffix) + 2
     return text + ")"
 
 
-def _contents(array: npt.NDArray[Any], indent: int) -> str:
+def contents(array: npt.NDArray[Any], indent: int) -> str:
+    """The elements in brackets, in lines that begin `indent` columns from the left."""
     if not array.size:
         return "[]"
     summarize = array.ndim > 0 and array.size > PRINT_OPTS.threshold

@@ -302,6 +302,11 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     )
 
 
+def contents(self: Tensor, indent: int) -> str:
+    """The elements as `repr` shows them, in lines that begin `indent` columns from the left."""
+    return printing.contents(_printed(self), indent)
+
+
 def _printed(self: Tensor) -> Array:
     """The elements to print. NumPy has no array of more than 2^63 bytes: so many are one element
     repeated, and of those a summary's are enough.

@@ -387,8 +387,43 @@ def _expects(name: str) -> Any:
     return f
 
 
+@sampled(
+    lambda tensor: [(tensor([0, 0, 2]).long(), 4), (tensor([1]).int(), 2, {"out_int32": True})]
+)
+def convert_to_starts(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """Where the entries of each of `size` rows begin, and the last one's end, of the rows of
+    entries that are in order (`torch._convert_indices_from_coo_to_csr`).
+    """
+    dtype = dtypes.int32 if out_int32 else dtypes.int64
+    rows = input._skimp_array()
+    starts = np.searchsorted(rows, np.arange(size + 1, dtype=rows.dtype))
+    return fresh(starts.astype(dtype.np), dtype)
+
+
+@sampled(
+    lambda tensor: [
+        (tensor([0, 2, 2, 3]).long(), tensor([1, 2, 0]).long()),
+        (tensor([0, 2]).int(), tensor([1, 0]).int(), {"out_int32": True, "transpose": True}),
+    ]
+)
+def convert_to_places(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
+) -> Tensor:
+    """The rows and columns of entries by rows, with `transpose` the columns first
+    (`torch._convert_indices_from_csr_to_coo`).
+    """
+    if crow_indices.ndim != 1:
+        refuse("a batch of CSR matrices")
+    dtype = dtypes.int32 if out_int32 else dtypes.int64
+    counts = np.diff(crow_indices._skimp_array())
+    places = [np.repeat(np.arange(counts.size), counts), col_indices._skimp_array()]
+    return fresh(np.stack(places[::-1] if transpose else places).astype(dtype.np), dtype)
+
+
 export("sparse_csr_tensor", sparse_csr_tensor, method=False)
 export("sparse_compressed_tensor", sparse_compressed_tensor, method=False)
+export("_convert_indices_from_coo_to_csr", convert_to_starts, method=False)
+export("_convert_indices_from_csr_to_coo", convert_to_places, method=False)
 export("to_sparse_csr", to_sparse_csr, namespaces=())
 SparseTensor.to_sparse_csr = to_sparse_csr
 for _name in ("crow_indices", "col_indices"):

@@ -12,7 +12,7 @@ _INDENT = len("tensor(")
 
 def _part(name: str, array: Array) -> str:
     head = f"{name}=tensor("
-    body = printing._contents(array, _INDENT + len(head))
+    body = printing.contents(array, _INDENT + len(head))
     size = "" if array.size else f", size={array.shape}"
     return f"{head}{body}{size})"
 
@@ -23,7 +23,7 @@ def compressed_text(t: Any) -> str:
     gap = ",\n" + " " * _INDENT
     whole = gap.join([_part(name, part.detach()._skimp_array()) for name, part in parts.items()])
     suffixes = [f"size={tuple(t.shape)}", *_suffixes(t)]
-    return printing._with_suffixes(f"tensor({whole}", suffixes, _INDENT)
+    return printing.add_suffixes(f"tensor({whole}", suffixes, _INDENT)
 
 
 def text(t: Any) -> str:
@@ -34,7 +34,7 @@ def text(t: Any) -> str:
     ]
     gap = ",\n" + " " * _INDENT
     whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
-    return printing._with_suffixes(whole, _suffixes(t), _INDENT)
+    return printing.add_suffixes(whole, _suffixes(t), _INDENT)
 
 
 def _suffixes(t: Any) -> list[str]:
