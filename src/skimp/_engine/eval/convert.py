@@ -97,10 +97,14 @@ def collides(stride: int) -> bool:
 
 def turn(source: Array, out: Array) -> None:
     """`convert` for a transposed tile whose columns collide in the cache: by way of padded rows."""
-    turned = source.T
+    order = sorted(
+        range(source.ndim), key=lambda dim: (source.shape[dim] > 1, -abs(source.strides[dim]))
+    )
+    turned = source.transpose(order)  # its last dim is the dense one
     width = turned.shape[-1] + _PAD // turned.itemsize
     area = take(turned.size // max(turned.shape[-1], 1) * width, turned.dtype)
     staged = area.reshape(*turned.shape[:-1], width)[..., : turned.shape[-1]]
     np.copyto(staged, turned)
-    convert(staged.T, out)
+    back = sorted(range(source.ndim), key=order.__getitem__)
+    convert(staged.transpose(back), out)
     give(area)

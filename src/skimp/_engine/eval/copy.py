@@ -14,7 +14,7 @@ from skimp._engine.eval.program import LeafLayout
 from skimp._engine.eval.run import cuts, threads_for, window_of
 from skimp._kernels.threads import quietly, share
 
-_SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as blocks
+_SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as any blocks
 _TILE: Final = 1 << 16  # elements of a tile: 256 x 256
 _RUN: Final = 1 << 18  # elements of a block that is not a tile
 
@@ -24,10 +24,24 @@ def copy(dst: Array, src: Array) -> None:
 
     The two share no memory, or are the very same elements.
     """
-    if dst.size < _SMALL:
+    one_block = dst.size <= _RUN and threads_for(dst.size) == 1
+    if dst.size < _SMALL or (one_block and not _jumps(dst, src)):
         quietly(convert, src, dst)
     else:
         _copy_blocks(dst, np.broadcast_to(src, dst.shape))
+
+
+def _jumps(dst: Array, src: Array) -> bool:
+    """Whether NumPy, which goes by the order of `dst`, would go through `src` by strides that
+    compete for the same places in the cache."""
+    if src.ndim < dst.ndim:
+        return False  # broadcast to more dims: elements are read again
+    strides = [
+        (abs(to), origin)
+        for to, origin, size in zip(dst.strides, src.strides, dst.shape, strict=True)
+        if size > 1
+    ]
+    return collides(min(strides, default=(0, 0))[1])
 
 
 def _copy_blocks(dst: Array, src: Array) -> None:

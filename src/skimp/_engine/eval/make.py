@@ -110,12 +110,19 @@ def _even_part(size: int, most: int) -> int:
 
 
 def tile_block(domain: Shape, across: int, limit: int) -> Shape:
-    """A tile of about `limit` elements, as square as the dims `across` and last allow."""
+    """A tile of about `limit` elements, as square as the dims `across` and last allow; where these
+    are short, in as much of the other dims as fits.
+    """
     width = min(domain[-1], max(1, math.isqrt(limit)))
     height = min(domain[across], max(1, limit // width))
     width = min(domain[-1], max(1, limit // height))
     block = [1] * len(domain)
     block[across], block[-1] = height, width
+    left = limit // max(1, height * width)
+    for dim in range(len(domain) - 2, -1, -1):
+        if dim != across and left > 1:
+            block[dim] = min(domain[dim], left)
+            left //= block[dim]
     return tuple(block)
 
 

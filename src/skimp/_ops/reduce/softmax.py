@@ -36,7 +36,7 @@ from skimp._ops.reduce.small import few_columns, few_rows
 
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
-SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
+SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
 _FEW_ROWS: Final = 64  # whose largest number Python finds sooner
 # the bits of 64, by bytes: exp(64) times any number of elements is finite in float32
 _NO_OVERFLOW: Final = {4: 0x42800000, 8: 0x4050000000000000}
