@@ -114,7 +114,12 @@ def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     return result
 
 
-@sampled(lambda tensor: [(tensor([1.0, 2.0, 3.0]), "sum", {"lengths": tensor([2, 1]).long()})])
+@sampled(
+    lambda tensor: [
+        (tensor([1.0, 2.0, 3.0]), "sum", {"lengths": tensor([2, 1]).long()}),
+        (tensor([1.0, 2.0, 3.0]), "amax", {"offsets": tensor([0, 2, 3]).long()}),
+    ]
+)
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -135,6 +140,8 @@ def segment_reduce(
     that don't add up to the axis.
     Memory: a new tensor.
     """
+    if reduce in ("amax", "amin"):
+        reduce = reduce[1:]
     if reduce not in _BEGIN:
         raise RuntimeError(f"unsupported reduction given! {reduce}")
     if indices is not None or (lengths is None) is (offsets is None):
