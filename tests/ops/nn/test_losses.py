@@ -250,3 +250,15 @@ def test_what_is_no_target() -> None:
         F.cross_entropy(
             skimp.ones(2, 3), skimp.tensor([0, 1]), weight=skimp.ones(3, dtype=skimp.float64)
         )
+
+
+@pytest.mark.parametrize("rows", [700, 1024, 16384])
+@pytest.mark.parametrize("name", ["nll_loss", "cross_entropy"])
+def test_a_mean_over_many_rows_has_the_same_bits_whatever_waits(name: str, rows: int) -> None:
+    x, target = skimp.randn(rows, 5, requires_grad=True), skimp.randint(0, 5, (rows,))
+    found = []
+    for mode in ("never", "auto", "always"):
+        with skimp.config.using(defer=mode):
+            loss = getattr(F, name)(x * 1, target)
+            found.append((loss.item(), *skimp.autograd.grad(loss, x)[0].flatten().tolist()))
+    assert found[0] == found[1] == found[2]

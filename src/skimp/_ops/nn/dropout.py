@@ -28,7 +28,7 @@ ALPHA, SCALE = (
 )  # of selu, whose mean and variance alpha dropout keeps
 
 
-_FEW = 1 << 14  # elements up to which whole arrays are the shortest way
+_FEW = 1 << 17  # elements up to which whole arrays are the shortest way
 _USUAL = (dtypes.float32, dtypes.float64)
 
 

@@ -18,6 +18,7 @@ from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
 from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.reduce.small import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
 from skimp._ops.ties import tied
 
@@ -77,7 +78,7 @@ def _small(
         return None
     found = np.negative(x[counted(n), t])
     if reduction != "none":
-        found = np.add.reduce(found)
+        found = total(found)
         found = found / x.dtype.type(n) if reduction == "mean" else found
     made = fresh(found, input._dtype)
     if input._rg and modes.state.grad:

@@ -31,7 +31,7 @@ _COLUMN: Final = 64  # and columns in groups of rows
 add: Final[Any] = np.add.reduce
 highest: Final[Any] = np.maximum.reduce
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
-_ROWS: Final = 1 << 14  # elements up to which functions of rows take all rows at once
+_ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
 
 
 def floats(input: Any) -> Array | None:
