@@ -5,16 +5,16 @@ by modules, autograd and optimizers what tensors are for (their roles).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import sub
 from typing import Any, NamedTuple
 
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
-from skimp._engine.memory.ledger import Ledger
+from skimp._engine.memory.ledger import NO_LIMIT, Ledger
 from skimp.lens.layouts import Source, source
 from skimp.lens.live import Live, Record, before
-from skimp.lens.steps import Steps
+from skimp.lens.steps import Kept, Steps
 
 COPIES = 4096  # kinds of copies that are told apart
 
@@ -75,6 +75,7 @@ class Collector:
         self._before = _counters(ledger)
         self._clock = clock
         self._start = clock()
+        self.latest = self._start  # when the last allocation was, by the clock
         self._waiting: dict[int, Role] = {}  # roles of deferred storages
         self.live = Live(ledger.allocated, ledger.made - ledger.dropped)
         self.steps = Steps()
@@ -85,11 +86,15 @@ class Collector:
 
     # -- the ledger calls these -------------------------------------------------------------------
 
-    def allocated(self, owner: int, nbytes: int, site: Site) -> None:
+    def allocated(self, owner: int, nbytes: int, site: Site, when: float | None = None) -> Record:
+        """`when`: by the clock, of an event that is told late."""
         now, live = self.steps.now, self.live
         record = Record()
         record.bytes, record.site, record.step = nbytes, site, now.number
-        record.born = self._clock() - self._start
+        if when is None:
+            when = self._clock()
+        self.latest = when
+        record.born = when - self._start
         live.order = record.order = order = live.order + 1
         live.owners[owner] = record
         live.total = total = live.total + nbytes
@@ -110,13 +115,13 @@ class Collector:
         if self._waiting and owner in self._waiting:
             self._become(record, self._waiting.pop(owner))
         if site.op in BY_NATURE:
-            given = None if self.given is None else self.given(site.op)
-            self._copied(nbytes, Copy(site, site.op, BY_NATURE[site.op], False), given)
+            self.copies_by_nature(nbytes, site, 1)
+        return record
 
     @enters_uninterrupted
-    def freed(self, owner: int, nbytes: int) -> None:
+    def freed(self, owner: int, nbytes: int, when: float | None = None) -> None:
         now, live = self.steps.now, self.live
-        when = self._clock() - self._start
+        when = (self._clock() if when is None else when) - self._start
         record = live.owners.pop(owner, None)
         live.order = order = live.order + 1
         live.total = live.total - nbytes
@@ -144,7 +149,7 @@ class Collector:
         if record is not None:
             record.saves += 1
 
-    def unsaved(self, records: list[Record]) -> None:
+    def unsaved(self, records: Iterable[Record], when: float | None = None) -> None:
         """A node that had saved tensors on storages has run and let them go."""
         live = self.live
         for record in records:
@@ -153,7 +158,7 @@ class Collector:
                 record.saves = left - 1
                 if left == 1:
                     live.order = record.unsaved = live.order + 1
-                    record.unsaved_at = self._clock() - self._start
+                    record.unsaved_at = (self._clock() if when is None else when) - self._start
 
     def became(self, owner: int, role: Role) -> None:
         """A storage's bytes have a role from now on."""
@@ -183,6 +188,15 @@ class Collector:
         self._waiting.clear()
         self.steps.end(self._clock() - self._start, self.live.order, self.live.total)
 
+    def apart(self, number: int, order: int, total: int) -> Collector:
+        """A collector for the events of one step that is over, from these events and bytes on."""
+        made = Collector(self._ledger, self._clock)
+        made._start = self._start
+        made.steps.now = Kept(number, 0.0, order, total)
+        made.live = Live(total, 0)
+        made.live.order, made.live.peak = order, NO_LIMIT
+        return made
+
     # -- counting ---------------------------------------------------------------------------------
 
     def _become(self, record: Record, role: Role) -> None:
@@ -199,14 +213,19 @@ class Collector:
         if role.name and not record.name:
             record.name = role.name
 
-    def _copied(self, nbytes: int, copy: Copy, given: Source | None) -> None:
+    def copies_by_nature(self, nbytes: int, site: Site, times: int) -> None:
+        """An op that copies whatever the layouts are has allocated its results."""
+        given = None if self.given is None else self.given(site.op)
+        self._copied(nbytes, Copy(site, site.op, BY_NATURE[site.op], False), given, times)
+
+    def _copied(self, nbytes: int, copy: Copy, given: Source | None, times: int = 1) -> None:
         found = self.copies.get(copy)
         if found is None:
             if len(self.copies) >= COPIES:
                 copy = copy._replace(reason="of many kinds")
             found = self.copies.setdefault(copy, Copies(given, self._laid_by(given)))
         found.bytes += nbytes
-        found.times += 1
+        found.times += times
 
     def _laid_by(self, given: Source | None) -> Site | None:
         """The view that made a layout, else who made the bytes."""

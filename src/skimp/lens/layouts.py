@@ -76,7 +76,7 @@ def _first(frame: FrameType) -> Any:
     return next((g for g in given if isinstance(g, (Tensor, np.ndarray, list, tuple))), None)
 
 
-def _noting(find: Callable[[], Site]) -> Callable[[Any, int], None]:
+def _noting(find: Callable[[], Site | None]) -> Callable[[Any, int], None]:
     """Is told of the number that a view gets, and notes who made those that don't lie row by row.
     `find` tells where an op was called.
     """
@@ -95,6 +95,8 @@ def _noting(find: Callable[[], Site]) -> Callable[[Any, int], None]:
             if layout is None or layout.strides == contiguous_strides(layout.shape):
                 return
         laid = find()
+        if laid is None:
+            return
         base = view._base
         if base is not None:
             last = getattr(base, _SEEN, None)
@@ -113,7 +115,7 @@ def _inherited() -> Site | None:
     return getattr(given, _LAID, None) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site], alive: Iterable[Any]) -> None:
+def watch(find: Callable[[], Site | None], alive: Iterable[Any]) -> None:
     """Note who makes views from now on; `find` tells the place of the op, if it counts. `alive` are
     all tensors.
     """

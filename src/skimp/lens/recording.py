@@ -18,6 +18,7 @@ from skimp.lens.growth import FIRST, Look, growth, look
 from skimp.lens.render import to_text
 from skimp.lens.replay import cheapest
 from skimp.lens.report import Places, finished, make
+from skimp.lens.routine import expand
 from skimp.lens.watch import Watch
 
 SHARE: Final = 0.02  # of the program's time that may be spent on looking for what grows
@@ -65,12 +66,14 @@ class Recording:
         if self not in active:
             return
         active.remove(self)
+        self.watch.routine.leave()
         host.unwatch(self.collector)
         host.adviser = None
         self.watch.stop()
 
     def report(self) -> Report:
         """Everything from the beginning until now, with who holds what is alive."""
+        self._settle()
         collector = self.collector
         places = Places(self.watch.stacks, self.watch.paths)
         made = make(self.program, collector, places)
@@ -82,6 +85,11 @@ class Recording:
         other = [] if self._evicted() else [one for one in done.advice if one.kind != "budget"]
         return replace(done, advice=tuple(other), budget=outcome(host.budget.nbytes))
 
+    def _settle(self) -> None:
+        self.watch.routine.leave()
+        self.watch.routine.recount()
+        expand(self.collector)
+
     def _evicted(self) -> bool:
         """Whether a budget took bytes away since the beginning."""
         return counts.evictions > self._evictions
@@ -90,6 +98,7 @@ class Recording:
         """What would make a refused allocation fit, by what is known of the step with the peak."""
         if self._evicted():
             return ""
+        self._settle()
         collector = self.collector
         places = Places(self.watch.stacks, self.watch.paths)
         report = make(self.program, collector, places)

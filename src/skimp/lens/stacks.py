@@ -104,6 +104,7 @@ class Here:
         self.spot: Spot | None = None  # its place, once somebody asked
         self.depth = 0  # how many modules ran when it began
         self.saved: list[Record] = []  # of what it lets go of when it has run
+        self.ending: object = None  # and what routine.py calls it
         self.guess = Guess(-1, _NOWHERE, 0, OUTSIDE, 0)  # of the last allocation
         # of each backward that runs: what it interrupted, and when
         self.outer: list[tuple[Node | None, int, list[Record], float]] = []
@@ -171,30 +172,40 @@ class Stacks:
         doing = 1 if here.optimizing else 2 if here.outer else 3 if self.graph_waits else 0
         module = calls[-1][PATH] if calls else OUTSIDE
         guess = here.guess.next
-        if guess.module == module and guess.doing == doing and guess.of == self._number:
-            try:
-                entry, frame = _getframe(guess.entry_at), _getframe(guess.at)
-            except ValueError:  # there are not so many
-                return self._search(here, module, doing)
-            if entry.f_code is guess.entry and frame.f_code is guess.code:
-                if not guess.lasti:  # the boundary
-                    above = calls[-1][STACK]
-                    if above < 0:
-                        above = self._of_call(here, frame, -1)
-                elif frame.f_lasti == guess.lasti:
-                    called: Any = frame.f_trace
-                    if type(called) is Called and called.of == guess.of:
-                        above = called.stack
-                    else:
-                        above = self._above(here, frame, guess.code, -1)
-                else:
-                    return self._search(here, module, doing)
-                if above == guess.above:
-                    here.guess = guess
-                    spot = guess.spot
-                    spot.latest[0] = spot.stack
-                    return spot
+        if (
+            guess.module == module
+            and guess.doing == doing
+            and guess.of == self._number
+            and self.stands(here, guess, 1)
+        ):
+            here.guess = guess
+            spot = guess.spot
+            spot.latest[0] = spot.stack
+            return spot
         return self._search(here, module, doing)
+
+    def stands(self, here: Here, guess: Guess, deeper: int) -> bool:
+        """Whether the frames are where they are expected, called from the same stack. `deeper` is
+        how many frames the caller is below the one that the ledger calls.
+        """
+        try:
+            entry = _getframe(guess.entry_at + deeper)
+            frame = _getframe(guess.at + deeper)
+        except ValueError:  # there are not so many
+            return False
+        if entry.f_code is not guess.entry or frame.f_code is not guess.code:
+            return False
+        if not guess.lasti:  # the boundary
+            above = here.calls[-1][STACK]
+            if above < 0:
+                above = self._of_call(here, frame, -1)
+            return bool(above == guess.above)
+        if frame.f_lasti != guess.lasti:
+            return False
+        called: Any = frame.f_trace
+        if type(called) is Called and called.of == guess.of:
+            return called.stack == guess.above
+        return self._above(here, frame, guess.code, -1) == guess.above
 
     def _search(self, here: Here, module: int, doing: int) -> Spot:
         """The same by looking at each frame; the next allocation after the last one is expected

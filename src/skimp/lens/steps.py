@@ -8,7 +8,7 @@ ones.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 from skimp.lens.data import Step
 from skimp.lens.live import Record
@@ -31,6 +31,7 @@ class Kept:
         self.peak = total
         self.records: deque[Record] = deque(maxlen=EVENTS)
         self.marks: deque[tuple[str, str, float, float]] = deque(maxlen=4096)  # as of `Mark`
+        self.followed: Any = None  # its events, where it was like the one before (routine.py)
         self.end: float | None = None
         self.last_order = order
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from skimp._engine.autograd import watched
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
-from skimp._engine.autograd.saving import Many
 from skimp._engine.memory import call_site, steps
+from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
@@ -24,6 +24,7 @@ from skimp.lens.collect import Collector, Role
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.noted import Noted, instances
+from skimp.lens.routine import Routine, saved_by
 from skimp.lens.stacks import BITS, MODULE, OUTSIDE, PATH, UNASKED, Here, Stacks, next_number
 from skimp.nn.modules.hooks import Hooked
 from skimp.optim.optimizer import (
@@ -35,7 +36,6 @@ _SAVED: Final = Noted(Storage, "saved", False)
 DATA: Final = Role("data")
 STATE: Final = "optimizer state"
 NOTHING: Final[list[Record]] = []  # that a node lets go of
-_PLAIN: Final = frozenset([int, float, bool, type(None)])  # no tensors, and most of what is saved
 
 
 class Watch:
@@ -47,6 +47,7 @@ class Watch:
         self.stacks = Stacks()
         self._of_thread = self.stacks.of_thread
         self.paths = Paths(self._met)
+        self.routine = Routine(collector, self.stacks)
         self.explicit = False  # the program says itself where its steps end
         self.after_step: Any = None  # called when a step was told
         self._handles: list[Any] = []
@@ -68,7 +69,7 @@ class Watch:
         alive = instances(Storage, Tensor)
         _SAVED.on(_noting(self), [one for one in alive if isinstance(one, Storage)])
         watched.observe(self)
-        layouts.watch(self.stacks.find, [one for one in alive if isinstance(one, Tensor)])
+        layouts.watch(self._laid_out, [one for one in alive if isinstance(one, Tensor)])
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
@@ -79,6 +80,7 @@ class Watch:
 
     def stop(self) -> None:
         """Listen no longer; everything is as it was."""
+        self.routine.leave()
         Hooked.__call__ = self._call  # type: ignore[method-assign]
         alive = instances(Storage, Tensor)
         _SAVED.off([one for one in alive if isinstance(one, Storage)])
@@ -112,6 +114,10 @@ class Watch:
                 continue
             if not self.batch and t.ndim:
                 self.batch = str(t.shape[0])
+            if self.routine.follows:
+                if self.batch:
+                    return
+                continue
             if t._skimp_node is None and not t._rg and not t._hollow:
                 owner = id(t._storage)
                 record = self._owners.get(owner)
@@ -154,14 +160,23 @@ class Watch:
         here.node = node
         here.spot = None
         here.depth = len(here.calls)
+        routine = self.routine
+        if routine.follows and routine.node_begins(here, node, keep):
+            return
         saved = node._skimp_saved
         here.saved = NOTHING if keep or not saved else _saved_in(saved, self._owners)
+        if routine.learns:
+            routine.learn_node(here, node, keep, here.saved)
 
     def node_ends(self, node: Node) -> None:
         """It has run."""
-        saved = self._of_thread.here.saved
-        if saved:
-            self.collector.unsaved(saved)
+        if self.routine.follows:
+            self.routine.node_ends()
+            return
+        here = self._of_thread.here
+        if here.saved:
+            self.collector.unsaved(here.saved)
+            here.saved = NOTHING
         if type(node) is AccumulateGrad:
             t = node.variable
             g = t._grad
@@ -180,6 +195,8 @@ class Watch:
         self._optimizing = time.perf_counter()
         told, self._told = self._told, set()
         self._made = host.made
+        if self.routine.follows:
+            return
         known = self._optimizers.get(optimizer)
         if known is None or not known <= told:
             self._optimizers[optimizer] = self._gradients(optimizer, known is None, told)
@@ -210,7 +227,7 @@ class Watch:
         here.optimizing = 0
         now = time.perf_counter()
         self.collector.marked("optimizer", type(optimizer).__name__, self._optimizing, now)
-        if host.made != self._made:  # else its state is what it was
+        if host.made != self._made and not self.routine.follows:  # else its state is what it was
             self._keep_state(optimizer)
         if not self.explicit:
             self.step()
@@ -227,13 +244,19 @@ class Watch:
                 if record is None or record.role != STATE:
                     became(owner, Role(STATE, of))
 
+    def _laid_out(self) -> Site | None:
+        """Where a view is made. What repeats has been copied before, and is known."""
+        return None if self.routine.follows else self.stacks.find()
+
     def _explicit_step(self) -> None:
         self.explicit = True
         self.step()
 
     def step(self) -> None:
         """A step is over."""
+        self.routine.ends()
         self.collector.step()
+        self.routine.begins()
         if self.after_step is not None:
             self.after_step()
 
@@ -283,10 +306,14 @@ def _watched_call(watch: Watch, call: Any) -> Any:
 
 def _noting(watch: Watch) -> Callable[[Any, bool], None]:
     """Is told when a storage's flag `saved` is set."""
-    owners, deferred = watch.collector.live.owners, watch.saved_deferred
+    owners, deferred, routine = watch.collector.live.owners, watch.saved_deferred, watch.routine
 
     def noted(s: Any, value: bool) -> None:
         s.saved_noted = value
+        if routine.follows:
+            if value and s.deferred is not None:
+                deferred(s)
+            return
         record = owners.get(id(s))
         if record is not None:
             if value:
@@ -309,16 +336,5 @@ def _tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
 
 def _saved_in(saved: Any, owners: dict[int, Record]) -> list[Record]:
     """The records of storages that a node saved."""
-    found = []
-    for value in saved:
-        kind = type(value)
-        if kind in _PLAIN:
-            continue
-        if kind is Tensor or isinstance(value, Tensor):
-            if not value._hollow:
-                found.append(owners.get(id(value._storage)))
-        elif kind is Many:
-            found += [owners.get(id(t._storage)) for t in value.pairs[::2] if isinstance(t, Tensor)]
-        elif kind is tuple and value and isinstance(value[0], Tensor):
-            found.append(owners.get(id(value[0]._storage)))  # a Function's: value, version, result
+    found = [owners.get(owner) for owner in saved_by(saved)]
     return [record for record in found if record is not None]

@@ -55,8 +55,8 @@ class Observer(Protocol):
     `freed` begins without a moment for signal handlers (`enters_uninterrupted`).
     """
 
-    def allocated(self, owner_id: int, nbytes: int, site: Site) -> None: ...
-    def freed(self, owner_id: int, nbytes: int) -> None: ...
+    def allocated(self, owner: int, nbytes: int, site: Site) -> object: ...
+    def freed(self, owner: int, nbytes: int) -> None: ...
     def copied(
         self, nbytes: int, op: str, reason: str, site: Site, source: Any, forced: bool
     ) -> None: ...
@@ -140,7 +140,7 @@ class Ledger:
         "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
         "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "coming", "copied",
         "copies", "device", "dropped", "fell", "freed", "kept_below", "live_by_line", "made",
-        "most_made", "ooms", "relievers", "total", "unwritten", "watched",
+        "most_made", "ooms", "relievers", "told", "total", "undivert", "unwritten", "watched",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:
@@ -177,6 +177,8 @@ class Ledger:
         self._gauges: tuple[Gauge, ...] = (self._overall,)
         self._observers: tuple[Observer, ...] = ()
         self.fell: Callable[[int, int], None] = self._tell_freed  # tells of a counted free
+        self.told: Callable[[int, Any], None] = self.tell_allocated  # and of an allocation
+        self.undivert: Callable[[], object] | None = None  # called before others observe
         self._lock = (
             threading.RLock()
         )  # of whoever changes gauges and observers; counters need none
@@ -235,7 +237,7 @@ class Ledger:
         """
         if self.watched:
             self.fell(old_owner_id, nbytes)
-            self._tell_allocated(nbytes, owner)
+            self.told(nbytes, owner)
 
     def rise(self, nbytes: int, owner: Owner) -> None:
         """What remains to do for an allocation that was counted and is above the ceiling.
@@ -253,9 +255,7 @@ class Ledger:
         if not self.watched:
             self._aim()
             return
-        site = getattr(owner, "site", None) or (call_site.finder or call_site.find)()
-        for observer in self._observers:
-            observer.allocated(id(owner), nbytes, site)
+        self.told(nbytes, owner)
 
     @enters_uninterrupted
     def _tell_freed(self, owner_id: int, nbytes: int) -> None:
@@ -275,7 +275,7 @@ class Ledger:
         for observer in self._observers:
             observer.copied(nbytes, op, reason, site, source, forced)
 
-    def _tell_allocated(self, nbytes: int, owner: object) -> None:
+    def tell_allocated(self, nbytes: int, owner: object) -> None:
         site = getattr(owner, "site", None) or (call_site.finder or call_site.find)()
         for observer in self._observers:
             observer.allocated(id(owner), nbytes, site)
@@ -292,10 +292,30 @@ class Ledger:
         with self._lock:
             self._observe(tuple(one for one in self._observers if one is not observer))
 
+    def divert(
+        self,
+        told: Callable[[int, Any], None],
+        fell: Callable[[int, int], None],
+        undivert: Callable[[], object],
+    ) -> bool:
+        """Have the only observer be told by two functions of its own, until it sets `told` and
+        `fell` back; `undivert` has it do so. False: there are others, or a budget.
+        """
+        with self._lock:
+            if len(self._observers) != 1 or self.budget is not None:
+                return False
+            self.undivert = undivert
+            self.told, self.fell = told, fell
+            return True
+
     def _observe(self, observers: tuple[Observer, ...]) -> None:
+        if self.undivert is not None:
+            self.undivert()
+            self.undivert = None
         self._observers = observers
         # one needs no loop over all, and a free comes with each allocation
         self.fell = observers[0].freed if len(observers) == 1 else self._tell_freed
+        self.told = self.tell_allocated
         self.watched = bool(observers)
         self._aim()
 
