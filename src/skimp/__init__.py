@@ -6,6 +6,9 @@ import sys as _sys
 import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
+import skimp._engine.interpreter  # first: on an interpreter that it refuses, NumPy may fail
+
+# isort: split
 import numpy as _np
 
 # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op.

@@ -196,7 +196,7 @@ def test_other_interpreters_are_refused(name: str, locked: bool, words: str | No
     "change", ["sys.implementation.name = 'pypy'", "sys._is_gil_enabled = lambda: False"]
 )
 def test_the_import_of_skimp_says_so(change: str) -> None:
-    code = f"import sys; {change}; import skimp"
+    code = f"import sys; {change}; sys.modules['numpy'] = None; import skimp"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ImportError: skimp needs CPython" in done.stderr

@@ -417,6 +417,14 @@ def sequential(torch):
 
 
 @twin
+def what_libraries_take_from_inside(torch):
+    layers = torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Tanh()])
+    kept = [torch.ones(1), torch.ones(1)]
+    out = [layers._get_abs_string_index(-1), len({t._cdata for t in kept})]
+    return [*out, refusal(lambda: layers._get_abs_string_index(5))]
+
+
+@twin
 def lists_and_dicts(torch):
     nn = torch.nn
     m = nn.ModuleList([nn.ReLU(), nn.Tanh()])

@@ -360,6 +360,9 @@ class Tensor:
         """Cauchy numbers."""
     def ccol_indices(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the sparse layouts of skimp are COO and CSR; use to_sparse()."""
+    @property
+    def _cdata(self) -> Any:
+        """A number that no other tensor has while this one lives."""
     def cdouble(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex128)`."""
     def ceil(self, *, out: Tensor | None = None) -> Tensor:

@@ -413,6 +413,7 @@ for _name, _f in {
 for _name, _get, _doc in (
     ("ndim", dim, "Number of dimensions."),
     ("itemsize", element_size, "Bytes of one element."),
+    ("_cdata", id, "A number that no other tensor has while this one lives."),
     ("nbytes", _nbytes, "Bytes of all elements."),
     ("is_cuda", _never, "Whether the tensor is on a CUDA device."),
     ("is_cpu", _always, "Whether the tensor is on the CPU."),

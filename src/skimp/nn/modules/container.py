@@ -163,13 +163,17 @@ class ModuleList(Module):
         if modules is not None:
             self.extend(modules)
 
+    def _get_abs_string_index(self, idx: Any) -> str:
+        """The name of a layer by its place; libraries' subclasses ask for it."""
+        return str(index_of(self, idx))
+
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
             return type(self)(list(self)[idx])
-        return self._modules[str(index_of(self, idx))]
+        return self._modules[self._get_abs_string_index(idx)]
 
     def __setitem__(self, idx: int, module: Any) -> None:
-        setattr(self, str(index_of(self, idx)), module)
+        setattr(self, self._get_abs_string_index(idx), module)
 
     def __delitem__(self, idx: Any) -> None:
         for k in range(len(self))[idx] if isinstance(idx, slice) else [index_of(self, idx)]:
