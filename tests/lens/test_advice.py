@@ -169,7 +169,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
     "zero grad": ("zero grad", transformer, lambda: transformer(early=True)),
     "checkpoint": ("checkpoint", lambda: transformer(16), lambda: transformer(16, again=True)),
     "checkpoint at a small batch": ("checkpoint", transformer, lambda: transformer(again=True)),
-    "half a transformer's batch": ("batch", transformer, lambda: transformer(4)),
+    "half a transformer's batch": ("batch", lambda: transformer(16), transformer),
     "optimizer in backward": ("optimizer in backward", lambda: wide(False), lambda: wide(True)),
     "half a convolution's batch": ("batch", lambda: conv(32), lambda: conv(16)),
     "half a recurrence's batch": ("batch", lambda: lstm(16), lambda: lstm(8)),

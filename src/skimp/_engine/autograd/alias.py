@@ -239,6 +239,7 @@ def rebase(t: Tensor, node: OpNode | None) -> None:
         before = t._skimp_node
         index = t._skimp_index
         fresh = not t._rg
+        node._skimp_more().version = t._storage.version
         finish(node, t)
         t._skimp_inherits = False
         if t._skimp_retains and before is not None:

@@ -33,7 +33,8 @@ class Extra:
     """What few nodes have: hooks, metadata, the trace of anomaly mode."""
 
     __slots__ = (
-        "after", "before", "metadata", "on", "own", "retains", "shown", "trace", "within", "zeroed",
+        "after", "before", "metadata", "on", "own", "retains", "shown", "trace", "version",
+        "within", "zeroed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class Extra:
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
         self.shown: tuple[Any, ...] = ()  # edges that programs see (shown.py)
+        self.version = 0  # in-place: of the tensor, after the write
         self.own = 0  # in-place: which edge is that of the tensor written to
         self.zeroed = (
             False  # in-place: nothing of the old values is left, so the last edge gets zeros

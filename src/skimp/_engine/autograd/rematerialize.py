@@ -1,9 +1,13 @@
-"""What a node saves of another node's result where that is cheap: the recipe, not the bytes.
+"""What a node saves of a result where that is cheap: the recipe, not the bytes.
 
 A GELU keeps its input, and the product after it would keep its result: the same number of bytes
 again, for a hundredth of the product's work. So the product keeps an expression of the result
 (`memory/rematerialize.py`), over what the GELU keeps anyway, and the bytes go with the last tensor
-that the program has of them.
+that the program has of them (`instead_of`).
+
+A ReLU keeps its result. Where that is deferred when it is saved, and is made of what the node below
+keeps (batch_norm its input), the ReLU keeps the same expression once more, and so does the
+convolution after it (`of_result`).
 """
 
 from __future__ import annotations
@@ -13,14 +17,18 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
+from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import numel
 from skimp._engine.memory.pending import lean
 from skimp._engine.memory.rematerialize import Rematerialized, stand_for, standing_for
-from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.storage import Storage, defer
 from skimp._engine.tensor.tensor import Tensor
 from skimp.config import config
 
 _new = object.__new__
+_BELOW = 1  # nodes that save nothing (a sum), through which is looked
+_SHORT = 8  # steps that may be computed by each who reads them
+_FEW = 4  # other bytes that an expression reads are at most this part of the result's
 
 
 def instead_of(t: Tensor) -> Tensor:
@@ -30,31 +38,89 @@ def instead_of(t: Tensor) -> Tensor:
     node: Any = base._skimp_node
     if node is None or base._skimp_index or t._conj or t._skimp_neg or t._skimp_counter is not None:
         return t
-    rule = getattr(type(node), "rule", None)
-    if rule is None or rule.rematerialize is None:
-        return t
     s = base._storage
-    if s.deferred is not None or s.version or s.exported or isinstance(s, Rematerialized):
-        return t
-    if numel(base.shape) < config.remake_from:
+    if s.deferred is not None or s.exported or isinstance(s, Rematerialized):
         return t
     deferred: Storage | None = standing_for(s)
     if deferred is None:
+        rule = getattr(type(node), "rule", None)
+        if rule is None or rule.rematerialize is None:
+            return t
+        extra = node._skimp_extra
+        if s.version != (0 if extra is None else extra.version):  # that the op has left
+            return t
+        if numel(base.shape) < config.remake_from:
+            return t
         deferred = _deferred(node, rule, base)
         if deferred is None:
             return t
         stand_for(deferred, s)
-        s.saved = True  # the line of the next write to it matters
-    alias = _new(Tensor)
-    alias._skimp_layout = t._skimp_layout_of()
-    alias._storage = deferred
-    alias._dtype = t._dtype
+    alias = _on(deferred, s, t)
     alias._rg = True
     if t._base is None:
         alias._skimp_node, alias._skimp_index = t._skimp_node, t._skimp_index
     else:
         alias._skimp_node = node_of_view(t)
         alias._skimp_index = t._skimp_index
+    return alias
+
+
+def of_result(node: Any, t: Tensor) -> Tensor:
+    """An alias of `t`, a result that `node` saves, on its expression once more; `t` where that
+    would keep other bytes than the node below does."""
+    s, expr = t._storage, t._storage.deferred
+    if expr is None or t._base is not None or t._conj or t._skimp_neg or s.exported:
+        return t
+    if t._skimp_counter is not None or isinstance(s, Rematerialized):
+        return t
+    if numel(t.shape) < config.remake_from or not _reads_saved(node, expr, len(s)):
+        return t
+    deferred: Storage | None = standing_for(s)
+    if deferred is None:
+        deferred = defer(_apart(expr))
+        stand_for(deferred, s)
+    return _on(deferred, s, t)
+
+
+def _apart(expr: Expr) -> Expr:
+    """The same expression in nodes of its own: that it is computed has nobody else's materialize,
+    unless it is long."""
+    if expr.size > _SHORT:
+        return Expr(expr.kernel, expr.args, expr.shape, expr.dtype)
+    made: dict[int, Expr] = {}
+    for node in walk((expr,)):
+        args = tuple([made[id(a)] if type(a) is Expr else a for a in node.args])
+        made[id(node)] = Expr(node.kernel, args, node.shape, node.dtype)
+    return made[id(expr)]
+
+
+def _reads_saved(node: Any, expr: Expr, nbytes: int) -> bool:
+    """Whether an expression of a result of `nbytes` reads what the nodes below saved, and few
+    other bytes."""
+    kept = _saved_below(node, _BELOW)
+    read: set[Any] = {one.storage for one in expr.leaves}
+    return sum([len(s) for s in read.difference(kept)]) * _FEW <= nbytes
+
+
+def _saved_below(node: Any, depth: int) -> list[Storage]:
+    """The storages with bytes that the nodes below saved; beyond those that save nothing."""
+    found: list[Storage] = []
+    for to in node._skimp_edges[::2]:
+        saved = () if to is None else to._skimp_saved or ()
+        values = [v for v in saved[::2] if isinstance(v, Tensor) and not v._hollow]
+        found += [v._storage for v in values if v._storage.deferred is None]
+        if to is not None and not values and depth:
+            found += _saved_below(to, depth - 1)
+    return found
+
+
+def _on(deferred: Storage, s: Storage, t: Tensor) -> Tensor:
+    """An alias of `t`, whose storage is `s`, on the one that stands for that."""
+    s.saved = True  # the line of the next write to it matters
+    alias = _new(Tensor)
+    alias._skimp_layout = t._skimp_layout_of()
+    alias._storage = deferred
+    alias._dtype = t._dtype
     return alias
 
 
@@ -91,4 +157,5 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         or made._skimp_layout_of() != base._skimp_layout_of()
     ):
         return None
+    s.deferred = _apart(s.deferred)  # of the same leaves
     return s

@@ -182,7 +182,9 @@ def save(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
     if isinstance(value, Tensor):
         if GUARDED or value._skimp_inference:
             return _save_tensor(node, value, result)
-        if value._np is None and value._rg and result is None:
+        if value._np is None and result is not None:
+            value = rematerialized.of_result(node, value)
+        elif value._np is None and value._rg:
             value = rematerialized.instead_of(value)
         return _kept(value, result)
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):

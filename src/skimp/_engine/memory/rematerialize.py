@@ -37,6 +37,7 @@ class Rematerialized(Storage):
 
     spare = True
     original: weakref.ref[Storage]
+    noted: int = 0  # its version at which it has these bytes
     last: tuple[int, Any] = (0, None)  # version and line of the last write, when it is gone
     lent: Storage | None = None  # whose block this is
 
@@ -74,7 +75,7 @@ class Rematerialized(Storage):
                 self.deferred is not None
                 and s is not None
                 and s.block is not None
-                and not s.version
+                and s.version == self.noted
             ):
                 forget(self)
                 self.block, self.lent, self.deferred = s.block, s, None
@@ -88,11 +89,11 @@ class Rematerialized(Storage):
 
 
 def standing_for(original: Storage) -> Rematerialized | None:
-    """Who stands for it already, if anybody does."""
+    """Who stands for it as it is now already, if anybody does."""
     if isinstance(original, Followed):
         for ref in original.followers or ():
             follower = ref()
-            if follower is not None:
+            if follower is not None and follower.noted == original.version:
                 return follower
     return None
 
@@ -100,7 +101,8 @@ def standing_for(original: Storage) -> Rematerialized | None:
 def stand_for(defer: Storage, original: Storage) -> None:
     """Make a storage with a deferred expression stand for the one whose bytes it would have."""
     defer.__class__ = Rematerialized
-    defer.original = weakref.ref(original)  # type: ignore[attr-defined]
+    new: Any = defer
+    new.original, new.noted = weakref.ref(original), original.version
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original

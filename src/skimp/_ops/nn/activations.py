@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.rules import Rule, parameters
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import refuse_complex
@@ -19,6 +19,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, zeros
 from skimp._engine.eval.expr import Kernel
+from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
@@ -72,18 +73,24 @@ def row(
     formula: Callable[..., Any],
     *params: str,
     title: str | None = None,
-    rematerialize: Callable[..., Any] | None = None,
     overlap: tuple[int, ...] | None = None,
 ) -> Pointwise:
-    return Pointwise(
+    """The row of an activation; from what one keeps of its input, the result is made again."""
+    rule = Rule(node, input=formula)
+    made = Pointwise(
         name,
         kernels if isinstance(kernels, dict) else {FLOAT: kernels},
         same,
-        Rule(node, input=formula, rematerialize=rematerialize),
+        rule,
         params=params,
         title=title,
         overlap=overlap,
     )
+    if "input" in parameters(formula):
+        given = "".join([f"{p}, " for p in params])
+        text = [f"def function(input, {given}):", f"    return call(row, (input,), ({given}))"]
+        rule.rematerialize = function_of(f"{name}_again", text, {"call": call, "row": made})
+    return made
 
 
 # -- rectifiers -----------------------------------------------------------------------------------

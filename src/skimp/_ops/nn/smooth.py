@@ -45,7 +45,6 @@ GELU: dict[str, Pointwise] = {
         "GeluBackward0",
         lambda g, input: call(GELU_BACK, (g, input)),
         title="GeluKernelImpl",
-        rematerialize=lambda input: call(GELU["none"], (input,)),
     ),
     "tanh": row(
         "gelu",
@@ -53,7 +52,6 @@ GELU: dict[str, Pointwise] = {
         "GeluBackward0",
         lambda g, input: call(GELU_TANH_BACK, (g, input)),
         title="GeluKernelImpl",
-        rematerialize=lambda input: call(GELU["tanh"], (input,)),
     ),
 }
 
@@ -92,7 +90,6 @@ SILU: Pointwise = row(
     {FLOAT: A.silu, COMPLEX: A.silu},
     "SiluBackward0",
     lambda g, input: call(SILU_BACK, (g, input)),
-    rematerialize=lambda input: call(SILU, (input,)),
 )
 
 
@@ -117,13 +114,7 @@ def _mish_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
 MISH_BACK: Pointwise = back(
     "mish_backward", A.mish_backward, lambda g, input: call(MISH_BACK, (g, input)), _mish_second
 )
-MISH: Pointwise = row(
-    "mish",
-    A.mish,
-    "MishBackward0",
-    lambda g, input: call(MISH_BACK, (g, input)),
-    rematerialize=lambda input: call(MISH, (input,)),
-)
+MISH: Pointwise = row("mish", A.mish, "MishBackward0", lambda g, input: call(MISH_BACK, (g, input)))
 
 
 @functional
