@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skimp._engine.autograd import alias as history
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
 from skimp._engine.dispatch.row import sampled
@@ -114,6 +115,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     return result
 
 
+@shown("SegmentReduceBackward0", "data")
 @sampled(
     lambda tensor: [
         (tensor([1.0, 2.0, 3.0]), "sum", {"lengths": tensor([2, 1]).long()}),
