@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import devices, dtypes, formats
@@ -387,8 +387,15 @@ def _expects(name: str) -> Any:
     return f
 
 
-@sampled(
-    lambda tensor: [(tensor([0, 0, 2]).long(), 4), (tensor([1]).int(), 2, {"out_int32": True})]
+@general(
+    "_convert_indices_from_coo_to_csr",
+    method=False,
+    out="same",
+    nondiff=(0,),
+    samples=lambda tensor: [
+        (tensor([0, 0, 2]).long(), 4),
+        (tensor([1]).int(), 2, {"out_int32": True}),
+    ],
 )
 def convert_to_starts(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     """Where the entries of each of `size` rows begin, and the last one's end, of the rows of
@@ -400,11 +407,15 @@ def convert_to_starts(input: Tensor, size: int, *, out_int32: bool = False) -> T
     return fresh(starts.astype(dtype.np), dtype)
 
 
-@sampled(
-    lambda tensor: [
+@general(
+    "_convert_indices_from_csr_to_coo",
+    method=False,
+    out="same",
+    nondiff=(0,),
+    samples=lambda tensor: [
         (tensor([0, 2, 2, 3]).long(), tensor([1, 2, 0]).long()),
         (tensor([0, 2]).int(), tensor([1, 0]).int(), {"out_int32": True, "transpose": True}),
-    ]
+    ],
 )
 def convert_to_places(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
@@ -422,8 +433,6 @@ def convert_to_places(
 
 export("sparse_csr_tensor", sparse_csr_tensor, method=False)
 export("sparse_compressed_tensor", sparse_compressed_tensor, method=False)
-export("_convert_indices_from_coo_to_csr", convert_to_starts, method=False)
-export("_convert_indices_from_csr_to_coo", convert_to_places, method=False)
 export("to_sparse_csr", to_sparse_csr, namespaces=())
 SparseTensor.to_sparse_csr = to_sparse_csr
 for _name in ("crow_indices", "col_indices"):
