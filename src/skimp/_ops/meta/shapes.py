@@ -32,6 +32,16 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
     return like(input), like(input, dtypes.int32)
 
 
+def starts(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    return empty((size + 1,), dtypes.int32 if out_int32 else dtypes.int64)
+
+
+def places(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
+) -> Tensor:
+    return empty((2, col_indices.numel()), dtypes.int32 if out_int32 else dtypes.int64)
+
+
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,

@@ -14,6 +14,7 @@ from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.create.creation import as_tensor
+from skimp._ops.meta import shapes
 from skimp._ops.sparse.arithmetic import Ints, is_sparse, refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
 from skimp._ops.sparse.text import compressed_text
@@ -392,6 +393,7 @@ def _expects(name: str) -> Any:
     method=False,
     out="same",
     nondiff=(0,),
+    meta=shapes.starts,
     samples=lambda tensor: [
         (tensor([0, 0, 2]).long(), 4),
         (tensor([1]).int(), 2, {"out_int32": True}),
@@ -412,6 +414,7 @@ def convert_to_starts(input: Tensor, size: int, *, out_int32: bool = False) -> T
     method=False,
     out="same",
     nondiff=(0,),
+    meta=shapes.places,
     samples=lambda tensor: [
         (tensor([0, 2, 2, 3]).long(), tensor([1, 2, 0]).long()),
         (tensor([0, 2]).int(), tensor([1, 0]).int(), {"out_int32": True, "transpose": True}),
