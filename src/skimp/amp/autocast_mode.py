@@ -69,9 +69,9 @@ class autocast:  # noqa: N801  (PyTorch's name)
 
     @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
-        insist(self._restore)
+        insist(self._skimp_restore)
 
-    def _restore(self) -> None:
+    def _skimp_restore(self) -> None:
         enabled, state.dtype[self.device], state.cache, state.nesting = self._before
         if state.nesting == 0:
             state.casts.clear()

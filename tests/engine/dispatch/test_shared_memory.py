@@ -18,6 +18,7 @@ from tests.support.samples import twin
 PILED = (
     *("bmm", "mm", "mv", "matmul", "multi_dot", "linear", "addmv_", "baddbmm_"),  # products
     *("cummax", "cummin", "ihfftn", "narrow_copy", "norm", "randperm"),
+    "_convert_indices_from_coo_to_csr",
 )
 # Refused by PyTorch for some layouts of `out`, which it computes in; here they compute beside it.
 BESIDE = (

@@ -22,11 +22,11 @@ OFF = (
 class _Hooks:
     """Inside, what is saved goes through a pair of functions."""
 
-    def _functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+    def _skimp_functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        state, pair = modes.state, self._functions()
+        state, pair = modes.state, self._skimp_functions()
         if state.hooks_off is not None:
             raise RuntimeError(state.hooks_off)
         state.hooks = (*state.hooks, pair)
@@ -49,7 +49,7 @@ class saved_tensors_hooks(_Hooks):  # noqa: N801
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def _functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+    def _skimp_functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
         return self.pack_hook, self.unpack_hook
 
 
@@ -104,7 +104,7 @@ class allow_mutation_on_saved_tensors(_Hooks):  # noqa: N801
         super().__enter__()
         return self
 
-    def _functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+    def _skimp_functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
         return ops.clone, lambda t: t
 
     def clear(self) -> None:

@@ -391,7 +391,7 @@ def _expects(name: str) -> Any:
 @general(
     "_convert_indices_from_coo_to_csr",
     method=False,
-    out="same",
+    out=True,
     nondiff=(0,),
     meta=shapes.starts,
     samples=lambda tensor: [
