@@ -27,6 +27,8 @@ BESIDE = (
 )
 # PyTorch compares copies of what these read, not what they are given.
 COPIES = ("take_along_dim",)
+# PyTorch fails in an assertion of its own where `out` is not contiguous.
+ASSERTS = ("_convert_indices_from_csr_to_coo",)
 # Which third of all ops is looked at depends on the mode, so `make test` looks at all.
 THIRD = ("never", "always", "auto").index(os.environ.get("SKIMP_DEFER", "auto"))
 
@@ -164,6 +166,8 @@ def _placed(case: Case) -> Iterator[Case]:
 
 def _known(case: Case, expected: str, found: str) -> bool:
     """Whether a difference stands in docs/differences.md."""
+    if case.name in ASSERTS:
+        return expected == "RuntimeError"
     if case.kind == "piled":
         named = PILED if expected == "computed" else BESIDE
         return case.name in named and {expected, found} == {"computed", "RuntimeError"}
