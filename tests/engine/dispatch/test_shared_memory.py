@@ -27,15 +27,15 @@ BESIDE = (
 )
 # PyTorch compares copies of what these read, not what they are given.
 COPIES = ("take_along_dim",)
-# PyTorch fails in an assertion of its own where `out` is not contiguous.
-ASSERTS = ("_convert_indices_from_csr_to_coo",)
+# PyTorch writes over the rows that it goes on to read, and crashes.
+CRASHES = ("_convert_indices_from_csr_to_coo",)
 # Which third of all ops is looked at depends on the mode, so `make test` looks at all.
 THIRD = ("never", "always", "auto").index(os.environ.get("SKIMP_DEFER", "auto"))
 
 
 def _rows() -> Iterator[tuple[str, Sample]]:
     for i, (title, names) in enumerate(registry().items()):
-        if i % 3 == THIRD:
+        if i % 3 == THIRD and title not in CRASHES:
             yield from ((title, s) for s in samples_of(title, names, 1))
 
 
@@ -166,8 +166,6 @@ def _placed(case: Case) -> Iterator[Case]:
 
 def _known(case: Case, expected: str, found: str) -> bool:
     """Whether a difference stands in docs/differences.md."""
-    if case.name in ASSERTS:
-        return expected == "RuntimeError"
     if case.kind == "piled":
         named = PILED if expected == "computed" else BESIDE
         return case.name in named and {expected, found} == {"computed", "RuntimeError"}
