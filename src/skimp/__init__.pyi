@@ -409,7 +409,7 @@ def any(
     """Whether some element is true (not zero)."""
 
 def arange(
-    start: Any = 0,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -420,7 +420,7 @@ def arange(
     requires_grad: builtins.bool = False,
     pin_memory: builtins.bool = False,
 ) -> Tensor:
-    """start, start + step, ... below end."""
+    """start (0), start + step, ... below end."""
 
 def arccos(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine."""

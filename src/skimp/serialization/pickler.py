@@ -82,6 +82,8 @@ class Pickler(_Base):  # type: ignore[misc]
         if known is None:
             module = str(getattr(obj, "__module__", ""))
             title = name or obj.__qualname__
+            if "<locals>" in title:  # said by the pickler in C, PyTorch's base
+                raise AttributeError(f"Can't pickle local object '{title}'")
             if not module.startswith("skimp.") or "." in title:
                 super().save_global(obj, name)
                 return

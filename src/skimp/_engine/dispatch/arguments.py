@@ -281,7 +281,7 @@ def _kind(p: inspect.Parameter) -> tuple[str | None, bool, bool]:
     words = [w.strip() for w in text.split("|") if w.strip() != "None"]
     if len(words) == 1 and words[0] in _ANNOTATED:
         return _ANNOTATED[words[0]], True, optional
-    if p.name in _ALWAYS:
+    if p.name in _ALWAYS and "str" not in words:  # which says of itself what it takes
         return _ALWAYS[p.name], True, optional
     return (NAMES.get(p.name) if text in ("Any", "") else None), False, optional
 

@@ -24,11 +24,13 @@ Parameter = inspect.Parameter
 
 # arguments that are never tensors: no wrapper asks for their type
 PLAIN_NAMES = frozenset({
-    "accumulate", "align_corners", "alpha", "beta", "bins", "ceil_mode", "check_errors",
+    "accumulate", "align_corners", "alpha", "axis0", "axis1", "beta", "bins", "ceil_mode",
+    "check_errors",
     "descending", "device", "dilation", "dim", "dim0", "dim1", "dims", "driver", "dtype", "eps",
     "full_matrices", "generator", "groups", "hermitian", "inplace", "keepdim", "largest", "layout",
     "left", "lower", "memory_format", "mode", "momentum", "n", "norm", "offset", "out", "output",
-    "p", "padding", "pin_memory", "reduce", "reduction", "requires_grad", "right", "rounding_mode",
+    "p", "padding", "padding_idx", "pin_memory", "reduce", "reduction", "requires_grad", "right",
+    "rounding_mode",
     "scalar", "shape", "size", "sizes", "sorted", "sparse_grad", "stable", "start_dim", "end_dim",
     "stride", "training", "transpose", "unbiased", "unitriangular", "upper",
 })  # fmt: skip

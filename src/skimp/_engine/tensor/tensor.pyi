@@ -2024,7 +2024,10 @@ class Tensor:
     def trunc_(self) -> Tensor:
         """The integer part. In place."""
     def type(
-        self, dtype: dtypes.dtype | None = None, non_blocking: builtins.bool = False, **_: Any
+        self,
+        dtype: str | builtins.type | dtypes.dtype | None = None,
+        non_blocking: builtins.bool = False,
+        **_: Any,
     ) -> Any:
         """The name of the tensor's type; given a type, its name or a dtype, the tensor as that."""
     def type_as(self, other: Tensor) -> Tensor:

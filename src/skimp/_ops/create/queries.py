@@ -10,7 +10,7 @@ from typing import Any
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
 from skimp._engine.dispatch.row import sampled
-from skimp._engine.tensor import devices, promotion
+from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
@@ -66,7 +66,12 @@ def get_device_module(device: Any = None) -> Any:
 
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),), (tensor([[1, -2, 3]]), "torch.FloatTensor")])
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
+def type_(
+    self: Tensor,
+    dtype: str | type | dtypes.dtype | None = None,
+    non_blocking: bool = False,
+    **_: Any,
+) -> Any:
     """The name of the tensor's type; given a type, its name or a dtype, the tensor as that.
 
     Shape: any; the result's is the input's.
@@ -80,6 +85,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
     wanted = tensor_types.dtype_of(dtype) or dtype
     if isinstance(wanted, (str, type)):
         raise ValueError(f"invalid type: {wanted!r}")
+    if not isinstance(wanted, dtypes.dtype):
+        raise TypeError("dtype must be a type, str, or dtype object")
     return self.to(wanted)
 
 

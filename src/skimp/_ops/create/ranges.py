@@ -245,7 +245,7 @@ _WIDE = 1 << 62
 
 @making()
 def arange(
-    start: Any = 0,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -253,14 +253,17 @@ def arange(
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
-    """start, start + step, ... below end.
+    """start (0), start + step, ... below end.
 
     Shape: one dim of ceil((end - start) / step).
     """
     if end is None:
         start, end = 0, start
+    if end is None:
+        raise TypeError('arange() missing 1 required positional arguments: "end"')
     start, end, step = (
-        v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step)
+        v.item() if isinstance(v, (Tensor, np.generic)) else v
+        for v in (0 if start is None else start, end, step)
     )
     if out is not None:
         outs.check_out_dtype(dtype, out)

@@ -147,6 +147,9 @@ def where(
             "where() received an invalid combination of arguments - got (Tensor, Tensor)"
         )
     condition = _condition(condition)
+    for branch in (input, other):
+        if isinstance(branch, (int, float)):
+            _check_room(branch, common((input, other)))
     if out is not None and isinstance(out, Tensor):
         kinds = [v for v in (input, other) if isinstance(v, (Tensor, int, float, complex))]
         if len(kinds) == 2 and out._dtype is not common(kinds):
@@ -155,6 +158,12 @@ def where(
                 f"{scalar_type_name(out._dtype)}"
             )
     return call(WHERE, (condition, input, other), (), out)
+
+
+def _check_room(number: float, dtype: dtypes.dtype) -> None:
+    """Refuse a number that the result can't hold; of small floats it becomes inf, as in PyTorch."""
+    if dtype.category == dtypes.INT or dtype is dtypes.float32:
+        check_number(number, dtype)
 
 
 def _condition(condition: Any) -> Tensor:

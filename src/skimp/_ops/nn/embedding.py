@@ -282,6 +282,8 @@ def _torch_embedding(
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: a new tensor.
     """
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
     lookup = _lookup_sparse if sparse else _lookup
     return lookup(weight, indices, padding_idx, scale_grad_by_freq)
 

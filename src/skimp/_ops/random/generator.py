@@ -27,7 +27,10 @@ class Generator:
     """A stream of random numbers of its own."""
 
     def __init__(self, device: Any = "cpu") -> None:
-        devices.check(device)
+        try:
+            devices.check(device)
+        except AssertionError as error:
+            raise RuntimeError(f"Cannot get CUDA generator: {error}") from None
         self._engine = Engine()
 
     @property

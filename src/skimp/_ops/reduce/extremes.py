@@ -166,6 +166,8 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         keepdims: bool = False,
     ) -> Any:
         require_tensor(name, "input", input)
+        if axis is not None and (dim is not None or other is not None):
+            raise TypeError(f"{name}() got an unexpected keyword argument 'axis'")
         dim = axis if axis is not None else dim
         if isinstance(dim, Tensor):
             other, dim = dim, None

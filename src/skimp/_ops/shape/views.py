@@ -60,7 +60,7 @@ TURN = {"input": lambda g: g.t()}
 @view(
     rule=Rule("TransposeBackward0", EXCHANGE),
     inplace=Rule("TransposeBackward1", EXCHANGE),
-    fast_view="a.swapaxes(dim0, dim1)",
+    fast_view="a.swapaxes(dim0, dim1) if type(dim0) is int is type(dim1) else None",
     aliases=("swapdims",),
     batch=batching.dims.by_dims("dim0", "dim1"),
     copy=True,
@@ -76,7 +76,7 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
 @view(
     rule=Rule("TransposeBackward0", input=lambda g, axis0, axis1: g.transpose(axis0, axis1)),
     inplace=Rule("TransposeBackward1", input=lambda g, axis0, axis1: g.transpose(axis0, axis1)),
-    fast_view="a.swapaxes(axis0, axis1)",
+    fast_view="a.swapaxes(axis0, axis1) if type(axis0) is int is type(axis1) else None",
 )
 def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
     """Two dimensions exchanged.

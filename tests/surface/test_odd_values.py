@@ -1,0 +1,103 @@
+"""Values that are nearly right: flags for dims of small views, numbers that a type can't hold, what
+no pickle can name.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+from skimp._engine.dispatch.row import OPS
+from tests.support import schemas
+from tests.support.schemas import Call, Form, Given
+
+VIEWS = {form for o in OPS.values() if o.kind == "view" for form in o.forms}
+ODD: list[Any] = [True, False, 1.0, "a", [True], (1.5,), 1j, Given((2,), "int64")]
+
+
+def _odd_calls(form: Form) -> Iterator[Call]:
+    """Right calls of a view with one argument replaced, by position and by name."""
+    right = schemas.call_of(form, schemas.valid(form) or ())
+    after = [a.name for a in form.args[: len(right.args)]]
+    for i, odd in itertools.product(range(1, len(right.args)), ODD):
+        rest = zip(after[i + 1 :], right.args[i + 1 :], strict=True)
+        yield Call(form, (*right.args[:i], odd, *right.args[i + 1 :]), right.kwargs)
+        yield Call(form, right.args[:i], ((after[i], odd), *rest, *right.kwargs))
+
+
+def test_small_views_refuse_what_pytorchs_refuse() -> None:
+    every = [form for space in ("", "Tensor") for form in schemas.forms(space)]
+    calls = [
+        call
+        for form in every
+        if form.name in VIEWS and schemas.valid(form) is not None
+        for call in _odd_calls(form)
+    ]
+    told = [f"{call}: {told}" for call in calls if (told := schemas.difference(call)) is not None]
+    assert told == []
+    assert len(calls) > 800
+
+
+def both(call: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """What a call ends in on either side: its values, or the class of its error."""
+    ends: list[Any] = []
+    for lib in (skimp, torch):
+        try:
+            found = call(lib)
+            ends.append((str(found.dtype).rpartition(".")[2], found.tolist()))
+        except Exception as e:
+            ends.append(schemas.Refused(e).kind)
+    return ends[0], ends[1]
+
+
+NUMBERS = [255, 256, 300, -1, -129, 2**15, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**400]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64", "float32"])
+@pytest.mark.parametrize(
+    "number", NUMBERS, ids=[f"{n:.3g}" if n < 2**70 else "huge" for n in NUMBERS]
+)
+def test_branches_of_where_hold_their_numbers(dtype: str, number: int) -> None:
+    def call(lib: Any, swapped: bool) -> Any:
+        x = lib.ones(2, dtype=getattr(lib, dtype))
+        branches = (number, x) if swapped else (x, number)
+        return lib.where(lib.tensor([True, False]), *branches)
+
+    for swapped in (False, True):
+        ours, theirs = both(lambda lib, swapped=swapped: call(lib, swapped))
+        assert ours == theirs
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "type of a name": lambda lib: lib.ones(2).type("foo"),
+    "type of a class's name": lambda lib: lib.ones(2).type("torch.FooTensor"),
+    "type of a number": lambda lib: lib.ones(2).type(3),
+    "a generator for CUDA": lambda lib: lib.Generator("cuda"),
+    "a generator for nothing": lambda lib: lib.Generator("foo"),
+    "a local function": lambda lib: lib.save(lambda: 0, io.BytesIO()),
+    "one in a state": lambda lib: lib.save({"a": [lambda: 0]}, io.BytesIO()),
+    "one in the older format": lambda lib: lib.save(
+        lambda: 0, io.BytesIO(), _use_new_zipfile_serialization=False
+    ),
+    "no end": lambda lib: lib.arange(),
+    "no end but a type": lambda lib: lib.arange(dtype=lib.float32),
+    "end alone": lambda lib: lib.arange(end=3),
+    "a word that normal lacks": lambda lib: lib.normal(lib.ones(2), 1.0, dim=1),
+    "a dim and an axis": lambda lib: lib.ones(2, 2).max(0, axis=1),
+    "two tensors and an axis": lambda lib: lib.max(lib.ones(2), lib.ones(2), axis=0),
+    "rows of no table": lambda lib: lib.embedding(lib.ones(7), lib.tensor([1])),
+    "a list for a row": lambda lib: lib.embedding(lib.ones(3, 2), lib.tensor([1]), []),
+    "no reflections": lambda lib: lib.linalg.householder_product(lib.ones(3, 2), lib.ones(0)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_refused_alike(name: str) -> None:
+    ours, theirs = both(CALLS[name])
+    assert ours == theirs
