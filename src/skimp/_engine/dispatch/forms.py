@@ -211,8 +211,12 @@ Memory: a new tensor, or `out`."""
 
 def copy_twin(name: str, view: Function, method: bool = False) -> None:
     """Declare `NAME_copy`: what `view` shows, in memory of its own; into `out` if there is one."""
+    kinds = [p.kind for p in inspect.signature(view).parameters.values()]
+    listed = inspect.Parameter.VAR_POSITIONAL in kinds  # what only methods take one by one
 
     def twin(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+        if listed and args and (len(args) + len(words) > 1 or isinstance(args[0], int)):
+            raise TypeError(f"{title}() takes its numbers as one list, got {args}")
         seen = view(input, *args, **words)
         several = isinstance(seen, tuple)
         made: Any = tuple([_dense(v) for v in seen]) if several else _dense(seen)

@@ -301,8 +301,8 @@ def normal(
         return finish(t, **options) if out is None else t
     if size is not None:
         raise TypeError("normal() received an invalid combination of arguments: size with tensors")
-    if options:
-        raise TypeError(f"normal() got an unexpected keyword argument '{next(iter(options))}'")
+    if word := next((word for word, value in options.items() if value), None):
+        raise TypeError(f"normal() got an unexpected keyword argument '{word}'")
     like = mean if isinstance(mean, Tensor) else std
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
