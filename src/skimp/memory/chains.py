@@ -21,6 +21,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.memory.search import Root, variables
 
 ARROW = " -> "
+OTHER = "a tensor"
 
 
 class Parameters:
@@ -30,7 +31,7 @@ class Parameters:
         self._known: dict[int, str] | None = None
 
     def name(self, t: Tensor) -> str:
-        """A parameter's name below the outermost module that has it; any other is `a tensor`."""
+        """A parameter's name below the outermost module that has it; any other is OTHER."""
         if self._known is None:
             self._known = {}
             named = [o for o in gc.get_objects() if hasattr(type(o), "named_parameters")]
@@ -40,7 +41,7 @@ class Parameters:
                 if id(module) not in inner:
                     for name, p in module.named_parameters():
                         self._known.setdefault(id(p), name)
-        return self._known.get(id(t), "a tensor")
+        return self._known.get(id(t), OTHER)
 
 
 def words(root: Root, path: list[Any], called: Parameters) -> str:
@@ -75,7 +76,7 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any, called: Parame
         _add(parts, _of_dict(holder, value, before, called))
     elif isinstance(holder, (list, tuple)):
         if not parts[-1].startswith(("saved by", "graph of", "its expression")):
-            parts[-1] += _index(holder, value)
+            parts[-1] += _index(holder, value, called)
     else:
         _of_object(parts, holder, value)
 
@@ -179,7 +180,11 @@ def _of_dict(holder: dict[Any, Any], value: Any, before: Any, called: Parameters
     return "[...]"
 
 
-def _index(holder: Any, value: Any) -> str:
+def _index(holder: Any, value: Any, called: Parameters) -> str:
+    if isinstance(value, Tensor) and value._rg and value._skimp_node is None:
+        name = called.name(value)
+        if name != OTHER:
+            return f"[{name}]"
     for i, one in enumerate(holder):
         if one is value:
             return f"[{i}]"

@@ -18,6 +18,7 @@ from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.blas import multiply
@@ -222,6 +223,7 @@ def _lstm_layer(
     return result, last, kept_gates, kept_cells
 
 
+@called("lstm")
 def lstm_layer(
     input: Tensor, state: tuple[Tensor, ...], weights: Any, reverse: bool
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -302,12 +304,19 @@ def _step_back_in_ops(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: 
     rule=Rule("ThnnFusedLstmCellBackward0", {("gates", "c"): _step_back}),
     meta=shapes.lstm_step,
 )
-def lstm_step(gates: Any, c: Any) -> Any:
+def _lstm_step(gates: Any, c: Any) -> Any:
     """(the new h, the new c, the gates' activations): a step of an LSTM after its products.
 
     Shape: gates (..., 4 n), c (..., n).
     """
     return quietly(_stepped, gates, c)
+
+
+@called("lstm_cell")
+def lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """(the new h, the new c): a step of an LSTM after its products."""
+    h, new, _ = _lstm_step(gates, c)
+    return h, new
 
 
 def _stepped(gates: Any, c: Any) -> Any:
@@ -444,6 +453,7 @@ def _gru_layer(
     return result, kept_gates, kept_hidden
 
 
+@called("gru")
 def gru_layer(
     input: Tensor, state: tuple[Tensor, ...], weights: Any, reverse: bool
 ) -> tuple[Tensor, tuple[Tensor]]:

@@ -42,7 +42,7 @@ def _lstm(weights: Weights) -> tuple[Any, Cell]:
     def cell(x: Tensor, state: State) -> State:
         gates, c = whole.addmm(x, state[0], across), state[1]
         if recurrent.is_plain((gates, c)) and gates.shape[:-1] == c.shape[:-1]:
-            h, c, _ = recurrent.lstm_step(gates, c)
+            h, c = recurrent.lstm_step(gates, c)
         else:
             i, f, g, o = gates.chunk(4, 1)
             c = whole.sigmoid(f) * c + whole.sigmoid(i) * whole.tanh(g)
