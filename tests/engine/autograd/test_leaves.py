@@ -112,3 +112,23 @@ def test_without_hooks_all_gradients_stay() -> None:
     with skimp.config.using(defer="never"):
         peaks = _steps(lambda w: None)
     assert peaks[0] > 7 * 256 * 256 * 4
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_a_leaf_that_is_a_view_made_under_no_grad_gets_no_gradient_once_its_base_was_written_to(
+    leaf: bool,
+) -> None:
+    """Found by a random program: also where what was computed of it came before the write."""
+    told = []
+    for m in (oracle, skimp):
+        x = m.ones(2, 1).requires_grad_()
+        base = x.clone() if leaf else m.ones(2, 1)
+        with m.no_grad():
+            view = base.unbind(0)[0]
+        view.requires_grad_()
+        made = view.exp()
+        base.add_(0.5 if leaf else x)
+        with pytest.raises(RuntimeError, match="created in no_grad mode") as caught:
+            made.sum().backward()
+        told.append(str(caught.value).split(". Given")[0])
+    assert told[1].startswith(told[0])

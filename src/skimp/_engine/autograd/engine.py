@@ -20,6 +20,7 @@ from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, w
 from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count, next_key
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
+from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.memory.ledger import host
@@ -378,6 +379,8 @@ def _accumulate(
     g = grads.pop()
     if g is None or not t._rg:
         return ()
+    if t._base is not None:
+        node_of_view(t)  # refuses one whose base was written to since
     if t._skimp_node is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
     with _accumulating:
