@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 import skimp
 from skimp._kernels import conv_planes
 from skimp._kernels.im2col import Window, out_size
-from skimp.config import config
-from tests.kernels.windows import by_pytorch, numbers, windows
+from tests.kernels.windows import by_pytorch, numbers, same_bits_on_two_threads, windows
 
 Array = np.ndarray[Any, Any]
 
@@ -64,12 +63,7 @@ def test_threads_make_the_same_bits(step: int) -> None:
     w = window(40, 3, step)
     x, weight = numbers(0, 8, 48, 40, 40), numbers(1, 48, 1, 3, 3)
     bias, g = numbers(2, 48), numbers(3, 8, 48, *w.out)
-    with config.using(threads=1):
-        alone = ours(x, weight, bias, g, w)
-    with config.using(threads=2, threads_from=0):
-        shared = ours(x, weight, bias, g, w)
-    for a, b in zip(alone, shared, strict=True):
-        np.testing.assert_array_equal(a, b)
+    same_bits_on_two_threads(lambda: ours(x, weight, bias, g, w))
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

@@ -10,8 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from skimp._kernels import conv_rows
 from skimp._kernels.im2col import Window
-from skimp.config import config
-from tests.kernels.windows import by_pytorch, numbers, windows
+from tests.kernels.windows import by_pytorch, numbers, same_bits_on_two_threads, windows
 
 Array = np.ndarray[Any, Any]
 
@@ -71,12 +70,7 @@ def test_threads_make_the_same_bits(n: int) -> None:
     w = Window((40, 40), (3, 3), (1, 1), (1, 1), (1, 1), (40, 40))
     x, weight = numbers(0, n, 16, 40, 40), numbers(1, 8, 16, 3, 3)
     bias, g = numbers(2, 8), numbers(3, n, 8, 40, 40)
-    with config.using(threads=1):
-        alone = ours(x, weight, bias, g, w)
-    with config.using(threads=2, threads_from=0):
-        shared = ours(x, weight, bias, g, w)
-    for a, b in zip(alone, shared, strict=True):
-        np.testing.assert_array_equal(a, b)
+    same_bits_on_two_threads(lambda: ours(x, weight, bias, g, w))
 
 
 def test_few_images_are_cut_into_parts_that_threads_share() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from skimp._kernels.im2col import Window, out_size
+from skimp.config import config
 
 Array = np.ndarray[Any, Any]
 
@@ -43,3 +45,12 @@ def by_pytorch(
     y = convolve(*leaves, stride=w.stride, padding=w.padding, dilation=w.dilation, groups=groups)
     y.backward(torch.tensor(g))
     return [y.detach().numpy(), *[t.grad.numpy() for t in leaves if t.grad is not None]]
+
+
+def same_bits_on_two_threads(made: Callable[[], list[Array]]) -> None:
+    with config.using(threads=1):
+        alone = made()
+    with config.using(threads=2, threads_from=0):
+        shared = made()
+    for a, b in zip(alone, shared, strict=True):
+        np.testing.assert_array_equal(a, b)

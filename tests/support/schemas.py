@@ -12,7 +12,7 @@ import re
 import tomllib
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -487,3 +487,20 @@ def _matches(row: dict[str, str], call: Call, told: str) -> bool:
         and re.search(row.get("told", ""), told) is not None
         and row.get("wrong", wrong) == wrong
     )
+
+
+def same_as_pytorch(calls: Callable[[Form], Iterable[Call]], known: Known) -> int:
+    """Ask of every form of every space that its calls do what PyTorch's do, but for what is known;
+    how many calls there were.
+    """
+    wrong, count = [], 0
+    for space in SPACES:
+        for form in forms(space):
+            for call in calls(form) if valid(form) is not None else ():
+                count += 1
+                told = difference(call)
+                if told is not None and not known.covers(call, " ".join(told.split())):
+                    wrong.append(f"{call}: {told}")
+    assert not wrong, "\n".join([f"{len(wrong)} of {count} calls", *wrong])
+    assert not known.stale()
+    return count

@@ -211,7 +211,8 @@ Memory: a new tensor, or `out`."""
 
 def copy_twin(name: str, view: Function, method: bool = False) -> None:
     """Declare `NAME_copy`: what `view` shows, in memory of its own; into `out` if there is one."""
-    kinds = [p.kind for p in inspect.signature(view).parameters.values()]
+    own = inspect.signature(view)
+    kinds = [p.kind for p in own.parameters.values()]
     listed = inspect.Parameter.VAR_POSITIONAL in kinds  # what only methods take one by one
 
     def twin(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
@@ -233,13 +234,12 @@ def copy_twin(name: str, view: Function, method: bool = False) -> None:
         return None if several else out
 
     title = f"{name}_copy"
-    twin.__signature__ = _of_copy(view)  # type: ignore[attr-defined]
+    twin.__signature__ = _of_copy(own)  # type: ignore[attr-defined]
     export(title, named(twin, title, f"`{name}` that copies.{_COPIES}"), method=method)
 
 
-def _of_copy(view: Function) -> inspect.Signature:
+def _of_copy(own: inspect.Signature) -> inspect.Signature:
     """The view's arguments, without those that only methods take one by one, and `out`."""
-    own = inspect.signature(view)
     shown, star = [], False
     for p in own.parameters.values():
         if p.kind is not p.VAR_POSITIONAL:  # what follows it is the same as one list
