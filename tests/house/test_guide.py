@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.support.shell import shell_of_ipython
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "guide" / "tensors.ipynb"
 
 
 @pytest.fixture
 def shell() -> Iterator[InteractiveShell]:
-    made = InteractiveShell()
-    yield made
-    made.reset(new_session=False)
-    made.history_manager.end_session()
+    with shell_of_ipython() as made:
+        yield made
 
 
 def cells() -> list[tuple[str, str]]:

@@ -10,16 +10,14 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import skimp
 from skimp.lens.notebook import Shown
+from tests.support.shell import shell_of_ipython
 
 
 @pytest.fixture
 def shell() -> Iterator[InteractiveShell]:
-    made = InteractiveShell()
-    done = made.run_cell("%load_ext skimp\nimport skimp as torch")
-    done.raise_error()
-    yield made
-    made.reset(new_session=False)
-    made.history_manager.end_session()
+    with shell_of_ipython() as made:
+        made.run_cell("%load_ext skimp\nimport skimp as torch").raise_error()
+        yield made
 
 
 def test_a_cell_shows_what_it_did_to_memory(shell: InteractiveShell) -> None:
