@@ -2,7 +2,8 @@
 
 They are read from the environment once, at import (`SKIMP_THREADS`, `SKIMP_DEFER`), and can be
 changed while a program runs. `config` is the one object; its attributes are plain, because the path
-of every op reads them. No result depends on any of them: only time and memory do.
+of every op reads them. Time and memory depend on them, no result does, but for products so large
+that BLAS shares them among its own threads, which may round otherwise.
 """
 
 from __future__ import annotations

@@ -326,7 +326,12 @@ def _every_other(state: State, axis: int, start: int, stop: int) -> State:
 
 
 def map_rows(
-    source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: int, unit: int = _ROW_UNIT
+    source: Expr | Array,
+    fn: Any,
+    outs: tuple[Array, ...],
+    row_ndim: int,
+    unit: int = _ROW_UNIT,
+    group: int = 1,
 ) -> None:
     """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads; of about `unit`
     elements.
@@ -335,7 +340,8 @@ def map_rows(
     with the dims before the row, and its part has them as one: (rows, *what follows). They may be
     read or written, and one may be the source's own memory, element for element. `fn` must treat
     rows alone, since blocks may hold any number of them, and must not change `block`, which may be
-    the source.
+    the source. What `fn` adds up over rows it adds by `group`s of them, at whose bounds alone
+    blocks begin and end: how rows are cut depends on the number of threads.
     """
     lead = len(source.shape) - row_ndim
     row_shape = source.shape[lead:]
@@ -348,7 +354,7 @@ def map_rows(
         quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
         return
     threads = threads_for(rows * length)
-    step = max(1, min(-(-rows // threads), unit // length))
+    step = max(1, min(-(-rows // threads), unit // length) // group) * group
     prepared = prepare_runs(source)
     starts = iter(range(0, rows, step))
 

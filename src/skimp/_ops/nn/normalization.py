@@ -175,16 +175,19 @@ def _normalized(input: Any, shape: Ints, weight: Any, bias: Any, eps: float, cen
 def _over(input: Any, row_ndim: int, block: Any, *parts: Array) -> None:
     """`over_rows` of the last dims as one."""
     first = input.ndim - row_ndim
-    if row_ndim == 1:
-        over_rows(input, first, block, *parts)
-        return
-    flat = input.reshape((*input.shape[:first], math.prod(input.shape[first:])))
-    over_rows(flat, first, block, *parts)
+    n = math.prod(input.shape[first:])
+    flat = input if row_ndim == 1 else input.reshape((*input.shape[:first], n))
+    over_rows(flat, first, block, *parts, group=_group(n))
+
+
+def _group(n: int) -> int:
+    """How many rows of `n` elements are added up before dw and db get them, whatever a block is."""
+    return max(1, SMALL // max(n, 1))
 
 
 def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
-    """dx of a block of rows; what the block adds to dw and db goes to `sums`, by the number of
-    its first row."""
+    """dx of a block of rows; what its groups of rows add to dw and db goes to `sums`, by the number
+    of a group's first row."""
 
     def block(x: Array, g: Array, mean: Array, rstd: Array, number: Array, out: Array) -> None:
         n = x.shape[1]
@@ -198,10 +201,13 @@ def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
                 np.multiply(x, rstd, out=xhat)
             if sums is not None:
                 np.multiply(g, xhat, out=gw)
-                sums[int(number[0, 0])] = (
-                    np.add.reduce(gw, axis=0),
-                    np.add.reduce(g, axis=0, dtype=acc),
-                )
+                step = _group(n)
+                for start in range(0, len(gw), step):
+                    group = slice(start, start + step)
+                    sums[int(number[start, 0])] = (
+                        np.add.reduce(gw[group], axis=0),
+                        np.add.reduce(g[group], axis=0, dtype=acc),
+                    )
             if w is not None:
                 np.multiply(g, w, out=gw)
             else:

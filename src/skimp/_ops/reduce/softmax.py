@@ -68,11 +68,11 @@ def row_numbers(shape: tuple[int, ...], dim: int, dtype: Any) -> Array:
     return np.empty((outer, 1, inner) if inner > 1 else (outer, 1), dtype)
 
 
-def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array) -> None:
+def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array, group: int = 1) -> None:
     """Call fn(block, *parts) for blocks of the rows of `source` along `dim`.
 
     `parts` are contiguous arrays of the source's shape, or made by `row_numbers`; fn may read or
-    write its share of them.
+    write its share of them. Along the last dim, blocks begin and end at `group`s of rows.
     """
     shape = tuple(source.shape)
     outer, n, inner = sides(shape, dim)
@@ -88,7 +88,8 @@ def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array) -> None:
         found, _ = source_of(source, in_order=True)
         row_ndim = len(shape) - dim  # dims after this one have size 1
         lead = shape[:dim]
-        map_rows(found, _as_rows(fn, n), tuple([p.reshape((*lead, -1)) for p in flat]), row_ndim)
+        outs = tuple([p.reshape((*lead, -1)) for p in flat])
+        map_rows(found, _as_rows(fn, n), outs, row_ndim, group=group)
 
 
 def _as_rows(fn: Block, n: int) -> Block:
