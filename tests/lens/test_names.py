@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +40,28 @@ def test_ops_of_layers_are_functions_of_the_library(name: str) -> None:
     assert ops
     for op in ops:
         assert hasattr(skimp, op) or hasattr(nn.functional, op) or hasattr(skimp.Tensor, op), op
+
+
+def test_what_makes_tensors_has_the_name_that_was_called() -> None:
+    x = skimp.ones(2, 2)
+    cases: dict[str, Callable[[], Any]] = {
+        "Tensor": lambda: (
+            skimp.Tensor(2, 3),
+            skimp.LongTensor([1]),
+            nn.Parameter(skimp.Tensor(2)),
+        ),
+        "UntypedStorage": lambda: skimp.UntypedStorage(8),
+        "deepcopy": lambda: copy.deepcopy(x),
+        "load": lambda: pickle.loads(pickle.dumps(x)),
+        "Categorical": lambda: skimp.distributions.Categorical(logits=x),
+        "jacrev": lambda: skimp.func.jacrev(lambda a: a)(x),
+    }
+    for name, make in cases.items():
+        with Recording() as recording:
+            kept = make()
+            held = recording.report().peak.held
+        del kept
+        assert {one.place.op for one in held if one.role != "buffer" and one.place.line} == {name}
 
 
 def test_an_optimizers_parameters_have_their_modules_names() -> None:

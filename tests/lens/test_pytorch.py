@@ -247,6 +247,8 @@ def test_compare_shows_both_side_by_side(tmp_path: Path) -> None:
         (("a\n", "a\nc\n"), "line 2 on\n    PyTorch  (nothing)\n    skimp    c"),
         (("", ""), "both printed nothing"),
         (("a\nb\n", "a\nb\n"), "both printed the same 2 lines"),
+        (("loss 2.0000\n", "loss 2.0002\n"), "line 1 on, in numbers alone: by at most 0.0001 of"),
+        (("2.0 a\n", "2.0 b\n"), "line 1 on\n"),
     ],
 )
 def test_what_both_printed_is_compared(printed: tuple[str, str], told: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TextIO
+from typing import Final, TextIO
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,6 +17,7 @@ from skimp._engine.memory.sizes import readable
 from skimp.lens import terminal
 from skimp.lens.data import ROLES, Report
 
+_NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 NAMES = {"skimp": "skimp", "torch": "PyTorch"}
 
 
@@ -60,6 +62,15 @@ def _bytes(table: Table, name: str, a: int, b: int) -> None:
     table.add_row(name, readable(a), readable(b), f"{b / a:.2f}" if a else "")
 
 
+def _apart(first: str, second: str) -> float | None:
+    """How far numbers of two texts are apart, of the larger one; None: other words differ too."""
+    if _NUMBER.sub("", first) != _NUMBER.sub("", second):
+        return None
+    pairs = zip(_NUMBER.findall(first), _NUMBER.findall(second), strict=True)
+    sizes = [(abs(float(a) - float(b)), max(abs(float(a)), abs(float(b)))) for a, b in pairs]
+    return max((apart / size for apart, size in sizes if apart), default=0.0)
+
+
 def _printed(first: str, second: str) -> Text:
     """Whether the engines' programs printed the same, and if not, where they part."""
     a, b = first.splitlines(), second.splitlines()
@@ -71,4 +82,7 @@ def _printed(first: str, second: str) -> Text:
     pairs = enumerate(zip_longest(a, b, fillvalue="(nothing)"), 1)
     number, (left, right) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
     words = f"\n  what they printed differs from line {number} on"
+    apart = _apart(first, second)
+    if apart is not None:
+        words += f", in numbers alone: by at most {apart:.1g} of their size"
     return Text(f"{words}\n    PyTorch  {left}\n    skimp    {right}")

@@ -95,8 +95,14 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 def op_name(code: CodeType) -> str:
-    """PyTorch's name of the op that a function implements: `__add__` is add, `__iadd__` is add_."""
-    return op_name_of(code.co_name)
+    """PyTorch's name of the op that a function implements: `__add__` is add, `__iadd__` is add_.
+    What has a name of its language's is called as its owner: `Normal.__init__` is Normal.
+    """
+    name = code.co_name
+    if name not in _OWNERS_NAME:
+        return op_name_of(name)
+    owner = code.co_qualname.removesuffix(name).removesuffix("<locals>.").removesuffix(".")
+    return owner.rpartition(".")[2].strip("_") or name
 
 
 def op_name_of(name: str) -> str:
@@ -126,7 +132,9 @@ def _dunders() -> dict[str, str]:
     found |= {f"__i{word}__": f"{op}_" for word, op in names.items()}
     found |= {f"__{word}__": word for word in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs")}
     found |= {"__pos__": "positive", "__invert__": "bitwise_not", "__next__": "DataLoader"}
+    found["__deepcopy__"] = "deepcopy"
     return found | {"__rsub__": "rsub", "__getitem__": "getitem", "__setitem__": "setitem"}
 
 
 _DUNDERS: Final = _dunders()
+_OWNERS_NAME: Final = frozenset(["__init__", "__call__", "__iter__", "wrapper"])

@@ -416,6 +416,7 @@ def refill(s: Storage, nbytes: int) -> None:
     s.size = nbytes
 
 
+@call_site.named("load")
 def restored(flat: Array) -> Storage:
     """A storage with these bytes, which come from a pickle."""
     s = empty(flat.nbytes)

@@ -14,7 +14,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.call_site import named, warn
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.spans import Exported, over
 from skimp._engine.memory.storage import Storage
@@ -272,6 +272,7 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
     return iter(self.unbind(0))
 
 
+@named("contains")
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, (Tensor, numbers.Number)):
         return bool((self == element).any().item())

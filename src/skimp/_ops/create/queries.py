@@ -10,6 +10,7 @@ from typing import Any
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.memory.call_site import named
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
@@ -182,6 +183,7 @@ def _plain(t: Tensor) -> Tensor:
         return t.detach()
 
 
+@named("Tensor")
 def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     """`torch.Tensor(2, 3)` and `torch.Tensor([1, 2])`: of the default dtype, whatever the data."""
     made = tensor_types.made(promotion.get_default_dtype(), args)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.memory.call_site import named
 from skimp._engine.memory.layout import check_shape
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -46,6 +47,7 @@ class _TensorType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.dtype
 
+    @named("Tensor")
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         return made(cls.dtype, args)
 
@@ -85,6 +87,7 @@ class _StorageType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
 
+    @named("Storage")
     def __call__(cls, *args: Any) -> TypedStorage:
         if len(args) == 1 and not isinstance(args[0], int):
             return TypedStorage(
