@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels import shaping
 from skimp._kernels.blas import multiply, spread
 from skimp._kernels.conv import Array, forward, forward_and_weights, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
@@ -125,7 +126,7 @@ def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
     that they came from."""
     dtype = working(out.dtype)
     # (taps, ci) x co, so that each tap's part is one run
-    turned = np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype)
+    turned = np.ascontiguousarray(shaping.dim_last(weight, 1), dtype=dtype)
     matrix = turned.reshape(len(weight), -1).T
     todo = blocks(w, len(out), max(1, len(matrix)), 0) if g.size else ()
     some = [list(each) for _, each in itertools.groupby(todo, lambda block: block.first)]

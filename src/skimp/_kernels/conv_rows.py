@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels import shaping
 from skimp._kernels.blas import alone, spread
 from skimp._kernels.gemm import PLAIN, ROWS, TURNED, gemm_of
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window, rows_flat
@@ -141,7 +142,7 @@ def _each(items: list[Any], blocks: int, worker: Any, elements: int, w: Window) 
 def _factor(weight: Array, w: Window) -> Array:
     """The weights as a matrix (co, depth) for each tap of the first dim."""
     matrix = np.empty((w.kernel[0], *weight.shape[:2], *w.kernel[1:]), weight.dtype)
-    matrix[...] = np.moveaxis(weight, 2, 0)
+    matrix[...] = shaping.dim_first(weight, 2)
     return matrix.reshape(w.kernel[0], len(weight), -1)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
 
 Array = npt.NDArray[Any]
@@ -399,7 +400,7 @@ def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
 
 def where(condition: Mask, a: Any, b: Any, *, out: Array) -> None:
     """a where the condition holds, else b."""
-    select(np.broadcast_to(condition, out.shape), a, b, out=out)
+    select(shaping.broadcast(condition, out.shape), a, b, out=out)
 
 
 # Complex numbers and angles

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._kernels import shaping
 from skimp._kernels.blas import multiply
 
 Array = np.ndarray[Any, Any]
@@ -177,8 +178,8 @@ def _wrapping(dtype: np.dtype[Any], finish: Finish) -> Finish:
 
 
 def _matrices(a: Array, b: Array, shape: tuple[int, ...]) -> Iterator[tuple[Any, Array, Array]]:
-    a = np.broadcast_to(a, (*shape[:-2], *a.shape[-2:]))
-    b = np.broadcast_to(b, (*shape[:-2], *b.shape[-2:]))
+    a = shaping.broadcast(a, (*shape[:-2], *a.shape[-2:]))
+    b = shaping.broadcast(b, (*shape[:-2], *b.shape[-2:]))
     for where in np.ndindex(*shape[:-2]):
         yield where, a[where], b[where]
 

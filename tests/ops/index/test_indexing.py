@@ -30,6 +30,8 @@ MASK = torch.tensor([[True, False, True], [False, True, True]])
 LAST = torch.tensor([True, False, True, True])
 INDICES: list[Any] = [
     0, -1, (0, 1), (slice(None), 1), (..., 2), (None, 1), (slice(0, 2), None, slice(None, None, 2)),
+    (None, slice(1)), (slice(1), None), (1, None, slice(None), 2), (..., None, 1),
+    (0, ..., slice(1)),
     (), ..., None, [0, 1], [1, 1, 0], [-1, 0], [], (0, [0, 2]), ([0, 1], [0, 2]),
     ([0, 1], slice(None), [1, 3]), (slice(None), [0, 2]), (slice(None), [0, 2], [1, 1]),
     (slice(None), slice(None), [0, 0, 3]), ([[0], [1]], [0, 2]), (..., [0, 3]), (None, [0, 1]),

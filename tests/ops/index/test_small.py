@@ -45,6 +45,17 @@ READS: dict[str, Case] = {
     "turned": lambda m, t: t(X).transpose(0, 1)[t(ROWS)],
     "turned index": lambda m, t: t(X)[t(TABLE).t()],
     "new dims": lambda m, t: t(M)[:, None],
+    "columns": lambda m, t: t(M)[:, t(ROWS)],
+    "columns by a table": lambda m, t: t(X)[:, t(TABLE)],
+    "last of all": lambda m, t: t(X)[:, :, t(ROWS % 3)],
+    "pairs after a dim": lambda m, t: t(X)[:, t(TABLE), t(TABLE % 3)],
+    "no column": lambda m, t: t(M)[:, t(np.zeros(0, np.int64))],
+    "mask of columns": lambda m, t: t(M)[:, t(HOLDS[0])],
+    "dots last": lambda m, t: t(X)[1, ...],
+    "new dim first": lambda m, t: t(M)[None],
+    "new dim before a slice": lambda m, t: t(M)[None, 1:3],
+    "new dim after a slice": lambda m, t: t(M)[1:3, None],
+    "new dims after all": lambda m, t: t(M)[:, :, None, None],
     "new dims around": lambda m, t: t(M)[None, :, None],
     "slice of tensors": lambda m, t: t(M)[t(ROWS)[3] : t(ROWS)[3] + 2],
     "slices of tensors": lambda m, t: t(M)[t(SIGNED)[3] :, t(ROWS)[1] :],
@@ -77,6 +88,16 @@ READS: dict[str, Case] = {
     "index_put once": lambda m, t: t(M).index_put((t(SIGNED),), t(M[:4]), accumulate=True),
     "index_put pairs": lambda m, t: t(M).index_put((t(ROWS[:4]), t(SIGNED)), t(V[:4]), True),
 }
+# whose second derivatives have other strides than PyTorch's
+VIEWS: dict[str, Case] = {
+    "dots": lambda m, t: t(X)[..., 0],
+    "dots between": lambda m, t: t(X)[0, ..., 1:],
+    "dots and a new dim": lambda m, t: t(X)[..., None, 1],
+    "dots that stand for nothing": lambda m, t: t(M)[1:, ..., 2],
+    "new dim after a number": lambda m, t: t(X)[1, None, :, 2],
+    "new dim and a step": lambda m, t: t(M)[::2, None],
+    "new dim of a column": lambda m, t: t(M)[:, 1:2][None, 0],
+}
 WRITES: dict[str, Case] = {
     "masked_fill_": lambda m, t: t(M).masked_fill_(t(HOLDS), 3.0),
     "scatter_": lambda m, t: t(M).scatter_(1, t(SOME), 0),
@@ -100,6 +121,11 @@ ERRORS: dict[str, Case] = {
     "beyond": lambda m, t: t(M)[t(np.array([6]))],
     "before": lambda m, t: t(M)[t(np.array([-7]))],
     "shapes": lambda m, t: t(X)[t(ROWS), t(TABLE)],
+    "column beyond": lambda m, t: t(M)[:, t(ROWS + 2)],
+    "too many dims": lambda m, t: t(M)[:, :, t(ROWS)],
+    "too many beside dots": lambda m, t: t(M)[0, ..., 0, 0],
+    "too many beside a new dim": lambda m, t: t(M)[0, None, 0, 0],
+    "number beyond after dots": lambda m, t: t(M)[..., 9],
     "gather beyond": lambda m, t: t(M).gather(1, t(SOME + 3)),
     "gather before": lambda m, t: t(M).gather(1, t(SOME - 1)),
     "gather too large": lambda m, t: t(V).gather(0, t(TABLE)),
@@ -138,11 +164,11 @@ def _described(t: Any) -> Any:
     return tuple(t.shape), tuple(t.stride()), str(t.dtype).split(".")[-1], bits
 
 
-@pytest.mark.parametrize("name", [*READS, *WRITES])
+@pytest.mark.parametrize("name", [*READS, *VIEWS, *WRITES])
 def test_the_fast_path_gives_the_bits_and_strides_of_the_general_way_and_of_pytorch(
     name: str,
 ) -> None:
-    case = (READS | WRITES)[name]
+    case = (READS | VIEWS | WRITES)[name]
     fast = _described(case(skimp, _ours))
     with config.using(small_below=0):
         general = _described(case(skimp, _ours))

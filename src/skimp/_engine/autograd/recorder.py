@@ -8,7 +8,7 @@ then, and for what it doesn't cover, there is the general way, `Recording.loops`
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from skimp._engine.autograd import node_lines as lines, saving
 from skimp._engine.autograd.nodes import accumulate_of, shape_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skimp._engine.autograd.record import Recording
 
 Lines = list[str]
+_PLAIN: Final = frozenset({type(None), bool, int, float, str})  # of arguments that are no tensors
 
 
 def written(recording: Recording, count: int | None) -> Any:
@@ -47,6 +48,7 @@ def written(recording: Recording, count: int | None) -> Any:
         "node_of_view": node_of_view,
         "numbers": frozenset({int, float, bool}).issuperset,
         "outside": lines.outside,
+        "plain": _PLAIN,
         "shape_of": shape_of,
         "strides_of": saving.strides_of,
         "tensors": frozenset({Tensor}).issuperset,
@@ -98,7 +100,7 @@ def _needs(x: str, at: int, listed: int | None, every: str) -> Lines:
         f"        if {x}._rg:",
         f"            bits |= {1 << at}",
     ]
-    text.append(f"    elif isinstance({x}, (list, tuple)):")
+    text.append(f"    elif type({x}) not in plain and isinstance({x}, (list, tuple)):")
     if listed is None:
         return [*text, f"        return loops({every})"]
     return [
@@ -118,7 +120,11 @@ def _needs(x: str, at: int, listed: int | None, every: str) -> Lines:
 def _end(x: str, node: str, every: str) -> Lines:
     """The lines that find where the gradient of a tensor goes."""
     return [
-        f"{node} = {x}._skimp_node if {x}._base is None else node_of_view({x})",
+        f"if {x}._base is None or ({x}._skimp_stale == {x}._storage.version"
+        f" and not {x}._skimp_marked):",  # `node_of_view` of what nobody wrote to, written out
+        f"    {node} = {x}._skimp_node",
+        "else:",
+        f"    {node} = node_of_view({x})",
         f"if {node} is None:",
         f"    if {x}._skimp_inherits:",  # nowhere: a view made under no_grad
         f"        return loops({every})",
@@ -210,7 +216,9 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool, listed: bool) -> tuple[Li
     ]
     if not (is_tensor or result):
         text = [
-            f"if isinstance({x}, Tensor):",
+            f"if type({x}) in plain:",
+            f"    k{i}, w{i} = {x}, None",
+            f"elif isinstance({x}, Tensor):",
             *[f"    {line}" for line in text],
             f"elif isinstance({x}, (list, tuple)) and not numbers(map(type, {x})):",
             f"    k{i}, w{i} = {general}",

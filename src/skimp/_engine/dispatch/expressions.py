@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skimp._engine.dispatch.operands import OPMATH, constant, operand
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
@@ -14,6 +12,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import shaping
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
     del expr  # whoever holds it keeps its result from taking over what it reads
     array = a._skimp_array()
     if array.shape != layout.shape:
-        array = np.broadcast_to(array, layout.shape)
+        array = shaping.broadcast(array, layout.shape)
     return Leaf(a._storage, array.transpose(order))
 
 

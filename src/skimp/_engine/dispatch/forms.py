@@ -422,7 +422,7 @@ def needs_of(o: Op, p: Parameters) -> str:
     found = [
         f"needed({n})"
         if n in LIST_NAMES
-        else f"({n}._rg if isinstance({n}, Tensor) else {n} is not None and needed({n}))"
+        else f"({n} is not None and ({n}._rg if isinstance({n}, Tensor) else needed({n})))"
         for n in watched
     ]
     return f"({' or '.join(found)})"
@@ -437,7 +437,7 @@ def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
     if isinstance(o.rule, Choice):
         nothing = " and ".join([f"{name} is None" for name in o.rule.by])
         space.update(
-            usual=o.rule.usual,
+            usual=recording(o.rule.usual, names, o.nondiff),
             pick=o.rule.pick,
             names=names,
             nondiff=o.nondiff,
@@ -445,9 +445,12 @@ def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
         )
         space["key"] = names if not o.nondiff else (names, o.nondiff)
         return [
-            f"rule = usual if {nothing} else pick({', '.join(o.rule.by)})",
-            "chosen = rule.recordings.get(key) or recording(rule, names, nondiff)",
-            f"chosen.record(result, {', '.join(names)})",
+            f"if {nothing}:",
+            f"    usual.record(result, {', '.join(names)})",
+            "else:",
+            f"    rule = pick({', '.join(o.rule.by)})",
+            "    chosen = rule.recordings.get(key) or recording(rule, names, nondiff)",
+            f"    chosen.record(result, {', '.join(names)})",
         ]
     space.update(record=record, rule=o.rule, nondiff=o.nondiff)
     return [f"given = {p.given()}", "record(rule(given), given, result, nondiff)"]

@@ -35,6 +35,7 @@ from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
+from skimp._kernels import shaping
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
@@ -342,7 +343,7 @@ def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
     found = []
     for a in arrays:
         if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
-            a = np.broadcast_to(a, shape)
+            a = shaping.broadcast(a, shape)
             if not kernel.strided:
                 same_order = empty_dense(
                     shape, tuple([s // like.itemsize for s in strides]), a.dtype

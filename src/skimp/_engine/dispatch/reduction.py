@@ -4,12 +4,13 @@ are consumed.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.eval.expr import Expr
-from skimp._engine.eval.reduce import geometry, reduce
+from skimp._engine.eval.reduce import geometry, of_unit, reduce
 from skimp._engine.eval.reducers import Reducer
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
@@ -18,11 +19,19 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
 from skimp.config import config
 
+_INTS: Final = frozenset({int})
 
-def dims_of(dim: Any, ndim: int, name: str = "sum") -> tuple[int, ...]:
+
+def dims_of(dim: Any, ndim: int) -> tuple[int, ...]:
     """The dims to reduce, in order: None and () mean all of them."""
     if dim is None:
         return tuple(range(ndim))
+    if type(dim) is int or (type(dim) is tuple and _INTS.issuperset(map(type, dim))):
+        return _of_ints(dim, ndim)
+    return _dims_of(dim, ndim)
+
+
+def _dims_of(dim: Any, ndim: int) -> tuple[int, ...]:
     if isinstance(dim, (tuple, list)):
         if not dim:
             return tuple(range(ndim))
@@ -35,6 +44,10 @@ def dims_of(dim: Any, ndim: int, name: str = "sum") -> tuple[int, ...]:
     return (d,) if ndim else ()
 
 
+_of_ints = lru_cache(maxsize=1024)(_dims_of)
+
+
+@lru_cache(maxsize=1024)
 def kept_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
     """The result's shape."""
     if keepdim:
@@ -85,11 +98,10 @@ def reduced(
     a = t._np
     if a is not None and a.size and a.flags.c_contiguous and (acc is None or acc.np == a.dtype):
         cut = geometry(a.shape, dims)
-        if cut.direct and cut.groups <= cut.a:  # one unit, as it lies
-            target = np.empty(kept_shape(a.shape, dims, keepdim), result.np)
-            state = how.first(a.reshape(cut.groups, cut.rows, cut.columns), 0)
-            how.finish(state, cut.rows, target.reshape(cut.groups, cut.columns))
-            return fresh(target, result)
+        if cut.alone and (cut.direct or not how.places):
+            value = of_unit(a.reshape(cut.groups, cut.rows, cut.columns), cut, how)
+            value = value.reshape(kept_shape(a.shape, dims, keepdim))
+            return fresh(value if value.dtype == result.np else value.astype(result.np), result)
     if t._hollow:
         return meta.empty(kept_shape(tuple(t.shape), dims, keepdim), result)
     source, order = source_of(t, in_order)

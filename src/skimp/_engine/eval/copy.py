@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import numpy as np
-
 from skimp._engine.eval.convert import collides, convert, laid, turn
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.make import collapse, run_block, tile_block, transposed_dim
 from skimp._engine.eval.program import LeafLayout
 from skimp._engine.eval.run import cuts, threads_for, window_of
+from skimp._kernels import shaping
 from skimp._kernels.threads import quietly, share
 
 _SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as any blocks
@@ -28,7 +27,7 @@ def copy(dst: Array, src: Array) -> None:
     if dst.size < _SMALL or (one_block and not _jumps(dst, src)):
         quietly(convert, src, dst)
     else:
-        _copy_blocks(dst, np.broadcast_to(src, dst.shape))
+        _copy_blocks(dst, shaping.broadcast(src, dst.shape))
 
 
 def _jumps(dst: Array, src: Array) -> bool:

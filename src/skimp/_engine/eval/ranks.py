@@ -15,6 +15,7 @@ import numpy as np
 
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.positions import bits, in_windows, windows
+from skimp._kernels import shaping
 
 _TOP = np.uint32(0x80000000)
 _BLOCK = 1 << 16
@@ -98,7 +99,7 @@ def kth(a: Array, k: int) -> Array:
 
 def taken(a: Array, at: Array) -> Array:
     """The values of each row at these positions of it."""
-    return np.take_along_axis(bits(a), at, axis=-1)
+    return shaping.along(bits(a), at, -1)
 
 
 def by_rows(shape: tuple[int, ...], n: int, work: Any) -> None:

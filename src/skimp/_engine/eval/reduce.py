@@ -51,16 +51,8 @@ class Geometry:
     r: int
     c: int
     span: int
-
-    @property
-    def count(self) -> int:
-        """How many elements make one of the result."""
-        return self.rows * math.prod(size for size, reduced in self.before if reduced)
-
-    @property
-    def direct(self) -> bool:
-        """Whether every unit makes final results."""
-        return self.r == self.rows and not any(reduced for _, reduced in self.before)
+    direct: bool  # every unit makes final results
+    alone: bool  # there is one unit
 
     @property
     def spans(self) -> int:
@@ -83,7 +75,10 @@ def geometry(shape: Shape, axes: tuple[int, ...]) -> Geometry:
         r = min(rows, max(_ROWS if columns > 1 else 1, _UNIT // c))
         units = -(-rows // r)
         span = 1 if columns == 1 else -(-units // _SPANS)
-    return Geometry(math.prod(shape), tuple(groups), before, rows, columns, a, r, c, span)
+    direct = r == rows and not any([reduced for _, reduced in groups])
+    alone = r == rows and c == columns and before <= a
+    size = math.prod(shape)
+    return Geometry(size, tuple(groups), before, rows, columns, a, r, c, span, direct, alone)
 
 
 def _groups(shape: Shape, axes: tuple[int, ...]) -> list[tuple[int, bool]]:
@@ -129,7 +124,7 @@ def reduce(
         _write_empty(how, out)
         return
     dtype = _accumulator(source.dtype) if acc is None else acc
-    if cut.direct and cut.groups <= cut.a and _is_simple(source, cut.size, dtype):
+    if cut.alone and _is_simple(source, cut.size, dtype):
         quietly(_reduce_one, source, cut, how, out, dtype)
     else:
         _Reduction(source, cut, how, out, dtype).run()
@@ -167,7 +162,25 @@ def _reduce_one(
     block = np.ascontiguousarray(array).reshape(shape)
     if acc != block.dtype:
         block = block.astype(acc)
-    how.finish(how.first(block, 0), cut.rows, out.reshape(cut.groups, cut.columns))
+    np.copyto(out, of_unit(block, cut, how).reshape(out.shape), casting="unsafe")
+
+
+def of_unit(block: Array, cut: Geometry, how: Reducer) -> Array:
+    """The results of a block (groups, rows, columns) that is all there is, in any shape."""
+    state = how.first(block, 0)
+    return how.value(state, cut.rows) if cut.direct else _joined(how, state, cut)
+
+
+def _joined(how: Reducer, state: State, cut: Geometry) -> Array:
+    """The results of states of (groups, columns): the reduced dims before the rows are merged."""
+    state = tuple([part.reshape(*[size for size, _ in cut.before], cut.columns) for part in state])
+    count = cut.rows
+    for dim in range(len(cut.before) - 1, -1, -1):
+        size, reduced = cut.before[dim]
+        if reduced:
+            state = _tree(how, state, np.full(size, count), dim)
+            count *= size
+    return how.value(state, count)
 
 
 class _Reduction:
@@ -224,7 +237,8 @@ class _Reduction:
         span_of = self._span if self.batch == 1 else self._units
         state = span_of(reader, groups, start, stop, columns)
         if cut.direct:
-            self.how.finish(state, cut.rows, self.out[groups, columns])
+            value = self.how.value(state, cut.rows)
+            np.copyto(self.out[groups, columns], value, casting="unsafe")
         else:
             self.states[number] = state
 
@@ -267,19 +281,9 @@ class _Reduction:
         cut = self.cut
         starts = range(0, cut.rows, cut.r * cut.span)
         counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
-        state = self._gathered()  # each (groups, spans, columns)
-        state = _tree(self.how, state, counts, 1)
-        state = tuple(
-            part.reshape(*(size for size, _ in cut.before), cut.columns) for part in state
-        )
-        count = cut.rows
-        for dim in range(len(cut.before) - 1, -1, -1):
-            size, reduced = cut.before[dim]
-            if reduced:
-                state = _tree(self.how, state, np.full(size, count), dim)
-                count *= size
-        kept = tuple(part.reshape(self.out.shape) for part in state)
-        self.how.finish(kept, count, self.out)
+        state = _tree(self.how, self._gathered(), counts, 1)  # of (groups, spans, columns)
+        value = _joined(self.how, state, cut)
+        np.copyto(self.out, value.reshape(self.out.shape), casting="unsafe")
 
     def _gathered(self) -> State:
         cut = self.cut

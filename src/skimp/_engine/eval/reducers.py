@@ -2,7 +2,7 @@
 
 A reducer's state is a tuple of arrays of one shape. `first` makes it from a contiguous-inside block
 (a, r, c), reducing the middle dim; `merge` joins the states of two neighbouring pieces, which stand
-for `n` and `m` elements each; `finish` writes the result for `n` elements.
+for `n` and `m` elements each; `value` is the result for `n` elements, in the type of the state.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +35,7 @@ class Reducer:
     name: str
     first: Callable[[Array, int], State]
     merge: Callable[[State, Count, State, Count], State]
-    finish: Callable[[State, Count, Array], None]
+    value: Callable[[State, Count], Array]
     empty: Any = None
     places: bool = False
     bare: bool = False
@@ -97,8 +98,8 @@ def _wide(state: Array) -> Array:
     return state.astype(_WIDER.get(state.dtype, state.dtype), copy=False)
 
 
-def _write(state: State, n: Count, out: Array) -> None:
-    np.copyto(out, state[0], casting="unsafe")
+def _only(state: State, n: Count) -> Array:
+    return state[0]
 
 
 def _merge_sums(one: State, n: Count, other: State, m: Count) -> State:
@@ -110,7 +111,7 @@ def _of_ufunc(name: str, ufunc: np.ufunc, empty: Any = None) -> Reducer:
         name,
         lambda block, start: (ufunc.reduce(block, axis=1),),
         lambda one, n, other, m: (ufunc(one[0], other[0]),),
-        _write,
+        _only,
         empty,
         bare=True,
     )
@@ -129,11 +130,11 @@ def _sum_of(term: Term, block: Array) -> Array:
     return total
 
 
-def _of_sum(name: str, term: Term | None, finish: Any = _write, empty: Any = 0) -> Reducer:
+def _of_sum(name: str, term: Term | None, value: Any = _only, empty: Any = 0) -> Reducer:
     def first(block: Array, start: int) -> State:
         return (add_up(block) if term is None else _sum_of(term, block),)
 
-    return Reducer(name, first, _merge_sums, finish, empty, bare=term is None)
+    return Reducer(name, first, _merge_sums, value, empty, bare=term is None)
 
 
 def _abs_squared(block: Array, out: Array) -> None:
@@ -144,12 +145,13 @@ def _abs_squared(block: Array, out: Array) -> None:
     np.add(out, np.square(block.imag), out=out)
 
 
-def _write_root(state: State, n: Count, out: Array) -> None:
-    np.copyto(out, np.sqrt(state[0]), casting="unsafe")
+def _root(state: State, n: Count) -> Array:
+    root: Array = np.sqrt(state[0])
+    return root
 
 
-def _write_mean(state: State, n: Count, out: Array) -> None:
-    np.copyto(out, state[0] / state[0].real.dtype.type(n), casting="unsafe")
+def _mean(state: State, n: Count) -> Array:
+    return state[0] / state[0].real.dtype.type(n)  # type: ignore[no-any-return]
 
 
 def power_sum(exponent: float) -> Reducer:
@@ -163,10 +165,10 @@ def power_sum(exponent: float) -> Reducer:
 
 
 SUM: Final = _of_sum("sum", None)
-MEAN: Final = _of_sum("mean", None, _write_mean, math.nan)
+MEAN: Final = _of_sum("mean", None, _mean, math.nan)
 SUM_ABS: Final = _of_sum("sum_abs", np.absolute)
 SUM_SQUARES: Final = _of_sum("sum_squares", _abs_squared)
-NORM: Final = _of_sum("norm", _abs_squared, _write_root)
+NORM: Final = _of_sum("norm", _abs_squared, _root)
 PROD: Final = _of_ufunc("prod", np.multiply, 1)
 XOR: Final = _of_ufunc("xor", np.bitwise_xor, 0)
 AMAX: Final = _of_ufunc("amax", np.maximum)
@@ -179,7 +181,7 @@ def _first_count(block: Array, start: int) -> State:
     return (np.add.reduce(block != 0, axis=1, dtype=np.int64),)
 
 
-COUNT_NONZERO: Final = Reducer("count_nonzero", _first_count, _merge_sums, _write, 0)
+COUNT_NONZERO: Final = Reducer("count_nonzero", _first_count, _merge_sums, _only, 0)
 
 
 def _first_truth(ufunc: np.ufunc) -> Callable[[Array, int], State]:
@@ -190,14 +192,14 @@ ALL: Final = Reducer(
     "all",
     _first_truth(np.logical_and),
     lambda one, n, other, m: (np.logical_and(one[0], other[0]),),
-    _write,
+    _only,
     True,
 )
 ANY: Final = Reducer(
     "any",
     _first_truth(np.logical_or),
     lambda one, n, other, m: (np.logical_or(one[0], other[0]),),
-    _write,
+    _only,
     False,
 )
 
@@ -252,22 +254,25 @@ def _over_degrees(squares: Array, n: Count, correction: float) -> Array:
     return variance
 
 
+@lru_cache
 def var(correction: float = 1) -> Reducer:
     """The variance with n - correction degrees of freedom (nan or inf where there are none)."""
 
-    def finish(state: State, n: Count, out: Array) -> None:
-        np.copyto(out, _over_degrees(state[1], n, correction), casting="unsafe")
+    def value(state: State, n: Count) -> Array:
+        return _over_degrees(state[1], n, correction)
 
-    return Reducer(f"var({correction})", _first_moments, _merge_moments, finish, math.nan)
+    return Reducer(f"var({correction})", _first_moments, _merge_moments, value, math.nan)
 
 
+@lru_cache
 def std(correction: float = 1) -> Reducer:
     """The square root of `var`."""
 
-    def finish(state: State, n: Count, out: Array) -> None:
-        np.copyto(out, np.sqrt(_over_degrees(state[1], n, correction)), casting="unsafe")
+    def value(state: State, n: Count) -> Array:
+        variance = _over_degrees(state[1], n, correction)
+        return np.sqrt(variance, out=variance)
 
-    return Reducer(f"std({correction})", _first_moments, _merge_moments, finish, math.nan)
+    return Reducer(f"std({correction})", _first_moments, _merge_moments, value, math.nan)
 
 
 # -- positions -------------------------------------------------------------------------------------
@@ -275,8 +280,9 @@ def std(correction: float = 1) -> Reducer:
 
 def _first_place(find: Callable[..., Array]) -> Callable[[Array, int], State]:
     def first(block: Array, start: int) -> State:
-        place = find(block, axis=1)
-        value = np.take_along_axis(block, place[:, None, :], axis=1)[:, 0, :]
+        place = find(block, 1)
+        groups, _, columns = block.shape
+        value = block[np.arange(groups)[:, None], place, np.arange(columns)]
         return value, place + start
 
     return first
@@ -290,15 +296,15 @@ def _merge_places(beats: np.ufunc) -> Callable[[State, Count, State, Count], Sta
     return merge
 
 
-def _write_place(state: State, n: Count, out: Array) -> None:
-    np.copyto(out, state[1], casting="unsafe")
+def _place(state: State, n: Count) -> Array:
+    return state[1]
 
 
 ARGMAX: Final = Reducer(
-    "argmax", _first_place(np.argmax), _merge_places(np.greater), _write_place, places=True
+    "argmax", _first_place(np.argmax), _merge_places(np.greater), _place, places=True
 )
 ARGMIN: Final = Reducer(
-    "argmin", _first_place(np.argmin), _merge_places(np.less), _write_place, places=True
+    "argmin", _first_place(np.argmin), _merge_places(np.less), _place, places=True
 )
 
 
@@ -328,11 +334,9 @@ def _merge_logsumexp(one: State, n: Count, other: State, m: Count) -> State:
     )
 
 
-def _write_logsumexp(state: State, n: Count, out: Array) -> None:
+def _log_of_sum(state: State, n: Count) -> Array:
     top, total = state
-    np.copyto(out, np.log(total) + _finite(top), casting="unsafe")
+    return np.log(total) + _finite(top)
 
 
-LOGSUMEXP: Final = Reducer(
-    "logsumexp", _first_logsumexp, _merge_logsumexp, _write_logsumexp, -math.inf
-)
+LOGSUMEXP: Final = Reducer("logsumexp", _first_logsumexp, _merge_logsumexp, _log_of_sum, -math.inf)

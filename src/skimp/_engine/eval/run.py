@@ -14,6 +14,7 @@ from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import Step
+from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import quietly, share, whole
 from skimp.config import config
@@ -129,7 +130,7 @@ def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
     array = arg.array
     if kernel.strided or (array.flags.c_contiguous and array.shape == shape):
         return array
-    return np.ascontiguousarray(np.broadcast_to(array, shape))
+    return np.ascontiguousarray(shaping.broadcast(array, shape))
 
 
 # -- blocks ---------------------------------------------------------------------------------------

@@ -47,8 +47,9 @@ def fma32(a: F32, b: np.float32, c: np.float32) -> F32:
     product *= float(b)  # exact: 48 bits
     total = product + float(c)
     # Rounding to float64 and then to float32 errs only where the first lands on a midpoint.
-    suspects = np.flatnonzero((total.view(np.int64) & _LOW_BITS) == _MIDPOINT)
-    if suspects.size:
+    midpoints = (total.view(np.int64) & _LOW_BITS) == _MIDPOINT
+    if midpoints.any():
+        suspects = midpoints.nonzero()[0]
         at, lost = _two_sum(product[suspects], np.float64(c))
         moved = np.nextafter(at, np.copysign(np.inf, lost))
         total[suspects] = np.where(lost != 0, moved, at)

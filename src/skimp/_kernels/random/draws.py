@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import shaping
 from skimp._kernels.random.arithmetic import (
     F32,
     F64,
@@ -137,7 +138,7 @@ def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
     if not bool(((p >= 0) & (p <= 1)).all()):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     numbers = flat(out)
-    chances = np.broadcast_to(p, out.shape).reshape(-1)
+    chances = shaping.broadcast(p, out.shape).reshape(-1)
     draw = uniform53 if p.dtype == np.float64 else uniform24
     with engine.lock:
         for start in range(0, numbers.size, _PART):

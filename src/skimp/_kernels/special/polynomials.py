@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._kernels import shaping
 from skimp._kernels.special.base import Array, Kernel
 
 Step = Callable[[Array, Array, Array, int], Array]
@@ -29,8 +30,8 @@ def _recur(y: Array, x: Array, n: Array, q: Array, step: Step) -> None:
 
 def _prepare(out: Array, x: Any, n: Any) -> tuple[Array, Array, Array]:
     y = np.atleast_1d(out)
-    x = np.broadcast_to(np.asarray(x, y.dtype), y.shape)
-    n = np.broadcast_to(np.trunc(np.asarray(n, np.float64)), y.shape)
+    x = shaping.broadcast(np.asarray(x, y.dtype), y.shape)
+    n = shaping.broadcast(np.trunc(np.asarray(n, np.float64)), y.shape)
     n = np.where(np.isfinite(n), n, -1.0)  # PyTorch turns what is no number into a negative degree
     np.copyto(y, np.where(n < 0, 0.0, 1.0), casting="same_kind")
     return x, n, y

@@ -33,6 +33,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masked_select import selected
@@ -120,7 +121,7 @@ class Where:
         sources = [Layout(self.result, own, 0)]
         shape = (*(1,) * self.at, *self.shape, *(1,) * (len(rest) - self.at))
         for a in self.arrays:
-            wide = Layout(self.shape, steps(np.broadcast_to(a, self.shape)), 0)
+            wide = Layout(self.shape, steps(shaping.broadcast(a, self.shape)), 0)
             sources.append(layout_views.view(wide, shape) or layouts.contiguous(shape))
         return layouts.dense_strides_like(sources, self.result)
 
@@ -154,9 +155,10 @@ def _check_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> None:
 
 
 def _broadcast(found: list[Array]) -> tuple[int, ...]:
+    shapes_ = [a.shape for a in found]
     try:
-        return np.broadcast_shapes(*[a.shape for a in found])
-    except ValueError:
+        return layouts.broadcast_shapes(*shapes_)
+    except RuntimeError:
         shapes = ", ".join(str(list(a.shape)) for a in found)
         raise IndexError(
             f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
@@ -200,20 +202,32 @@ _RECORDING = recording(_RULE, ("input", "indices"))
 
 def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     """`input[index]` by NumPy, where `x` is the small row-major array of `input` and the index one
-    tensor of positions, a mask of all dims, or a tensor for each of the first dims; else None.
+    tensor of positions, a mask of all dims, or a tensor for each of the first dims or of those
+    after some `:`; else None.
     """
     if type(index) is list and x.size and set(map(type, index)) == _NUMBERS:
         index = _small_list(index)
     indices = (index,) if type(index) is Tensor else index
     if type(indices) is not tuple or not x.flags.c_contiguous:
         return None
-    arrays = index_arrays(indices, x)
+    lead = 0
+    for i in indices:
+        if type(i) is not slice or i != _ALL:
+            break
+        lead += 1
+    arrays = index_arrays(indices[lead:] if lead else indices, x)
     if arrays is None:
         return None
+    positions = arrays[0].dtype == np.int64
+    if lead:
+        if not positions or lead + len(arrays) > x.ndim:
+            return None
+        indices = (*(None,) * lead, *indices[lead:])
     try:
-        found = (
-            x.take(arrays[0], 0) if len(arrays) == 1 and arrays[0].dtype == np.int64 else x[arrays]
-        )
+        if len(arrays) == 1 and positions:
+            found = x.take(arrays[0], lead)
+        else:
+            found = x[(_ALL,) * lead + arrays]
     except IndexError:  # the general way has PyTorch's words
         return None
     if not found.flags.c_contiguous:
@@ -225,6 +239,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
 
 
 _NUMBERS = {int}
+_ALL = slice(None)
 
 
 def _small_list(index: list[int]) -> Tensor | None:
@@ -294,7 +309,7 @@ def _read(target: Array, source: Array, where: Where) -> None:
 def _joint(array: Array, where: Where) -> Joint:
     own = steps(array)
     indices = [
-        np.broadcast_to(counted_from_front(a, array.shape[d]), where.shape)
+        shaping.broadcast(counted_from_front(a, array.shape[d]), where.shape)
         for a, d in zip(where.arrays, where.dims, strict=True)
     ]
     rest = tuple([(array.shape[d], own[d]) for d in where.rest])
@@ -394,7 +409,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     _check_dtype(input, values)
     if input._hollow:
         return
-    source = np.broadcast_to(source, where.result)
+    source = shaping.broadcast(source, where.result)
     target = input._skimp_writable()
     if source.size:
         _write(target, source.transpose(where.result_front()), where, accumulate)

@@ -50,8 +50,9 @@ _RULES = {
     "unsqueeze": _rule("UnsqueezeBackward0"),
     "alias": _rule("AliasBackward0"),
 }
-_SELECT, _SLICE, _ALIAS = [
-    recording(_RULES[kind], ("input", "index")) for kind in ("select", "slice", "alias")
+_SELECT, _SLICE, _NEW_DIM, _ALIAS = [
+    recording(_RULES[kind], ("input", "index"))
+    for kind in ("select", "slice", "unsqueeze", "alias")
 ]
 
 
@@ -128,14 +129,16 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
 
 
 def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
-    """How the last of the views of an index of ints and slices is recorded: a slice of everything
-    is one where it is the whole index, else nothing.
+    """How the last of the views of an index of ints, slices and None is recorded: a slice of
+    everything is one where it is the whole index, else nothing.
     """
     for d in range(len(items) - 1, -1, -1):
         i = items[d]
         if type(i) is int:
             return _SELECT
-        if type(i) is not slice:
+        if i is None:
+            return _NEW_DIM
+        if type(i) is not slice or any([j is None or j is Ellipsis for j in items[:d]]):
             return None
         start, stop, step = i.start, i.stop, i.step
         if type(start) is Tensor or type(stop) is Tensor:
@@ -146,19 +149,19 @@ def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
 
 
 def _small_item(x: Any, index: Any) -> Any:
-    """NumPy's own view for plain ints and slices within bounds; None sends the index the general
-    way.
+    """NumPy's own view for plain ints and slices within bounds, None and Ellipsis; None sends the
+    index the general way.
     """
     kind = type(index)
     if kind is int:
         n = len(x) if x.ndim else 0
         return x[index, ...] if -n <= index < n else None
-    if kind is slice:
+    if kind is slice or index is None:
         index = (index,)
     elif kind is not tuple:
         return None
     if len(index) > x.ndim:
-        return _with_new_dims(x, index)
+        return _with_new_dims(x, index) if any([_is_free(i) for i in index]) else None
     for i, n in zip(index, x.shape):  # noqa: B905  (an index may be shorter than the shape)
         if type(i) is slice:
             step = i.step
@@ -172,6 +175,8 @@ def _small_item(x: Any, index: Any) -> Any:
                 return _with_numbers(x, index)
         elif i is None:
             return _with_new_dims(x, index)
+        elif i is Ellipsis:
+            return _spelled_out(x, index)
         elif type(i) is not int or not -n <= i < n:
             return None
     found = x[(*index, ...)]
@@ -198,18 +203,48 @@ def _number_of(bound: Any) -> Any:
     return bound if a is None or a.size != 1 or a.dtype.kind != "i" else a.item()
 
 
+def _is_free(i: Any) -> bool:
+    """Whether an index item takes up no dim."""
+    return i is None or i is Ellipsis
+
+
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
-    """The view of a row-major array that an index of None and `:` alone makes."""
-    shape, d = [], 0
+    """The same for an index with None, where the rest of it is a view in row-major order.
+
+    A new dim has the stride that it would have before the items after it are read.
+    """
+    if any([i is Ellipsis for i in index]):
+        return _spelled_out(x, index)
+    rest = tuple([i for i in index if i is not None])
+    found = _small_item(x, rest) if rest else x
+    if found is None or not found.flags.c_contiguous or not found.size:
+        return None
+    shape, strides = [], []
+    d = dim = 0  # of `x`, of `found`
     for i in index:
         if i is None:
             shape.append(1)
-        elif type(i) is slice and i == _ALL and d < x.ndim:
-            shape.append(x.shape[d])
-            d += 1
-        else:
-            return None
-    return x.reshape((*shape, *x.shape[d:])) if x.flags.c_contiguous and x.size else None
+            strides.append(x.shape[d] * x.strides[d] if d < x.ndim else x.itemsize)
+            continue
+        d += 1
+        if type(i) is slice:
+            shape.append(found.shape[dim])
+            strides.append(found.strides[dim])
+            dim += 1
+    shape += found.shape[dim:]
+    strides += found.strides[dim:]
+    return np.ndarray(shape, x.dtype, found, 0, strides)
+
+
+def _spelled_out(x: Any, index: tuple[Any, ...]) -> Any:
+    """The same for an index with `...`, whose place as many `:` take as dims are left."""
+    if Tensor in map(type, index) or sum([i is Ellipsis for i in index]) > 1:
+        return None
+    left = x.ndim + 1 - len(index) + sum([i is None for i in index])
+    if left < 0:
+        return None
+    at = index.index(Ellipsis)
+    return _small_item(x, (*index[:at], *(_ALL,) * left, *index[at + 1 :]))
 
 
 def _general(self: Tensor, index: Any) -> Tensor:

@@ -19,6 +19,7 @@ from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._kernels.threads import share
 from skimp._ops.index.masks import masked_fill
 from skimp._ops.index.writers import writer
@@ -161,7 +162,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
     )  # raises where the mask is larger
     if input._hollow:
         return
-    holds = np.broadcast_to(mask._skimp_array(), tuple(input.shape))
+    holds = shaping.broadcast(mask._skimp_array(), tuple(input.shape))
     count = int(np.count_nonzero(holds))
     values = source._skimp_array()
     if values.size < count:

@@ -18,6 +18,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.writers import writer
@@ -212,7 +213,7 @@ def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any =
     if index.ndim == 0:
         index = index.reshape(1)
     if isinstance(source, np.ndarray) and source.ndim == 0:
-        source = np.broadcast_to(source, index.shape)
+        source = shaping.broadcast(source, index.shape)
     memory, places = span(target), Along(target, dim, index)
     if ufunc is None:
         memory, source = bits(memory), bits(source)

@@ -19,6 +19,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.scatter import REDUCE_BACK, UFUNCS, divided, identity, read_along, write_along
@@ -47,7 +48,9 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
     """The vector `index` as the index of a gather along `dim` of a result of this shape (nothing
     is written).
     """
-    return np.broadcast_to(index.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
+    return shaping.broadcast(
+        index.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape
+    )
 
 
 # -- index_select ---------------------------------------------------------------------------------
@@ -268,7 +271,7 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
         tuple([where.size if d == dim else m for d, m in enumerate(target.shape)])
     )
     if values.size // max(1, where.size) >= _WIDE:
-        rows, slices = np.moveaxis(target, dim, 0), np.moveaxis(values, dim, 0)
+        rows, slices = shaping.dim_first(target, dim), shaping.dim_first(values, dim)
         for k, i in enumerate(where):
             ufunc(rows[i], slices[k], out=rows[i])
         return

@@ -22,6 +22,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import mm
 from skimp._ops.math.arithmetic import mul
@@ -178,8 +179,10 @@ def linalg_cross_along(
     if out is not None:
         check_out(out, dtype, shape, "cross")
     made, into = target("cross", out, shape, dtype, (input, other))
-    x, y = [np.moveaxis(np.broadcast_to(t._skimp_array(), shape), dim, 0) for t in (input, other)]
-    parts = np.moveaxis(into, dim, 0)
+    x, y = [
+        shaping.dim_first(shaping.broadcast(t._skimp_array(), shape), dim) for t in (input, other)
+    ]
+    parts = shaping.dim_first(into, dim)
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         parts[i] = _minor(x[j], y[k], x[k], y[j], dtype)

@@ -14,6 +14,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -304,7 +305,7 @@ def _exponential(a: Array) -> Array:
     halvings = max(0, math.ceil(math.log2(size / 5.37))) if size else 0
     wide = wide / 2.0**halvings
     square = wide @ wide
-    power = np.broadcast_to(np.eye(n, dtype=wide.dtype), wide.shape)
+    power = shaping.broadcast(np.eye(n, dtype=wide.dtype), wide.shape)
     even, odd = np.zeros_like(wide), np.zeros_like(wide)
     for j in range(0, 14, 2):
         even = even + _PADE[j] * power

@@ -9,6 +9,7 @@ import numpy as np
 
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     at_batch,
@@ -184,9 +185,9 @@ def ldl_solve(
     ld, b = LD._skimp_array(), B._skimp_array()
     n = ld.shape[-1]
     batch = np.broadcast_shapes(ld.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])), order="C")
-    matrices = np.broadcast_to(ld, (*batch, n, n))
-    order = np.broadcast_to(pivots._skimp_array(), (*batch, n))
+    x = np.array(shaping.broadcast(b, (*batch, *b.shape[-2:])), order="C")
+    matrices = shaping.broadcast(ld, (*batch, n, n))
+    order = shaping.broadcast(pivots._skimp_array(), (*batch, n))
     for where in np.ndindex(*batch):
         _solve(matrices[where], order[where], x[where], conjugate)
     return columns(x, B._dtype)

@@ -26,7 +26,7 @@ from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import gemm, products
+from skimp._kernels import gemm, products, shaping
 from skimp._kernels.blas import FEW, multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import adjoint, bmm, check_mm, mm_first_back, mm_second_back
@@ -97,7 +97,7 @@ def added(
 
 
 def _spread(input: Tensor, seen: Layout, shape: Ints) -> Array:
-    array = np.broadcast_to(input._skimp_array(), seen.shape)
+    array = shaping.broadcast(input._skimp_array(), seen.shape)
     return array if array.shape == shape else array[:, None]
 
 

@@ -14,6 +14,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats, meta
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -190,7 +191,7 @@ def substitute(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     if (np.diagonal(kept, axis1=-2, axis2=-1) != 0).all():
         return np.linalg.solve(kept, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
-    x = np.array(np.broadcast_to(b, shape))
+    x = np.array(shaping.broadcast(b, shape))
     for i in reversed(range(n)) if upper else range(n):
         done = slice(i + 1, n) if upper else slice(0, i)
         left = np.matmul(kept[..., i : i + 1, done], x[..., done, :])

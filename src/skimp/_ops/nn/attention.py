@@ -17,7 +17,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
-from skimp._kernels import attention as attend
+from skimp._kernels import attention as attend, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -34,7 +34,7 @@ def _described(
     added = None
     if mask is not None:
         array = mask._skimp_array()
-        added = np.broadcast_to(
+        added = shaping.broadcast(
             array if array.dtype == bool else array.astype(work, copy=False), whole
         )
     return Attention(

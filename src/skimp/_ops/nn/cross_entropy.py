@@ -18,6 +18,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._kernels.scratch import Scratch, row_sums, row_tops
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -89,7 +90,7 @@ def _pick(block: Array, at: Array) -> Array:
     """Each row's element at its target, (a, 1) or (a, 1, c)."""
     if block.ndim == 2:
         return block[np.arange(len(block)), at[:, 0]][:, None]
-    return np.take_along_axis(block, at, 1)
+    return shaping.along(block, at, 1)
 
 
 def _take_from(block: Array, at: Array, value: Array) -> None:
@@ -97,7 +98,7 @@ def _take_from(block: Array, at: Array, value: Array) -> None:
     if block.ndim == 2:
         block[np.arange(len(block)), at[:, 0]] -= value[:, 0]
     else:
-        np.put_along_axis(block, at, np.take_along_axis(block, at, 1) - value, 1)
+        np.put_along_axis(block, at, shaping.along(block, at, 1) - value, 1)
 
 
 # -- the fused op ---------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def _gradient(
     if reduction == "mean":
         scale = scale / rows.total()
     whole, pick, each = [
-        np.broadcast_to(np.asarray(f * scale, acc), rows.at.shape) for f in factors
+        shaping.broadcast(np.asarray(f * scale, acc), rows.at.shape) for f in factors
     ]
     result, into = blank(tuple(input.shape), input._dtype)
     whole, pick, each = (np.ascontiguousarray(a) for a in (whole, pick, each))
@@ -201,7 +202,7 @@ def _rematerialize(g: Any, input: Any, rows: Rows, reduction: str, smoothing: fl
     )
 
     def tensor(a: Any) -> Any:
-        whole = np.broadcast_to(np.asarray(a, acc), rows.at.shape).reshape(shape)
+        whole = shaping.broadcast(np.asarray(a, acc), rows.at.shape).reshape(shape)
         return fresh(
             np.ascontiguousarray(whole),
             input._dtype if input._dtype.itemsize > 2 else dtypes.float32,

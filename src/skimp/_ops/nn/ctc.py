@@ -20,6 +20,7 @@ from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops.index.masks import where
 from skimp._ops.nn.reduction import check_reduction
 
@@ -56,7 +57,7 @@ class Paths:
 
     def emitted(self, log_probs: Array) -> Array:
         """The log-probabilities (batch, classes) of one step, of each place's label."""
-        return np.take_along_axis(log_probs, self.labels, 1)
+        return shaping.along(log_probs, self.labels, 1)
 
 
 def _log_add(terms: Array) -> Array:

@@ -16,6 +16,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._kernels.einsum import einsum
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import matmul
@@ -87,8 +88,8 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
     made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
-    a = np.broadcast_to(x1._skimp_array(), (*batch, *x1.shape[-2:]))
-    b = np.broadcast_to(x2._skimp_array(), (*batch, *x2.shape[-2:]))
+    a = shaping.broadcast(x1._skimp_array(), (*batch, *x1.shape[-2:]))
+    b = shaping.broadcast(x2._skimp_array(), (*batch, *x2.shape[-2:]))
     for where in np.ndindex(*batch):
         _distances(a[where], b[where], p, into[where])
     return made

@@ -14,6 +14,7 @@ from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
@@ -38,7 +39,7 @@ from skimp._ops.ties import tied
 def _nll(input: Any, target: Any, shares: Any) -> Any:
     """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner)
     input."""
-    picked = np.take_along_axis(input._skimp_array(), target._skimp_array(), 1)
+    picked = shaping.along(input._skimp_array(), target._skimp_array(), 1)
     return fresh(-picked * shares._skimp_array(), input._dtype)
 
 
@@ -120,7 +121,7 @@ def nll_loss(
         return _without_bytes(input, target, reduction)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, input._dtype.np)
     outer, n, inner = sides(tuple(input.shape), rows.dim)
-    shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(
+    shares = np.ascontiguousarray(shaping.broadcast(rows.share, rows.at.shape)).reshape(
         outer, 1, inner
     )
     at = fresh(rows.at.reshape(outer, 1, inner).astype(np.int64), dtypes.int64)

@@ -17,6 +17,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import shaping
 from skimp._kernels.pool import Pool
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, per_dim, plane_samples
 from skimp._ops.shape.views import as_int
@@ -135,7 +136,7 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
             shape[d + 1] = out[d + 1]
             shape[0] = one.shape[0] if one.ndim == 2 else 1
             at = at + one.reshape(shape)
-        at = np.broadcast_to(at, out)
+        at = shaping.broadcast(at, out)
         found = flat[row, at]
         if best is None:
             best, places[...] = found, at

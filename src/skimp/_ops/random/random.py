@@ -23,6 +23,7 @@ from skimp._engine.memory.layout_views import expand
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._kernels.random import (
     draws,
     few as draws_few,
@@ -266,7 +267,7 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
         expand(p._skimp_layout_of(), tuple(t.shape), p._dtype)  # refuses other shapes
     else:
         chances = np.empty(tuple(t.shape))
-    each = np.broadcast_to(chances, tuple(t.shape)).transpose(order)
+    each = shaping.broadcast(chances, tuple(t.shape)).transpose(order)
     return lambda out: draws.bernoulli_each(out, each.copy(), engine)
 
 

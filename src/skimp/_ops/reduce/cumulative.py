@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import NoneType
 from typing import Any
@@ -19,6 +20,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 
 _BLOCK = 1 << 16
@@ -33,22 +35,23 @@ _NAMES: dict[Any, str] = {np.add: "cumsum", np.multiply: "cumprod"}
 Step = Callable[[Array, Any], Array]
 
 
+def _rows_at_once(window: Any, shape: tuple[int, ...]) -> int:
+    """How many steps along the dim make a block of this window of the others."""
+    width: int = math.prod([min(c.stop, m) - c.start for c, m in zip(window, shape, strict=True)])
+    return max(1, _BLOCK // max(1, width))
+
+
 def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -> None:
     """`step(block, carry)` on blocks along `dim` (first in the block), each given the end of the
     one before, or None.
     """
     if source.ndim == 0:
         source, target = source.reshape(1), target.reshape(1)
-    source, target = np.moveaxis(source, dim, 0), np.moveaxis(target, dim, 0)
+    source, target = shaping.dim_first(source, dim), shaping.dim_first(target, dim)
     n = len(source)
 
     def work(window: Any) -> None:
-        width = int(
-            np.prod(
-                [min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]
-            )
-        )
-        length = max(1, _BLOCK // max(1, width))
+        length = _rows_at_once(window, source.shape[1:])
         carry: Any = None
         for start in range(0, n, length):
             here = (slice(start, min(start + length, n)), *window)
@@ -249,16 +252,11 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
 def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best: Any) -> None:
     if source.ndim == 0:
         source, values, indices = source.reshape(1), values.reshape(1), indices.reshape(1)
-    source, values, indices = (np.moveaxis(a, dim, 0) for a in (source, values, indices))
+    source, values, indices = (shaping.dim_first(a, dim) for a in (source, values, indices))
     n = len(source)
 
     def work(window: Any) -> None:
-        width = int(
-            np.prod(
-                [min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]
-            )
-        )
-        length = max(1, _BLOCK // max(1, width))
+        length = _rows_at_once(window, source.shape[1:])
         carry: Any = None
         for start in range(0, n, length):
             here = (slice(start, min(start + length, n)), *window)

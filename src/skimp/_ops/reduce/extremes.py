@@ -18,6 +18,7 @@ from skimp._engine.eval import reducers as R
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
 from skimp._ops.reduce.reductions import _UNHASHED, opened
@@ -147,7 +148,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         if input._hollow:
             return pair(meta.empty(places.shape, input._dtype), places)
         at = places if keepdim else places.unsqueeze(dims[0])
-        values = np.take_along_axis(input._skimp_array(), at._skimp_array(), dims[0])
+        values = shaping.along(input._skimp_array(), at._skimp_array(), dims[0])
         shape = kept_shape(tuple(input.shape), dims, keepdim)
         return pair(fresh(values.reshape(shape), input._dtype), places)
 

@@ -18,6 +18,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
 
@@ -33,13 +34,6 @@ def _placed_reduced(g: Tensor, shape: Any, dim: int, indices: Tensor, keepdim: b
     if not keepdim and shape:
         g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)
     return _placed(g, shape, dim, indices)
-
-
-def _rows_last(a: Array, dim: int) -> Array:
-    if a.ndim < 2:
-        return a if a.ndim else a.reshape(1)
-    # NumPy's moveaxis takes 8 us to find the order
-    return a.transpose(*[d for d in range(a.ndim) if d != dim], dim) if dim != a.ndim - 1 else a
 
 
 def _rows(a: Array) -> Array:
@@ -103,7 +97,7 @@ def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
 
 
 def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices: Array) -> None:
-    source, values, indices = (_rows_last(a, dim) for a in (source, values, indices))
+    source, values, indices = (shaping.dim_last(a, dim) for a in (source, values, indices))
     moved = bits(values)
 
     def work(window: Any) -> None:
@@ -228,7 +222,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 def _pick(source: Array, dim: int, values: Array, indices: Array, choose: Any) -> None:
     """`choose(rows)` gives positions (rows, k), for blocks of rows along `dim`."""
-    source, values, indices = (_rows_last(a, dim) for a in (source, values, indices))
+    source, values, indices = (shaping.dim_last(a, dim) for a in (source, values, indices))
     moved = bits(values)
 
     def work(window: Any) -> None:
@@ -318,7 +312,7 @@ def _nanmedian_at(block: Array) -> Array:
     order = np.empty(block.shape, np.int64)
     ranks.order(block, False, order)
     count = block.shape[1] - nan.sum(axis=1)
-    return np.take_along_axis(order, np.maximum(count - 1, 0)[:, None] // 2, axis=1)
+    return shaping.along(order, np.maximum(count - 1, 0)[:, None] // 2, 1)
 
 
 def _shared(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
@@ -413,12 +407,12 @@ def _mode_at(block: Array) -> Array:
     n = block.shape[1]
     order = np.empty(block.shape, np.int64)
     ranks.order(block, False, order)
-    values = np.take_along_axis(block, order, axis=1)
+    values = shaping.along(block, order, 1)
     start = np.zeros(block.shape, np.int64)
     np.multiply(values[:, 1:] != values[:, :-1], np.arange(1, n), out=start[:, 1:])
     np.maximum.accumulate(start, axis=1, out=start)
     last = np.argmax(np.arange(n) - start, axis=1)
-    return np.take_along_axis(order, last[:, None], axis=1)
+    return shaping.along(order, last[:, None], 1)
 
 
 @rowwise(out="same", rule=Rule("ModeBackward0", _REDUCED), batch=batching.dims.by_dims("dim"))

@@ -15,6 +15,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
 from skimp._ops.meta import shapes
@@ -164,8 +165,8 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
         middle = (low + high) >> 1
         at = np.minimum(middle, rows.shape[1] - 1)
         if sorter is not None:
-            at = np.take_along_axis(sorter, at, axis=1)
-        here = np.take_along_axis(rows, at, axis=1)
+            at = shaping.along(sorter, at, 1)
+        here = shaping.along(rows, at, 1)
         further = ~(here > values) if right else ~(here >= values)
         further &= low < high
         low = np.where(further, middle + 1, low)

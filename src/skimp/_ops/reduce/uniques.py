@@ -18,6 +18,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching
 
 
@@ -99,7 +100,7 @@ def _slices(array: Array, dim: int) -> tuple[Array, tuple[int, ...]]:
         raise RuntimeError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
         )
-    moved = np.moveaxis(array, dim, 0)
+    moved = shaping.dim_first(array, dim)
     return moved.reshape(n, -1) if array.size else np.empty((0, 1), array.dtype), (n,)
 
 

@@ -19,6 +19,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.formats import contiguous_format
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.meta import shapes
 from skimp._ops.shape.copies import clone, contiguous
@@ -210,7 +211,9 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     if 0 not in shape:
         pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
         ones = [n for size in sizes for n in (1, size)]
-        copy(into.reshape(pairs), np.broadcast_to(input._skimp_array().reshape(ones), pairs))
+        copy(
+            into.reshape(pairs), shaping.broadcast(input._skimp_array().reshape(ones), tuple(pairs))
+        )
     return made
 
 

@@ -158,9 +158,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     into[...] = 0
     n = input.shape[-1]
     if n:
-        part = np.moveaxis(into, (a, b), (-2, -1))[..., max(-offset, 0) :, max(offset, 0) :][
-            ..., :n, :n
-        ]
+        rest = [d for d in range(into.ndim) if d not in (a, b)]
+        part = into.transpose(*rest, a, b)[..., max(-offset, 0) :, max(offset, 0) :][..., :n, :n]
         strides = (*part.strides[:-2], part.strides[-2] + part.strides[-1])
         copy(laid(part, (*part.shape[:-2], n), strides), input._skimp_array())
     return made
