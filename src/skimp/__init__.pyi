@@ -2534,7 +2534,7 @@ def rsqrt(input: Any, *, out: Tensor | None = None) -> Tensor:
 def rsqrt_(input: Tensor) -> Tensor:
     """1 / sqrt(input). In place."""
 
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def rsub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
 
 def scalar_tensor(
@@ -3009,9 +3009,9 @@ def tril_indices(
     col: builtins.int,
     offset: builtins.int = 0,
     *,
-    dtype: dtype = ...,
-    device: device | str | builtins.int | None = None,
+    dtype: dtype | None = None,
     layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
     requires_grad: builtins.bool = False,
     pin_memory: builtins.bool = False,
 ) -> Tensor:
@@ -3025,9 +3025,9 @@ def triu_indices(
     col: builtins.int,
     offset: builtins.int = 0,
     *,
-    dtype: dtype = ...,
-    device: device | str | builtins.int | None = None,
+    dtype: dtype | None = None,
     layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
     requires_grad: builtins.bool = False,
     pin_memory: builtins.bool = False,
 ) -> Tensor:

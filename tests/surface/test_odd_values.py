@@ -74,6 +74,10 @@ def test_branches_of_where_hold_their_numbers(dtype: str, number: int) -> None:
         assert ours == theirs
 
 
+def _bags(lib: Any, offsets: Any, **words: Any) -> Any:
+    return lib.embedding_bag(lib.ones(2, 3), lib.tensor([0, 1]), offsets, **words)[0]
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "type of a name": lambda lib: lib.ones(2).type("foo"),
     "type of a class's name": lambda lib: lib.ones(2).type("torch.FooTensor"),
@@ -93,6 +97,43 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "two tensors and an axis": lambda lib: lib.max(lib.ones(2), lib.ones(2), axis=0),
     "rows of no table": lambda lib: lib.embedding(lib.ones(7), lib.tensor([1])),
     "a list for a row": lambda lib: lib.embedding(lib.ones(3, 2), lib.tensor([1]), []),
+    "bytes as Python's kind": lambda lib: lib.arange(6.0).reshape(3, 2).view(int),
+    "bytes as Python's kind by name": lambda lib: lib.arange(6.0).reshape(3, 2).view(dtype=float),
+    "too few bytes for the kind": lambda lib: lib.arange(3.0).view(float),
+    "a copy of expanded rows": lambda lib: lib.expand_copy(lib.ones(3), (2, 3), implicit=True),
+    "a copy of rows, one by one": lambda lib: lib.expand_copy(lib.ones(3), 2, 3),
+    "a complex slope": lambda lib: lib.nn.functional.leaky_relu_(lib.ones(2), 1j),
+    "a complex alpha": lambda lib: lib.nn.functional.elu(lib.ones(2), alpha=1j),
+    "a complex celu": lambda lib: lib.celu(lib.ones(2), 1j),
+    "a flag as distance": lambda lib: lib.trapezoid(lib.arange(3.0), dx=True),
+    "a flag as trapz's distance": lambda lib: lib.trapz(lib.arange(3.0), dx=True),
+    "a complex distance": lambda lib: lib.cumulative_trapezoid(lib.arange(3.0), dx=1j),
+    "rsub's third": lambda lib: lib.rsub(lib.ones(2), 1, 2),
+    "a triangle on CUDA": lambda lib: lib.tril_indices(2, 2, device="cuda"),
+    "a triangle on device 0": lambda lib: lib.triu_indices(2, 2, device=0),
+    "a triangle with gradient": lambda lib: lib.triu_indices(2, 2, requires_grad=True),
+    "a triangle of Python's kind": lambda lib: lib.triu_indices(2, 2, dtype=int),
+    "padding in a dilated pool": lambda lib: lib.nn.functional.max_pool2d(
+        lib.ones(1, 5, 5), 2, padding=2, dilation=3
+    ),
+    "padding in a dilated pool of lines": lambda lib: lib.nn.functional.max_pool1d(
+        lib.ones(1, 5), 2, padding=2, dilation=3
+    ),
+    "no offsets": lambda lib: _bags(lib, ""),
+    "offsets in rows": lambda lib: _bags(lib, lib.tensor([[0]])),
+    "offsets beyond": lambda lib: _bags(lib, lib.tensor([0, 9])),
+    "offsets that are no integers": lambda lib: _bags(lib, lib.tensor([0.0])),
+    "an unknown mode": lambda lib: _bags(lib, lib.tensor([0]), mode=5),
+    "weights of another type": lambda lib: _bags(
+        lib, lib.tensor([0]), per_sample_weights=lib.ones(2).double()
+    ),
+    "too many weights": lambda lib: _bags(lib, lib.tensor([0]), per_sample_weights=lib.ones(3)),
+    "no such padding": lambda lib: lib.nn.functional.embedding_bag(
+        lib.tensor([[0, 1]]), lib.ones(2, 3), padding_idx=2
+    ),
+    "bags of a vector": lambda lib: lib.nn.functional.embedding_bag(
+        lib.tensor([[0, 1]]), lib.ones(3)
+    ),
     "no reflections": lambda lib: lib.linalg.householder_product(lib.ones(3, 2), lib.ones(0)),
 }
 

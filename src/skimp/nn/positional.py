@@ -13,6 +13,7 @@ import numpy as np
 from skimp._engine.dispatch.describing import said_of_same
 from skimp._engine.dispatch.docstrings import completed
 from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -243,8 +244,34 @@ def embedding_bag(
     Raises: RuntimeError for an index that is not there and for positions of another dtype.
     Memory: new tensors.
     """
-    if per_sample_weights is not None and mode != 0:
-        raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+    if mode not in range(3):
+        raise RuntimeError("`mode` must be sum, mean, or max.")
+    require_tensor("embedding_bag", "offsets", offsets, 3)
+    if offsets.ndim != 1:
+        raise RuntimeError(
+            f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.ndim}"
+        )
+    for positions in (indices, offsets):
+        if positions._dtype not in (dtypes.int64, dtypes.int32):
+            raise RuntimeError(
+                "Expected tensor for argument #1 'indices' to have one of the following scalar "
+                f"types: Long, Int; but got {positions.type()} instead (while checking arguments "
+                "for embedding_bag)"
+            )
+    if per_sample_weights is not None:
+        if mode != 0:
+            raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+        if per_sample_weights._dtype is not weight._dtype:
+            raise RuntimeError(
+                "Expected tensor for argument #1 'weight' to have the same type as tensor for "
+                f"argument #1 'per_sample_weights'; but type {weight.type()} does not equal "
+                f"{per_sample_weights.type()} (while checking arguments for embedding_bag)"
+            )
+        if per_sample_weights.shape != (indices.numel(),):
+            raise RuntimeError(
+                f"embedding_bag: per_sample_weights must have shape ({indices.numel()},), a number "
+                f"for each index; got {tuple(per_sample_weights.shape)}"
+            )
     out = F.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, _MODES[mode], sparse,
         per_sample_weights, include_last_offset, padding_idx,

@@ -212,11 +212,17 @@ Memory: a new tensor, or `out`."""
 def copy_twin(name: str, view: Function, method: bool = False) -> None:
     """Declare `NAME_copy`: what `view` shows, in memory of its own; into `out` if there is one."""
     own = inspect.signature(view)
-    kinds = [p.kind for p in own.parameters.values()]
-    listed = inspect.Parameter.VAR_POSITIONAL in kinds  # what only methods take one by one
+    parameters = own.parameters.values()
+    # what only methods take one by one, and its names where it is given by name
+    listed = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    instead = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is None}
 
     def twin(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
-        if listed and args and (len(args) + len(words) > 1 or isinstance(args[0], int)):
+        if (
+            listed
+            and args
+            and (len(args) > 1 or isinstance(args[0], int) or instead & words.keys())
+        ):
             raise TypeError(f"{title}() takes its numbers as one list, got {args}")
         seen = view(input, *args, **words)
         several = isinstance(seen, tuple)

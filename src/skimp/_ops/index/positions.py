@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching
-from skimp._ops.create.options import refuse_pinning
+from skimp._ops.create.options import Options, dense_tensor, finish, making
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
@@ -106,26 +106,22 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 def _triangle(name: str, of: Any) -> None:
     def f(
-        row: int,
-        col: int,
-        offset: int = 0,
-        *,
-        dtype: Any = dtypes.int64,
-        device: Any = None,
-        layout: Any = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
+        row: int, col: int, offset: int = 0, *, dtype: Any = None, **options: Unpack[Options]
     ) -> Tensor:
         if row < 0 or col < 0:
             raise RuntimeError(
                 f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
             )
+        dtype = dtypes.int64 if dtype is None else dtypes.asked(dtype)
         if dtype not in (dtypes.int64, dtypes.int32):
             raise no_kernel(name, dtype)
-        if pin_memory:
-            refuse_pinning()
-        return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
+        found = np.stack(of(row, offset, col))
+        t = dense_tensor(found.shape, dtype, **options)
+        if not t._hollow:
+            t._skimp_writable()[...] = found
+        return finish(t, **options)
 
+    f = making()(f)
     f.__name__ = f.__qualname__ = name
     f.__doc__ = f"""Rows and columns of the {"lower" if name[3] == "l" else "upper"} triangle.
 

@@ -231,7 +231,7 @@ add, add_ = _scaled(ADD, "input + alpha * other.")
 sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
 
 
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def rsub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
     """other - alpha * input.
 
     Shape: tensors (and numbers) that broadcast; the result has their common shape.

@@ -29,6 +29,8 @@ def _pairs(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, Any
             f"{name}() received an invalid combination of arguments: give the points x, a tensor, "
             "or their distance dx, a number"
         )
+    if isinstance(dx, (bool, complex)):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
     for t in (y, x):
         if t is not None and t._dtype is dtypes.bool:
             which = "`y`" if x is None else "`x` or `y`"
@@ -92,7 +94,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1
 
 def trapz(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """`trapezoid`."""
-    return trapezoid(y, x, dx=dx, dim=dim)
+    return trapezoid(y, x, dx=float(dx) if isinstance(dx, bool) else dx, dim=dim)
 
 
 export("trapz", trapz, method=False)

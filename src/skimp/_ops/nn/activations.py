@@ -42,6 +42,8 @@ def everywhere(f: Any, method: bool = False, **known: Any) -> Any:
 def apply(
     row: Pointwise, input: Tensor, params: tuple[Any, ...] = (), inplace: bool = False
 ) -> Tensor:
+    if complex in map(type, params) and (dtype := dtype_of(input)) is not None:
+        refuse_complex(dtype, *params)
     return call(row, (input,), params, input if inplace else None, inplace)
 
 
@@ -179,9 +181,8 @@ def dtype_of(input: Any) -> dtypes.dtype | None:
 def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
     """Numbers in the type of an integer tensor."""
     dtype = dtype_of(input)
-    if dtype is not None:
-        refuse_complex(dtype, *numbers)
     if dtype is not None and dtype.category == INT:
+        refuse_complex(dtype, *numbers)
         return tuple([int(n) for n in numbers])
     return numbers
 

@@ -320,7 +320,7 @@ def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
         )
     if starts.size and starts[-1] > count:
         raise RuntimeError(
-            f"offsets[-1] can not be greater than input's length({count}), but got offsets[-1] of "
+            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
             f"{int(starts[-1])}"
         )
     bags = len(starts) - 1 if last else len(starts)
@@ -366,8 +366,8 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, "
-            f"then it must have the same shape as the input ({list(input.shape)})"
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
+            f"then it must have the same shape as the input ({input.shape})"
         )
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
@@ -376,7 +376,15 @@ def embedding_bag(
         )
     include_last_offset = include_last_offset and input.ndim == 1  # rows have no last offset
     input, offsets, per_sample_weights = _flattened(input, offsets, per_sample_weights)
-    padding = -1 if padding_idx is None else _padding(padding_idx, weight.shape[0])
+    if weight.ndim != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
+    rows = weight.shape[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but "
+            f"got {padding_idx}"
+        )
+    padding = -1 if padding_idx is None else padding_idx % rows
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
     bag, bags = _bags(input.numel(), offsets, include_last_offset)

@@ -104,6 +104,10 @@ def _pool(
                 f"pad should be at most half of effective kernel size, but got pad={p}, "
                 f"kernel_size={k} and dilation={d}"
             )
+    if name.startswith("max_pool") and any(
+        p > k // 2 for k, p in zip(kernel, padding, strict=True)
+    ):
+        raise RuntimeError(_wide_padding(name, kernel, padding))
     size = shape[len(shape) - nd :]
     out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
     if name == "avg_pool3d" and any(s < k for s, k in zip(size, kernel, strict=True)):
@@ -114,6 +118,20 @@ def _pool(
     if any(o < 1 for o in out):
         raise RuntimeError(_too_small(name, shape[-nd - 1 :], out))
     return Pool(size, kernel, stride, padding, dilation, out)
+
+
+def _wide_padding(name: str, kernel: Ints, padding: Ints) -> str:
+    """Of a dilated window, which may be wider than its kernel."""
+    if len(kernel) == 1:
+        return (
+            f"{name}() padding should be at most half of kernel size, but got padding={padding[0]} "
+            f"and kernel_size={kernel[0]}"
+        )
+    axes = "WH" if len(kernel) == 2 else "TWH"
+    order = (1, 0) if len(kernel) == 2 else (0, 2, 1)
+    told = [(axis, padding[at], kernel[at]) for axis, at in zip(axes, order, strict=True)]
+    words = [f"pad{axis} = {p}" for axis, p, _ in told] + [f"k{axis} = {k}" for axis, _, k in told]
+    return f"pad should be smaller than or equal to half of kernel size, but got {', '.join(words)}"
 
 
 def _too_small(name: str, input: Ints, out: Ints) -> str:

@@ -157,9 +157,9 @@ def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
 
 
 def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
-    if dtype is None and len(sizes) == 1 and isinstance(sizes[0], dtypes.dtype):
+    if dtype is None and len(sizes) == 1 and isinstance(sizes[0], (dtypes.dtype, type)):
         dtype = sizes[0]
-    return None if dtype is None else view_dtype(input, dtype)
+    return None if dtype is None else view_dtype(input, dtypes.asked(dtype))
 
 
 @view(
