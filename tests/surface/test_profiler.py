@@ -49,6 +49,21 @@ def test_ops_are_counted_as_pytorch_counts_them() -> None:
     assert nodes[0] == nodes[1]
 
 
+def test_nodes_and_optimizers_steps_have_rows_of_their_own() -> None:
+    rows = []
+    for t, profiled in ((skimp, profile), (torch, torch.profiler.profile)):
+        net = t.nn.Sequential(t.nn.Linear(4, 8), t.nn.ReLU(), t.nn.Linear(8, 2))
+        optimizer = t.optim.AdamW(net.parameters())
+        with profiled() as prof:
+            for _ in range(2):
+                net(t.ones(3, 4)).sum().backward()
+                optimizer.step()
+        words = ("Backward", "AccumulateGrad", "Optimizer.step")
+        rows.append({k: n for k, n in counts(prof).items() if any(w in k for w in words)})
+    assert rows[0] == rows[1]
+    assert rows[0]["Optimizer.step#AdamW.step"] == rows[0]["ReluBackward0"] == 2
+
+
 def test_times_nest() -> None:
     with profile() as prof, record_function("outer"):
         with record_function("inner"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -76,7 +76,13 @@ def _first(frame: FrameType) -> Any:
     return next((g for g in given if isinstance(g, (Tensor, np.ndarray, list, tuple))), None)
 
 
-def _noting(find: Callable[[], Site | None]) -> Callable[[Any, int], None]:
+class Routine(Protocol):
+    """Knows whether what happens has happened before: its layouts are known."""
+
+    follows: bool
+
+
+def _noting(find: Callable[[], Site], routine: Routine) -> Callable[[Any, int], None]:
     """Is told of the number that a view gets, and notes who made those that don't lie row by row.
     `find` tells where an op was called.
     """
@@ -84,7 +90,7 @@ def _noting(find: Callable[[], Site | None]) -> Callable[[Any, int], None]:
     def noted(view: Any, value: int) -> None:
         fresh = view._skimp_stale_noted == NONE
         view._skimp_stale_noted = value
-        if not fresh:
+        if routine.follows or not fresh:
             return
         array = view._np
         if array is not None:
@@ -94,9 +100,7 @@ def _noting(find: Callable[[], Site | None]) -> Callable[[Any, int], None]:
             layout = view._skimp_layout
             if layout is None or layout.strides == contiguous_strides(layout.shape):
                 return
-        laid = find()
-        if laid is None:
-            return
+        laid: Site = find()
         base = view._base
         if base is not None:
             last = getattr(base, _SEEN, None)
@@ -115,11 +119,9 @@ def _inherited() -> Site | None:
     return getattr(given, _LAID, None) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site | None], alive: Iterable[Any]) -> None:
-    """Note who makes views from now on; `find` tells the place of the op, if it counts. `alive` are
-    all tensors.
-    """
-    _STALE.on(_noting(find), alive)
+def watch(find: Callable[[], Site], routine: Routine, alive: Iterable[Any]) -> None:
+    """Note who makes views from now on; `find` tells where an op is. `alive` are all tensors."""
+    _STALE.on(_noting(find, routine), alive)
 
 
 def unwatch(alive: Iterable[Any]) -> None:

@@ -43,6 +43,7 @@ class Awaited:
 
     __slots__ = (
         "guess",
+        "let_go",
         "nbytes",
         "next",
         "owner",
@@ -64,6 +65,7 @@ class Awaited:
         self.promised = False
         self.next: Awaited | None = None
         self.saves = 0  # times that nodes save it
+        self.let_go: list[Ending] = []  # nodes that do
         self.settled: tuple[str | None, int, str] = (None, -1, "")  # role, owner and name
 
 
@@ -304,6 +306,7 @@ class Routine:
                 else:
                     found.saves += 1
                 ending.lets_go.append(found)
+                found.let_go.append(ending)
         for one, after in pairwise(learned):
             one.next = after
         for (ending, _), (after_it, _) in pairwise(endings):
@@ -420,23 +423,22 @@ class Routine:
             for i in sorted(left + gone):
                 live.order = start + i * stride
                 replay(collector, *whole[_FOUR * i : _FOUR * i + _FOUR])
-            self._settle([whats[i] for i in left], whole, start)
+            self._settle([whats[i] for i in left], whats, whole[3::_FOUR], start)
             live.order = start + count * stride
         del notes[:length]
 
-    def _settle(self, left: list[Any], notes: Notes, start: int) -> None:
+    def _settle(self, left: list[Any], whats: Notes, times: Notes, start: int) -> None:
         """What events would have done that nobody was told of."""
         for spot, sizes in self._copying.items():
             told = [one.nbytes for one in left if one.spot is spot]
             self._collector.copies_by_nature(sum(sizes) - sum(told), spot, len(sizes) - len(told))
         saved = {one for one in left if one.saves}
-        for i, (what, _, _, when) in enumerate(_events(notes) if saved else ()):
-            if type(what) is Awaited:
-                self._collector.latest = when
-            elif what is not None and not saved.isdisjoint(what.lets_go):
-                self._collector.live.order = start + i * self._stride
-                let_go = [one.record for one in what.lets_go if one in saved]
-                self._collector.unsaved(let_go, self._collector.latest)
+        endings = {whats.index(ending): ending for one in saved for ending in one.let_go}
+        for i in sorted(endings):
+            born = (times[j] for j in range(i, -1, -1) if type(whats[j]) is Awaited)
+            self._collector.live.order = start + i * self._stride
+            let_go = [one.record for one in endings[i].lets_go if one in saved]
+            self._collector.unsaved(let_go, next(born, self._collector.latest))
 
     def _save_older(self, times: int) -> None:
         """What the nodes of a step save of older tensors, before they let them go."""

@@ -15,7 +15,6 @@ from typing import Any, Final
 from skimp._engine.autograd import watched
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
 from skimp._engine.memory import call_site, steps
-from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
@@ -69,7 +68,8 @@ class Watch:
         alive = instances(Storage, Tensor)
         _SAVED.on(_noting(self), [one for one in alive if isinstance(one, Storage)])
         watched.observe(self)
-        layouts.watch(self._laid_out, [one for one in alive if isinstance(one, Tensor)])
+        tensors = [one for one in alive if isinstance(one, Tensor)]
+        layouts.watch(self.stacks.find, self.routine, tensors)
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
@@ -243,10 +243,6 @@ class Watch:
                 record = self._owners.get(owner)
                 if record is None or record.role != STATE:
                     became(owner, Role(STATE, of))
-
-    def _laid_out(self) -> Site | None:
-        """Where a view is made. What repeats has been copied before, and is known."""
-        return None if self.routine.follows else self.stacks.find()
 
     def _explicit_step(self) -> None:
         self.explicit = True

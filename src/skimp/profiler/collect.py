@@ -22,6 +22,10 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.index.indexing import GETITEM, SETITEM
+from skimp.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 _NODE = "autograd::engine::evaluate_function: {}"
 
@@ -131,8 +135,9 @@ class Recorder:
         self.memory = Memory() if memory else None
         self.records_shapes = shapes
         self.thread = threading.get_ident()
+        self._handles: list[Any] = []  # of optimizers' hooks
         self._open: list[Event] = []
-        self._running: list[Event] = []  # nodes of backward, and evaluations
+        self._running: list[Event] = []  # nodes of backward, optimizers' steps, and evaluations
         self._backwards: list[int] = []  # how many of these were running before each backward
 
     def start(self) -> None:
@@ -142,6 +147,10 @@ class Recorder:
         regions.active.append("profile")
         watched.observe(self)
         run.OBSERVERS.append(self)
+        self._handles = [
+            register_optimizer_step_pre_hook(self._optimizer_begins),
+            register_optimizer_step_post_hook(self._optimizer_ends),
+        ]
         if self.memory is not None:
             host.watch(self.memory)
 
@@ -149,6 +158,8 @@ class Recorder:
         """Listen no longer; what is open ends now."""
         if self.memory is not None:
             host.unwatch(self.memory)
+        for handle in self._handles:
+            handle.remove()
         run.OBSERVERS.remove(self)
         watched.unobserve(self)
         regions.active.remove("profile")
@@ -182,8 +193,16 @@ class Recorder:
 
     def node_begins(self, node: Any, keep: bool) -> None:
         self._begin(_NODE.format(node._skimp_label))
+        self._begin(node._skimp_label)
 
     def node_ends(self, node: Any) -> None:
+        self._end()
+        self._end()
+
+    def _optimizer_begins(self, optimizer: Any, *_: Any) -> None:
+        self._begin(f"Optimizer.step#{type(optimizer).__name__}.step")
+
+    def _optimizer_ends(self, *_: Any) -> None:
         self._end()
 
     def evaluation_begins(self) -> None:
