@@ -36,7 +36,7 @@ from skimp.errors import OutOfMemoryError
 
 SHARES: Final = (1.0, 0.7, 0.5, 0.3)
 TURNS: Final = 5  # at most, however much time there is
-STEPS: Final = 3  # in each turn, of which the first does not count
+STEPS: Final = 6  # in each turn, of which the first does not count: a budget learns from three
 RESIDENT: Final = 0.5  # the share at which resident memory is measured
 MIB: Final = 1 << 20
 

@@ -19,6 +19,7 @@ import pytest
 import skimp as torch
 from skimp._engine.budget import places, spending, spill
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -463,6 +464,70 @@ def test_a_budget_wakes_when_it_is_met_and_notes_from_the_next_backward_on() -> 
             w.grad = None
             assert budget.notes
         assert torch.equal(*losses)
+
+
+def steps(net: Any, batches: list[Any]) -> tuple[list[Any], list[bool]]:
+    """A step for each batch: losses, and whether each of them ended with recipes being noted."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    losses, noted = [], []
+    for x in batches:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        noted.append("budget" in active)
+    return losses, noted
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_budget_sleeps_while_the_program_repeats_what_fits(spill: bool) -> None:
+    """And notes again from the next op on when it does not: a batch that has to go in parts."""
+
+    def train(budget: int | None) -> tuple[list[Any], list[bool], int]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(6)])
+        small, large = torch.randn(1024, 128), torch.randn(3072, 128)
+        spending.set_budget(None if budget is None else host.allocated + budget, spill=spill)
+        if budget is not None:
+            host.budget.note()  # type: ignore[union-attr]
+        counts.reset()
+        try:
+            return *steps(net, [small] * 6 + [large] + [small] * 5), counts.evictions
+        finally:
+            spending.set_budget(None)
+
+    wanted, _, _ = train(None)
+    losses, noted, evictions = train(8 * MIB)
+    assert losses == wanted
+    assert noted[:2] == [True, True]
+    assert noted[3:6] == [False] * 3
+    assert evictions > 0
+    assert noted[6]
+    assert not noted[11]
+
+
+def test_a_program_of_small_tensors_is_noted() -> None:
+    net = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)])
+    with torch.memory.budget(host.allocated + MIB, spill=False):
+        assert all(steps(net, [torch.ones(64, 64)] * 6)[1])
+
+
+def test_a_program_that_holds_more_after_each_step_is_noted() -> None:
+    x = torch.ones(1024, 128)
+    kept: list[Any] = []
+
+    class Keeping(torch.nn.Linear):
+        def forward(self, y: Any) -> Any:
+            kept.append(x.cumsum(0))
+            return super().forward(y)
+
+    net = Keeping(128, 128)
+    with torch.memory.budget(host.allocated + 5 * MIB, spill=False):
+        _, noted = steps(net, [x] * 24)
+        assert all(noted)
+        assert any(map(is_away, kept))
+        assert all([float(y[1023, 5]) == 1024 for y in kept])
 
 
 def test_small_storages_that_were_there_go_where_large_ones_are_not_enough() -> None:

@@ -1,6 +1,7 @@
 """A number of bytes that a program is held to: storages give their bytes away and get them back.
 
     spending    the setting: who is held to how much (`set_budget`, `budget`)
+    repetition  whether a program does what it did, and needs none of this
     evictable   a storage whose bytes can be away, and how they go and come
     choice      which storage goes
     recipes     how bytes were made, from which others

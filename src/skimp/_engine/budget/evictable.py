@@ -128,6 +128,17 @@ def enrol(s: Any) -> bool:
     return True
 
 
+def leave(s: Evictable) -> None:
+    """Let no budget take the bytes any more, which are there, or in a file alone."""
+    if s.block is None and s.deferred is None:
+        return
+    s.writes += 1  # from here on nobody counts them: what was made from these bytes is not again
+    s.recipe = s.place = s.dependents = s.checksum = None
+    s.settled = s.loose = False
+    s.price = (-1, None)
+    s.__class__ = Storage if s.followers is None else Followed  # type: ignore[assignment]
+
+
 def age() -> int:
     """How many storages a budget has known: those that come are younger."""
     return _known[0]

@@ -6,9 +6,12 @@ other ops, by their arguments; and random numbers that fill a tensor, by their g
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from time import perf_counter
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,9 +21,17 @@ from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.row import ORDINARY, Form
-from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, straight
+from skimp._engine.dispatch.transforms import (
+    BUDGET,
+    NOTED,
+    TRANSFORMS,
+    Call,
+    active,
+    dispatch,
+    straight,
+)
 from skimp._engine.interrupts import region
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -38,12 +49,17 @@ _here = _Here()
 
 
 class Recording:
-    """The transform."""
+    """The transform. `ready` is asked at each call until it says that noting may begin."""
+
+    def __init__(self, ready: Callable[[], bool] | None) -> None:
+        self._ready = ready
 
     def concerns(self, call: Call) -> bool:
         """All but what computes nothing. Inside a call that is noted, only what draws or is cast
         matters.
         """
+        if self._ready is not None and not self._ready():
+            return False
         op = call.op
         if _here.inside:
             if hasattr(op.raw, "draws") or (_here.casts and op.autocast is not None):
@@ -358,11 +374,35 @@ def _as_tensor(array: Any) -> Tensor:
     return wrap(s, Layout(array.shape, (1,), 0), dtypes.uint8)
 
 
-def begin() -> None:
-    """Note from now on."""
+def begin(ready: Callable[[], bool] | None = None) -> None:
+    """Note from now on, or from when it is `ready`."""
+    TRANSFORMS[BUDGET] = Recording(ready)
     if NOTED[0] not in active:
-        TRANSFORMS[BUDGET] = Recording()
         active.append(NOTED[0])
+
+
+# where code of this package is no op that may have begun: what calls ops, and their first lines
+_CALLERS: Final = tuple(
+    [call_site.OWN_CODE[0] + name for name in ("nn", "lens", "cli")]
+    + [call_site.OWN_CODE[0] + str(Path("_engine", name)) for name in ("budget", "dispatch")]
+    + [call_site.OWN_CODE[1]]
+)
+
+
+def is_only_op(earlier: FrameType | None) -> bool:
+    """Whether the op whose call is asked about is the only one of this thread: `earlier` is over,
+    and none has begun that it is a part of.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    calls = 0
+    while frame is not None:
+        code = frame.f_code
+        calls += code is dispatch.__code__
+        theirs = not call_site.is_ours(code.co_filename) or code.co_filename.startswith(_CALLERS)
+        if frame is earlier or calls > 1 or not theirs:
+            return False
+        frame = frame.f_back
+    return True
 
 
 def end() -> None:

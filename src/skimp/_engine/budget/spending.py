@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
+from types import FrameType
 from typing import Any, Final
 
 from skimp._engine.budget import (
@@ -20,12 +21,13 @@ from skimp._engine.budget import (
     telling,
 )
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.verify import checking
 from skimp._engine.interrupts import WeakValues, finalizer, insist, region
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
-from skimp._engine.memory.ledger import host
+from skimp._engine.memory.ledger import KEPT, SMALL, host
 from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.sizes import parse_size
 from skimp._engine.memory.storage import Storage
@@ -53,7 +55,8 @@ class Spending:
     Knowing storages and noting recipes cost every op some time, and a budget that nothing breaks
     wants neither. So one that spills is asleep at first. When it has to make room, it looks for the
     storages that there are, large ones first, and writes them to the file; once much is written
-    between two backwards, it notes recipes. One that may not spill needs all of it from the start.
+    between two backwards, it notes recipes. One that may not spill needs all of it from the start,
+    until the program repeats what fitted as it was (`Repetition`), and when it does anything else.
 
     `least`: bytes from which a storage may be evicted, `goes_from(nbytes)` unless told. `always`:
     whatever may go, goes at every allocation, though there is room: a test's way to meet everything
@@ -77,6 +80,9 @@ class Spending:
         self.smallest: Final = least  # what `least` is when all that may go is known
         self.notes = self.knows = always or not spills  # recipes; storages
         self.least = least if self.knows else max(least, POOLED)
+        self.repetition: Final = Repetition()
+        self._evictions = counts.evictions  # when backward last began
+        self._under_way: FrameType | None = None  # the op in which it was seen that notes are due
         self._written = counts.written  # when backward last began
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = WeakValues[int, Evictable]()
@@ -84,8 +90,18 @@ class Spending:
         self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled any more
 
+    @property
+    def kept_below(self) -> int:
+        """Bytes of a result whose tensor keeps an ndarray, which pins them."""
+        return min(self.least, SMALL) if self.knows else KEPT
+
     def receive(self, nbytes: int, owner: Any) -> object:
         """Know an owner of `nbytes`, which are about to be charged."""
+        if nbytes >= KEPT:
+            if self.notes:
+                self.repetition.remember(nbytes)
+            elif not (self.spills or self.repetition.goes_on(nbytes)):
+                self._note_soon()
         if nbytes < self.least:
             return None
         if self.knows:
@@ -122,18 +138,70 @@ class Spending:
 
     def between_ops(self) -> None:
         """No op of this thread is under way, and backward begins: the time to note recipes from now
-        on, if much was written since the last.
+        on, if much was written since the last; or no longer, if nothing went and nothing new came.
         """
         written, self._written = self._written, counts.written
-        if self.notes or not self.knows or counts.written - written <= self.nbytes // LITTLE:
+        if self.always:
             return
-        if not call_site.elsewhere():
+        if self.notes or not self.spills:
+            if self._goes_on():
+                return
+            wanted = not self.notes
+        else:
+            wanted = self.knows and counts.written - written > self.nbytes // LITTLE
+        if wanted and not call_site.elsewhere():
             self.note()
+
+    def _goes_on(self) -> bool:
+        """Whether the program is where it was before, with nothing away: this is asleep then."""
+        before, self._evictions = self._evictions, counts.evictions
+        repetition = self.repetition
+        if before != counts.evictions:
+            repetition.forget_all()
+            return False
+        expected = repetition.turn(self.nbytes)
+        if expected is None or (self.notes and not self._sleep()):
+            return False
+        repetition.expected = expected
+        return True
+
+    def _sleep(self) -> bool:
+        """Know no storages any more, and note nothing; False: something is away, or not settled."""
+        if call_site.elsewhere():
+            return False
+        with LOCK():
+            known = [s for s in gc.get_objects() if type(s) is Evictable]
+            if any([s.needs is not None for s in known]):
+                self.repetition.forget_all()
+                return False
+            recording.end()
+            for s in known:
+                evictable.leave(s)
+            self.known.clear()
+            self.notes = self.knows = False
+            self.least = max(self.smallest, POOLED)
+        host.spend(self)
+        return True
+
+    def _note_soon(self) -> None:
+        """Note recipes from the next op on, for this may be in the middle of one."""
+        self.repetition.forget()
+        if self._under_way is None:
+            self._under_way = call_site.outermost_op()
+            recording.begin(self._begins_to_note)
+
+    def _begins_to_note(self) -> bool:
+        """An op begins: begin to note if it is the only one under way."""
+        if not recording.is_only_op(self._under_way) or call_site.elsewhere():
+            return False
+        self.note()
+        return True
 
     def note(self) -> None:
         """Know all storages and note recipes, from now on. Nothing is under way."""
         self.least = self.smallest
         self.knows = self.notes = True
+        self._under_way = None
         self.begin()
         host.spend(self)
 
@@ -332,6 +400,7 @@ def obey(spending: Spending | None) -> None:
     if spending is None:
         recording.end()
     else:
+        spending.repetition.forget_all()
         spending.begin()
     host.spend(spending)
     if spending is not None:

@@ -74,14 +74,26 @@ def is_surface(filename: str) -> bool:
 
 def elsewhere() -> bool:
     """Whether another thread may be in the middle of an op."""
-    here = threading.get_ident()
-    for ident, frame in sys._current_frames().items():
-        found: FrameType | None = None if ident == here else frame
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]  # a frame that refers to itself would keep all above it
+    for frame in frames.values():
+        found: FrameType | None = frame
         while found is not None:
             if found.f_code.co_filename.startswith(_OPS):
                 return True
             found = found.f_back
     return False
+
+
+def outermost_op() -> FrameType | None:
+    """The frame of the op that is under way in this thread, and of which all others are parts."""
+    found = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_OPS):
+            found = frame
+        frame = frame.f_back
+    return found
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

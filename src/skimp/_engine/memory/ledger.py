@@ -86,7 +86,9 @@ class Backing(Protocol):
 class Budget(Protocol):
     """Who takes bytes away from storages that can have them back (_engine/budget)."""
 
-    least: int  # bytes from which a storage's may be taken
+    @property
+    def kept_below(self) -> int:
+        """Bytes of a result whose tensor keeps an ndarray, which pins them."""
 
     @property
     def nbytes(self) -> int:
@@ -384,7 +386,7 @@ class Ledger:
     def spend(self, budget: Budget | None) -> None:
         """Obey a budget from now on, or none."""
         self.budget = budget
-        self.kept_below = KEPT if budget is None else min(budget.least, SMALL)
+        self.kept_below = KEPT if budget is None else budget.kept_below
         self._bind()
 
     def _bind(self) -> None:
