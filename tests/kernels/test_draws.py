@@ -11,14 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from skimp._kernels.random import (
-    draws,
-    few,
-    integers as draws_integers,
-    mt19937,
-    normal as normal_draws,
-)
-from skimp._kernels.random.arithmetic import fma32, fma64
+from skimp._kernels.random import draws, integers as draws_integers, mt19937, normal as normal_draws
 from skimp._kernels.random.mt19937 import Engine
 from skimp.config import using
 
@@ -391,72 +384,6 @@ def test_poisson_and_gamma(seed: int, n: int, scale: float, dtype: torch.dtype) 
     assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
 
 
-STEPS: dict[str, Draw] = {
-    "normal": (lambda t, g: t.normal_(generator=g), lambda a, e: draws.normal(a, 0, 1, e)),
-    "uniform": (lambda t, g: t.uniform_(generator=g), lambda a, e: draws.uniform(a, 0, 1, e)),
-    "random": (lambda t, g: t.random_(generator=g), draws.random_),
-    "dice": (lambda t, g: t.random_(1, 7, generator=g), lambda a, e: draws.random_(a, e, 1, 7)),
-    "log_normal": (
-        lambda t, g: t.log_normal_(generator=g),
-        lambda a, e: draws.log_normal(a, 1, 2, e),
-    ),
-}
-
-
-@given(
-    seeds,
-    st.lists(
-        st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 40), st.sampled_from(FLOATS)),
-        max_size=12,
-    ),
-)
-@settings(max_examples=40, deadline=None)
-def test_interleaved(seed: int, program: list[tuple[str, int, torch.dtype]]) -> None:
-    generator, engine = torch.Generator().manual_seed(seed), draws.Engine(seed)
-    for name, n, dtype in program:
-        theirs, ours = STEPS[name]
-        expected, actual = torch.zeros(n, dtype=dtype), np.zeros(n, NUMPY[dtype])
-        theirs(expected, generator)
-        ours(actual, engine)
-        same_bits(expected, actual)
-    assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
-
-
-FEW: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "uniforms": (lambda n, g: torch.rand(n, generator=g), few.uniforms),
-    "normals": (lambda n, g: torch.randn(n, generator=g), few.normals),
-    "stays": (
-        lambda n, g: torch.empty(n, dtype=torch.bool).bernoulli_(0.3, generator=g),
-        lambda n, e: draws.stays(n, 0.3, e),
-    ),
-}
-
-
-def _general(name: str, n: int, engine: draws.Engine) -> Any:
-    made = np.empty(n, np.float32)
-    (draws.uniform(made, 0, 1, engine) if name == "uniforms" else draws.normal(made, 0, 1, engine))
-    return made
-
-
-@given(
-    seeds,
-    st.lists(
-        st.tuples(st.sampled_from(sorted(FEW)), st.one_of(st.integers(1, 40), near_blocks)),
-        max_size=60,
-    ),
-)
-@settings(max_examples=40, deadline=None)
-@unlike_mkl
-def test_few_numbers_at_a_time(seed: int, program: list[tuple[str, int]]) -> None:
-    """Whatever was drawn before: out of words at hand, and across their end."""
-    generator, engine = torch.Generator().manual_seed(seed), draws.Engine(seed)
-    for name, n in program:
-        theirs, ours = FEW[name]
-        made = ours(n, engine)
-        same_bits(theirs(n, generator), _general(name, n, engine) if made is None else made)
-    assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
-
-
 def test_shapes_are_filled_in_memory_order() -> None:
     for shape in ((), (3, 4), (2, 3, 5)):
         actual = np.zeros(shape, np.float32)
@@ -490,46 +417,6 @@ def test_refusals(theirs: Callable[[torch.Tensor], Any], ours: Callable[..., Any
     expected = error_of(lambda: theirs(torch.zeros(5)))
     assert expected is not None
     assert error_of(lambda: ours(np.zeros(5, np.float32), draws.Engine())) == expected
-
-
-# ------------------------------------------------------------------------- the fused arithmetic
-
-halves = st.floats(-100, 100, width=32)
-
-
-@given(st.integers(0, 2**24 - 1), halves, halves)
-@settings(max_examples=200, deadline=None)
-def test_fma32_rounds_once(k: int, b: float, c: float) -> None:
-    from fractions import Fraction
-
-    a = np.array([k * 2.0**-24], np.float32)
-    exact = Fraction(float(a[0])) * Fraction(b) + Fraction(c)
-    rounded = fma32(a, np.float32(b), np.float32(c))[0]
-    neighbours = (np.nextafter(rounded, np.float32(s * np.inf)) for s in (-1, 1))
-    distance = abs(Fraction(float(rounded)) - exact)
-    assert all(distance <= abs(Fraction(float(near)) - exact) for near in neighbours)
-
-
-def test_fma32_near_a_midpoint() -> None:
-    """1 + 2**-24 is a midpoint of float32; a little more must round up, which float64 hides."""
-    a = np.array([2.0**-24 * (1 + 2.0**-23)], np.float32)
-    assert fma32(a, np.float32(1 + 2.0**-23), np.float32(1))[0] == np.float32(1 + 2.0**-23)
-    tiny = np.array([2.0**-70], np.float32)
-    assert fma32(tiny, np.float32(1), np.float32(1))[0] == 1
-
-
-@given(
-    st.floats(-10, 10),
-    st.floats(-1e300, 1e300, allow_subnormal=False),
-    st.floats(-1e300, 1e300, allow_subnormal=False),
-)
-@settings(max_examples=200, deadline=None)
-def test_fma64_rounds_once(a: float, b: float, c: float) -> None:
-    from fractions import Fraction
-
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if abs(exact) < Fraction(10) ** 300:
-        assert fma64(np.array([a]), b, c)[0] == float(exact)
 
 
 def test_no_helper_makes_the_generators(monkeypatch: Any) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support import schemas
-from tests.support.schemas import Call, Form, Given, Named
+from tests.support.schema_values import Given, Named, candidates
+from tests.support.schemas import Call, Form
 
 _ANYTHING: list[Any] = [
     None, "a", b"a", [], {}, 1.5, 1j, True, -1, 0, 7, 2**62, 2**70, float("nan"), ["a"], [None],
@@ -60,7 +61,7 @@ def _given(form: Form, chance: random.Random) -> tuple[list[Any], dict[str, Any]
         kwargs[last.name] = args.pop()
     for arg in form.optional:
         if chance.random() < 0.2:
-            kwargs[arg.name] = chance.choice(schemas.candidates(arg) or [None])
+            kwargs[arg.name] = chance.choice(candidates(arg) or [None])
     return args, kwargs
 
 

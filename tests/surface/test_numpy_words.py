@@ -13,6 +13,7 @@ import torch
 
 import skimp
 from tests.support import schemas
+from tests.support.schema_values import candidates
 from tests.support.schemas import Call, Form, Known
 
 LIST = Path(__file__).with_name("differences.toml")
@@ -32,7 +33,7 @@ def _calls(form: Form) -> Iterator[Call]:
         before, after = right.args[:i], right.args[i + 1 :]
         names = [a.name for a in form.args[i + 1 :]]
         given: dict[str, Any] = {**dict(zip(names, after, strict=False)), **by_name}
-        taken = (schemas.candidates(arg) or [None])[0]
+        taken = (candidates(arg) or [None])[0]
         value = right.args[i] if i < len(right.args) else given.pop(arg.name, taken)
         called = Call(form, before, (*given.items(), (arg.name, value)))
         if not isinstance(called.outcome(torch), schemas.Refused):

@@ -15,7 +15,8 @@ import torch
 import skimp
 from skimp._engine.dispatch.row import OPS
 from tests.support import schemas
-from tests.support.schemas import Call, Form, Given
+from tests.support.schema_values import Given
+from tests.support.schemas import Call, Form
 
 VIEWS = {form for o in OPS.values() if o.kind == "view" for form in o.forms}
 ODD: list[Any] = [True, False, 1.0, "a", [True], (1.5,), 1j, Given((2,), "int64")]

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from tests.support import schemas
-from tests.support.schemas import REQUIRED, Arg, Call, Form, Known
+from tests.support.schema_values import Arg, candidates
+from tests.support.schemas import REQUIRED, Call, Form, Known
 
 LIST = Path(__file__).with_name("differences.toml")
 
@@ -45,7 +46,7 @@ def calls(form: Form) -> Iterator[Call]:
 
 def _taken(form: Form, arg: Arg, own: tuple[Any, ...], words: Any) -> Any:
     """A value that PyTorch takes for an optional argument."""
-    for value in schemas.candidates(arg):
+    for value in candidates(arg):
         call = Call(form, own, (*words, (arg.name, value)))
         if not isinstance(call.outcome(torch), schemas.Refused):
             return value

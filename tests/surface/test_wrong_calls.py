@@ -16,7 +16,8 @@ import skimp
 from skimp._engine.dispatch import schemas as schema_data
 from skimp._engine.dispatch.row import FORMS
 from tests.support import schemas, wrong_calls
-from tests.support.schemas import Call, Given, Known
+from tests.support.schema_values import Given
+from tests.support.schemas import Call, Known
 from tools import schemas as tool
 
 LIST = Path(__file__).with_name("differences.toml")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.engine.autograd.test_autograd_twins import leaf, same
+from tests.support.programs import Program, into, leaf, same
 
-PROGRAMS: dict[str, Callable[[Any], Any]] = {}
-
-
-def twin(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    PROGRAMS[f.__name__] = f
-    return f
+PROGRAMS: dict[str, Program] = {}
+twin = into(PROGRAMS)
 
 
 def make(torch: Any, forward: Any, backward: Any) -> Any:

@@ -12,7 +12,7 @@ import torch as oracle
 
 import skimp
 from skimp.autograd import GradcheckError, gradcheck, gradgradcheck
-from tests.engine.autograd.test_autograd_twins import agree, plain
+from tests.support.programs import agree, plain
 
 VALUES = [0.3, 0.5, 0.7]
 

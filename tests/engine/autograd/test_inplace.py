@@ -12,8 +12,8 @@ import pytest
 import torch as oracle
 
 import skimp
-from tests.engine.autograd.test_autograd_twins import leaf, same
 from tests.support.autograd_twin import outcome, refusal
+from tests.support.programs import leaf, same
 
 # -- a tensor takes another layout -----------------------------------------------------------------
 

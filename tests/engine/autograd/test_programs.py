@@ -10,7 +10,7 @@ import torch as oracle
 import torch.utils.checkpoint as oracle_checkpoint
 
 import skimp
-from tests.engine.autograd.test_autograd_twins import same
+from tests.support.programs import same
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {}
 

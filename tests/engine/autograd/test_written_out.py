@@ -12,7 +12,7 @@ import pytest
 import skimp
 from skimp._engine.autograd import record
 from skimp._engine.autograd.rules import Rule
-from tests.engine.autograd.test_autograd_twins import same
+from tests.support.programs import same
 
 
 def leaf(torch: Any, *shape: int) -> Any:

@@ -4,7 +4,6 @@ gradients.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 import skimp
 from skimp._kernels import products
 from skimp.config import config
-from tests.support.samples import DTYPES, agree, numbers, refusals, same, same_gradients, twin
+from tests.support.samples import DTYPES, agree, numbers, same, same_gradients, twin
 
 NUMBERS = [d for d in DTYPES if d != "bool"]
 LOOSE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
@@ -336,202 +335,6 @@ def test_bits_do_not_depend_on_deferral() -> None:
             hidden = skimp.addmm(r, p.exp(), q)
             found.append((skimp.mm(hidden.t(), p) * 2).numpy().tobytes())
     assert len(set(found)) == 1
-
-
-# -- einsum ---------------------------------------------------------------------------------------
-
-M, J, K = f(3, 4), f(4, 5, seed=1), f(3, 3, seed=2)
-B, C = f(2, 3, 4, seed=3), f(2, 4, 5, seed=4)
-EINSUMS: list[Any] = [
-    ("ij,jk->ik", M, J),
-    ("ij,jk", M, J),
-    ("ij->ji", M),
-    ("ij->", M),
-    ("ij->i", M),
-    ("ii->i", K),
-    ("ii", K),
-    ("ji", M),
-    ("bij,bjk->bik", B, C),
-    ("bij,bjk->kib", B, C),
-    ("bij,bjk->ik", B, C),
-    ("...ij,...jk->...ik", B, J),
-    ("...j,jk", B, J),
-    ("i...->...", B),
-    ("...->...", B),
-    ("b...,b...->b...", B, B[:, :1]),
-    ("i,j->ij", M[:, 0], J[0]),
-    ("i,i", M[0], M[1]),
-    ("ij,ij->ij", M, M),
-    ("ij,kj->k", M, K[:, :1].expand(3, 4)),
-    ("ij,jk,kl->il", M, J, f(5, 2)),
-    ("ab,bc,cd,da->", K, K, K, K),
-    ("bij,jk,bkl->bil", B, J, f(2, 5, 2)),
-    ("aab,b->a", f(3, 3, 4), f(4)),
-    ("Ab,bA->A", M, M.t()),
-    (" i j , j k -> i k ", M, J),
-    ("ij,jk->ik", M, f(1, 5)),
-    ("ij,ij->", M, f(1, 4)),
-    ("iji->j", f(3, 4, 3)),
-    ("i,->i", f(3), torch.tensor(2.0)),
-    ("...,...", M, f(4)),
-]
-REFUSED_EINSUMS: dict[type[Exception], list[Any]] = {
-    RuntimeError: [
-        ("ij,jk->ik", M, J.double()),
-        ("ij,jk", M, M),
-        ("ij", M, M),
-        ("ij,ij", M),
-        ("ij->iij", M),
-        ("ij->k", M),
-        ("i1->i", M),
-        ("ijk", M),
-        ("i", M),
-        ("...i.->i", M),
-        ("ij->i...j...", M),
-        ("ii", M),
-        ("i.j", M),
-        ("...ijk", M),
-    ]
-}
-
-
-@pytest.mark.parametrize("args", EINSUMS)
-def test_einsum(args: Any) -> None:
-    agree(lambda t, *a: t.einsum(*a), *args, tolerance=1e-5, strides=False)
-    agree(lambda t, equation, *a: t.einsum(equation, list(a)), *args, tolerance=1e-5, strides=False)
-
-
-@pytest.mark.parametrize(("error", "args"), refusals(REFUSED_EINSUMS))
-def test_einsum_refuses(error: Any, args: Any) -> None:
-    agree(lambda t, *a: t.einsum(*a), *args, refused=error)
-    agree(lambda t, equation, *a: t.einsum(equation, list(a)), *args, refused=error)
-
-
-def test_einsum_with_lists_of_labels() -> None:
-    agree(lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2], [0, 2]), M, J)
-    agree(lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2]), M, J)
-    agree(lambda t, x, y: t.einsum(x, [..., 0, 1], y, [1, 2], [..., 0, 2]), B, J)
-    agree(lambda t, x: t.einsum(x, [0, 60]), M, message=8, refused=ValueError)
-    agree(lambda t: t.einsum("ij"), refused=ValueError)
-
-
-def test_einsum_contracts_the_small_pair_first() -> None:
-    """(200 x 2) (2 x 200) (200 x 1): never the 200 x 200 in between."""
-    a, b, c = skimp.rand(2000, 2), skimp.rand(2, 2000), skimp.rand(2000, 1)
-    skimp.memory.memory_allocated()
-    skimp.memory.reset_peak_memory_stats()
-    before = skimp.memory.memory_allocated()
-    made = skimp.einsum("ij,jk,kl->il", a, b, c)
-    assert skimp.memory.max_memory_allocated() - before < 10**5
-    np.testing.assert_allclose(made.numpy(), a.numpy() @ (b.numpy() @ c.numpy()), rtol=1e-4)
-
-
-def test_einsum_of_permuted_operands_copies_nothing() -> None:
-    x, y = skimp.rand(8, 16, 32), skimp.rand(8, 24, 32)
-    with skimp.memory.no_copies():
-        made = skimp.einsum("bij,bkj->bik", x, y)
-        skimp.einsum("bij,kj->bik", x, y[0])
-    np.testing.assert_allclose(made.numpy(), x.numpy() @ y.numpy().swapaxes(1, 2), rtol=1e-5)
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
-@pytest.mark.parametrize("equation", ["abcd,ebcd->ae", "abcd,efcd->abef", "abcd,ebcf->dafe"])
-def test_einsum_merges_dimensions_in_the_order_of_memory(
-    order: tuple[int, ...], equation: str
-) -> None:
-    """Of operands that are larger than the result; as tangent kernels contract Jacobians."""
-    stored = numbers((4, 4, 4, 4), "float32", 0), numbers((4, 4, 4, 4), "float32", 1)
-    agree(
-        lambda t, x, y: t.einsum(equation, x.permute(order), y.permute(order)),
-        *stored,
-        tolerance=1e-5,
-        strides=False,
-    )
-
-
-def test_einsum_of_a_permuted_jacobian_takes_the_memory_of_the_kernel() -> None:
-    jacobian = skimp.rand(8, 4, 4096).transpose(0, 1)
-    skimp.memory.memory_allocated()
-    skimp.memory.reset_peak_memory_stats()
-    before = skimp.memory.memory_allocated()
-    kernel = skimp.einsum("naf,mbf->nmab", jacobian, jacobian)
-    assert skimp.memory.max_memory_allocated() - before <= 3 * kernel.nbytes
-    assert skimp.memory.memory_allocated() - before == kernel.nbytes
-    rows = jacobian.numpy().reshape(32, 4096)
-    wanted = (rows @ rows.T).reshape(4, 8, 4, 8).transpose(0, 2, 1, 3)
-    np.testing.assert_allclose(kernel.numpy(), wanted, rtol=1e-5)
-
-
-# -- distances, chains, maps ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
-def test_distances(p: float) -> None:
-    for dtype in ("float32", "float64"):
-        x, y = numbers((2, 4, 5), dtype, ties=False), numbers((3, 1, 6, 5), dtype, 1, ties=False)
-        agree(lambda t, x, y: t.cdist(x, y, p), x, y, tolerance=LOOSE.get(dtype, 1e-9))
-        agree(lambda t, x: t.nn.functional.pdist(x, p), x[0], tolerance=LOOSE.get(dtype, 1e-9))
-        agree(lambda t, x: t.cdist(x, x[:, :0], p), x)
-        agree(lambda t, x: t.cdist(x, x[:0], p), x, refused=RuntimeError)
-        agree(lambda t, x: t.cdist(x[..., :0], x[..., :0], p), x)
-    many, rows = (
-        numbers((300, 8), "float64", ties=False),
-        numbers((40, 8), "float64", 1, ties=False),
-    )
-    agree(lambda t, x, y: t.cdist(x, y, p), many, rows, tolerance=1e-7)
-    agree(lambda t, x: t.pdist(x, p), many, tolerance=1e-9)
-    for mode in ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
-        agree(lambda t, x, y, m=mode: t.cdist(x, y, p, compute_mode=m), rows, many, tolerance=1e-7)
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, float("inf")])
-def test_gradients_of_distances(p: float) -> None:
-    for library in (torch, skimp):
-        assert (
-            library.cdist(
-                library.ones(2, 2, requires_grad=True), library.ones(1, 2), p
-            ).grad_fn.name()
-            == "CdistBackward0"
-        )
-    found = []
-    for library in (torch, skimp):
-        x, y = [
-            library.tensor(numbers((n, 3), "float64", n, ties=False).numpy()).requires_grad_()
-            for n in (4, 5)
-        ]
-        loss = (library.cdist(x, y, p) ** 2).sum() + library.nn.functional.pdist(x, p).sum()
-        found.append(library.autograd.grad(loss, (x, y)))
-    same(found[1], found[0], 1e-9)
-
-
-def test_chains() -> None:
-    matrices = [f(3, 7), f(7, 2), f(2, 9), f(9, 4)]
-    agree(lambda t, *a: t.linalg.multi_dot(list(a)), *matrices, tolerance=1e-4)
-    agree(lambda t, *a: t.linalg.multi_dot(list(a)), matrices[0][0], *matrices[1:], tolerance=1e-4)
-    agree(lambda t, *a: t.linalg.multi_dot(list(a)), f(3), f(3, 4), f(4))
-    agree(lambda t, *a: t.chain_matmul(*a), *matrices, tolerance=1e-4)
-    with pytest.warns(UserWarning, match="chain_matmul is deprecated"):
-        skimp.chain_matmul(twin(matrices[0]))
-    with pytest.warns(UserWarning, match="without specifying the dim arg"):
-        skimp.cross(skimp.ones(2, 3), skimp.ones(2, 3))
-    agree(lambda t, a: t.cross(a, a.roll(1, 0)), f(4, 3, 2))
-
-
-@pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 4, 3), (2, 1, 4, 3)])
-def test_linear_maps(shape: tuple[int, ...]) -> None:
-    x, w, b = f(*shape), f(5, 3, seed=1), f(5, seed=2)
-    for bias in (None, b):
-        agree(lambda t, x, w, b: t.nn.functional.linear(x, w, b), x, w, bias)
-        agree(lambda t, x, w, b: t.nn.functional.linear(x, w[0], None), x, w, bias)
-        agree(
-            lambda t, x, y, w, b: t.nn.functional.bilinear(x, y, w, b),
-            x,
-            f(*shape[:-1], 2),
-            f(5, 3, 2),
-            bias,
-        )
-    if len(shape) == 3:
-        agree(lambda t, x, w, b: t.nn.functional.linear(x.transpose(0, 1), w, b), x, w, b)
 
 
 # -- derivatives ----------------------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
 from torch.utils import _pytree as theirs
 
 import skimp
@@ -393,89 +391,6 @@ def test_what_traces_is_refused() -> None:
         skimp.func.functionalize(cube)
     with pytest.raises(RuntimeError, match=r"linearize.*torch\.func\.jvp"):
         skimp.func.linearize(cube, skimp.ones(2))
-
-
-# -- pytrees --------------------------------------------------------------------------------------
-
-Pair = collections.namedtuple("Pair", "x y")
-LEAVES = st.integers() | st.text(max_size=2) | st.none()
-TREES = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.lists(inner, max_size=3).map(tuple)
-        | st.dictionaries(st.sampled_from("abc"), inner)
-    ),
-    max_leaves=8,
-)
-
-
-@given(TREES)
-def test_trees_come_apart_and_together(tree: Any) -> None:
-    want, want_spec = theirs.tree_flatten(tree)
-    got, spec = ours.tree_flatten(tree)
-    assert got == want
-    assert repr(spec) == repr(want_spec)
-    assert spec.num_leaves == want_spec.num_leaves
-    assert ours.tree_unflatten(got, spec) == tree
-    assert ours.tree_map(repr, tree) == theirs.tree_map(repr, tree)
-    assert ours.tree_map_only(int, lambda n: n + 1, tree) == theirs.tree_map_only(
-        int, lambda n: n + 1, tree
-    )
-    assert ours.tree_map(lambda a, b: (a, b), tree, tree) == theirs.tree_map(
-        lambda a, b: (a, b), tree, tree
-    )
-    assert ours.tree_any(lambda x: x is None, tree) == theirs.tree_any(lambda x: x is None, tree)
-
-
-@given(TREES)
-def test_paths_to_leaves(tree: Any) -> None:
-    tree = {"top": (tree, 1), "more": collections.deque([Pair(tree, 2)])}
-    want, got = theirs.tree_flatten_with_path(tree), ours.tree_flatten_with_path(tree)
-    assert repr(got) == repr(want)
-    for path, leaf in got[0]:
-        assert ours.key_get(tree, path) is leaf
-    named = [
-        t.tree_map_with_path(lambda kp, a, b, t=t: (t.keystr(kp), a, b), tree, tree)
-        for t in (theirs, ours)
-    ]
-    assert named[0] == named[1]
-
-
-def test_registered_nodes() -> None:
-    for tree in ([1], (1, 2), {"a": 1}, collections.OrderedDict(a=1), Pair(1, 2)):
-        found = []
-        for t in (theirs, ours):
-            kind = t._get_node_type(tree)
-            children, context = t.SUPPORTED_NODES[kind].flatten_fn(tree)
-            again = t.SUPPORTED_NODES[kind].unflatten_fn(children, context)
-            found.append((kind, children, context, again))
-        assert found[0] == found[1]
-    assert ours._get_node_type(3) not in ours.SUPPORTED_NODES
-
-
-def test_paths_through_classes_of_the_program() -> None:
-    class Box(dict):  # type: ignore[type-arg]
-        pass
-
-    for t in (theirs, ours):
-        t.register_pytree_node(
-            Box,
-            lambda box: (list(box.values()), list(box)),
-            lambda values, keys: Box(zip(keys, values, strict=True)),
-            serialized_type_name=None,
-            flatten_with_keys_fn=t._dict_flatten_with_keys,
-        )
-    want, got = [repr(t.tree_flatten_with_path(Box(a=[1]))) for t in (theirs, ours)]
-    assert got == want
-
-    class Closed:
-        pass
-
-    for t in (theirs, ours):
-        t.register_pytree_node(Closed, lambda _: ([1], None), lambda *_: Closed())
-        with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn for type"):
-            t.tree_flatten_with_path(Closed())
 
 
 def test_a_tangent_kernel_takes_the_bytes_of_its_jacobians() -> None:

@@ -6,17 +6,11 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import pickle
-import struct
-import subprocess
-import sys
-import time
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -26,7 +20,7 @@ import torch
 import skimp
 from skimp._engine.memory.ledger import host
 from skimp.nn.parameter import Parameter
-from skimp.serialization import machine, safetensors as ours_safetensors
+from skimp.serialization import safetensors as ours_safetensors
 from skimp.serialization.archive import ArchiveWriter
 from tests.support import samples
 
@@ -284,67 +278,8 @@ def test_loading_allocates_the_tensors_and_no_more() -> None:
     del x
 
 
-# -- what files may ask for -----------------------------------------------------------------------
-
-
-class Evil:
-    def __init__(self, *call: Any) -> None:
-        self.call = call
-
-    def __reduce__(self) -> Any:
-        return self.call
-
-
-class Plain:
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-
-def function() -> None: ...
-
-
-@pytest.mark.parametrize("weights_only", [None, True, False])
-@pytest.mark.parametrize(
-    "call",
-    [
-        (os.system, ("exit 3",)),
-        (eval, ("1/0",)),
-        (subprocess.getoutput, ("true",)),
-        (getattr, ("", "join")),
-        (__import__, ("antigravity",)),
-    ],
-)
-def test_nothing_is_run(call: Any, weights_only: Any) -> None:
-    with pytest.raises(pickle.UnpicklingError, match=rf"{call[0].__name__}"):
-        to_skimp({"x": torch.ones(1), "evil": Evil(*call)}, weights_only=weights_only)
-
-
-def test_what_is_refused_is_named_with_the_way_out() -> None:
-    with pytest.raises(
-        pickle.UnpicklingError,
-        match=r"GLOBAL .*Plain was not an allowed global .*add_safe_globals\(\[Plain\]",
-    ):
-        through(Plain(3), skimp.save, skimp.load)
-    with skimp.serialization.safe_globals([Plain]):
-        assert through(Plain(3), skimp.save, skimp.load).n == 3
-    assert skimp.serialization.get_safe_globals() == []
-    skimp.serialization.add_safe_globals([Plain, (function, "elsewhere.f")])
-    assert through(Plain(4), torch.save, skimp.load).n == 4
-    assert skimp.serialization.get_safe_globals() == [Plain, (function, "elsewhere.f")]
-
-
-def test_unsafe_names_are_listed() -> None:
-    buffer = io.BytesIO()
-    skimp.save({"x": skimp.ones(1), "p": Plain(1), "s": {1}}, buffer)
-    buffer.seek(0)
-    assert skimp.serialization.get_unsafe_globals_in_checkpoint(buffer) == [
-        f"{Plain.__module__}.Plain"
-    ]
-
-
 def pickled(data: bytes) -> io.BytesIO:
     """An archive around a pickle of somebody's own."""
-    from skimp.serialization.archive import ArchiveWriter
 
     buffer = io.BytesIO()
     with ArchiveWriter(buffer, "archive") as archive:
@@ -353,69 +288,6 @@ def pickled(data: bytes) -> io.BytesIO:
         archive.add("version", b"3\n")
     buffer.seek(0)
     return buffer
-
-
-def tensor_of(args: bytes, n: bytes = b"K\x04") -> bytes:
-    storage = (
-        b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu"
-        + n
-        + b"tQ"
-    )
-    return (
-        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n("
-        + storage
-        + args
-        + b"\x89ccollections\nOrderedDict\n)RtR."
-    )
-
-
-HOSTILE = {
-    "out of bounds": tensor_of(b"K\x00K\x05\x85K\x01\x85"),
-    "offset": tensor_of(b"K\x04K\x01\x85K\x01\x85"),
-    "negative stride": tensor_of(b"K\x00K\x02\x85J\xff\xff\xff\xff\x85"),
-    "more bytes than the record has": tensor_of(b"K\x00K\x04\x85K\x01\x85", b"K\x63"),
-    "state of a function": b"\x80\x02ctorch._utils\n"
-    b"_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb.",
-    "state of a class": b"\x80\x02ctorch\nTensor\n}X\x01\x00\x00\x00aK\x01sb.",
-    "items of a class": b"\x80\x02ctorch\nTensor\nK\x01a.",
-    "instance opcode": b"\x80\x02(cposix\nsystem\no.",
-    "bare tensor": b"\x80\x02ctorch\nTensor\n)\x81.",
-    "call of a string": b"\x80\x02X\x01\x00\x00\x00a)R.",
-    "extension": b"\x80\x02\x82\x01.",
-    "codec": b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x04\x00\x00\x00zlib\x86R.",
-    "nothing": b"\x80\x02.",
-    "unknown opcode": b"\x80\x02\xff.",
-    "half a pickle": b"\x80\x02}X\x05\x00\x00\x00ab",
-    "memo": b"\x80\x02h\x07.",
-    **{
-        f"own attribute {name}": b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n("
-        b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n((X\x07\x00\x00\x00storage"
-        b"ctorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
-        b"K\x00K\x01\x85K\x01\x85\x89}t}X" + struct.pack("<I", len(name)) + name.encode() + b"NstR."
-        for name in ("_skimp_layout", "_skimp_other", "_np", "_dtype", "_storage", "_hollow", "add")
-    },
-}
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_pickles(what: str) -> None:
-    with pytest.raises((pickle.UnpicklingError, EOFError)):
-        skimp.load(pickled(HOSTILE[what]), weights_only=False)
-
-
-def test_the_good_form_of_the_hostile_tensor_loads() -> None:
-    assert skimp.load(pickled(tensor_of(b"K\x00K\x04\x85K\x01\x85"))).tolist() == [0.0] * 4
-
-
-def test_opcodes_that_build_anything_are_not_there() -> None:
-    for op in (pickle.INST, pickle.OBJ, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER):
-        assert op not in machine.MODERN | machine.OLD
-
-
-@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-def test_types_that_do_not_exist_here_are_named() -> None:
-    with pytest.raises(pickle.UnpicklingError, match=r"torch.complex32, which skimp does not have"):
-        to_skimp(torch.zeros(2, dtype=torch.complex32))
 
 
 # -- whole modules --------------------------------------------------------------------------------
@@ -523,94 +395,6 @@ def test_torch_reads_what_we_write_aligned(tmp_path: Path) -> None:
             assert start % 64 == 0
 
 
-# -- writes are whole or nothing ------------------------------------------------------------------
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.pt"
-    skimp.save(1, path)
-    path.chmod(0o640)
-    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
-        skimp.save([skimp.ones(3), lambda: 1], path)
-    assert skimp.load(path) == 1
-    skimp.save(2, path)
-    assert skimp.load(path) == 2
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert [p.name for p in tmp_path.iterdir()] == ["x.pt"]
-
-
-KILLED = """
-    import sys
-    import skimp
-    x = skimp.ones(1 << 22)
-    skimp.save({"x": skimp.zeros(3)}, sys.argv[1])
-    print("ready", flush=True)
-    while True:
-        skimp.save({"x": x}, sys.argv[1])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
-def test_a_killed_save_leaves_a_whole_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.pt"
-    process = subprocess.Popen(
-        [sys.executable, "-c", dedent(KILLED), str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(0.05)
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    assert skimp.load(path)["x"].numel() in (3, 1 << 22)
-    left = [p for p in tmp_path.iterdir() if p != path]
-    if hasattr(os, "O_TMPFILE"):
-        assert left == []  # but for the moment between two system calls, there is nothing to leave
-    for one in left:
-        os.utime(one, (0, 0))
-    skimp.save(1, path)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("nameless", [True, False])
-def test_what_killed_saves_left_is_removed_by_the_next(
-    nameless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is young, held by its writer, or not ours stays; both ways of writing replace files."""
-    if not nameless:
-        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
-    kept = [".x.pt.0123456789ab.tmp", ".x.0123456789ab.skimp-tmp.pt", "x.skimp-tmp"]
-    old, held, young = (tmp_path / f".a.pt.{c * 12}.skimp-tmp" for c in "abc")
-    for one in [old, held, young, *(tmp_path / name for name in kept)]:
-        one.write_bytes(b"half")
-        os.utime(one, (0, 0))
-    young.write_bytes(b"half")
-    with held.open("rb") as file:
-        fcntl = pytest.importorskip("fcntl")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        skimp.save(1, tmp_path / "x.pt")
-        left = {p.name for p in tmp_path.iterdir()}
-    assert left == {"x.pt", held.name, young.name, *kept}
-    monkeypatch.chdir(tmp_path)
-    skimp.save(2, "x.pt")
-    assert skimp.load("x.pt") == 2
-    assert not held.exists()
-    mask = os.umask(0o022)
-    os.umask(mask)
-    skimp.save(3, "new.pt")
-    assert os.stat("new.pt").st_mode & 0o777 == 0o666 & ~mask
-
-
-def test_links_are_followed(tmp_path: Path) -> None:
-    path, link = tmp_path / "x.pt", tmp_path / "link.pt"
-    skimp.save(1, path)
-    link.symlink_to(path)
-    skimp.save(2, link)
-    assert link.is_symlink()
-    assert skimp.load(path) == 2
-    skimp.save(3, os.devnull)
-
-
 # -- safetensors ----------------------------------------------------------------------------------
 
 
@@ -652,17 +436,3 @@ def test_safetensors_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="complex128"):
         ours_safetensors.save_file({"x": x.to(skimp.complex128)}, path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_what_stops_a_save_is_what_it_raises() -> None:
-    """An interrupt just behind the opening of a record, too."""
-
-    def cut() -> None:
-        with ArchiveWriter(io.BytesIO(), "archive") as archive:
-            kept.append(archive._zip.open("archive/data.pkl", "w"))
-            raise KeyboardInterrupt
-
-    kept: list[Any] = []
-    with pytest.raises(KeyboardInterrupt):
-        cut()

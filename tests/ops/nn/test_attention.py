@@ -1,0 +1,115 @@
+"""Attention: PyTorch's values, in pieces, and never the whole matrix."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp._kernels import attention
+from tests.ops.nn.test_images import (
+    F,
+    seed,  # noqa: F401  (a fixture of every test)
+)
+from tests.support.functional import both, randn
+from tests.support.samples import twin
+
+
+def qkv(*lead: int, rows: int = 5, keys: int = 7, width: int = 4) -> list[torch.Tensor]:
+    return [randn(*lead, n, width, grad=True) for n in (rows, keys, keys)]
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention(lead: tuple[int, ...], causal: bool) -> None:
+    both("scaled_dot_product_attention", *qkv(*lead), is_causal=causal)
+    both("scaled_dot_product_attention", *qkv(*lead, rows=9), is_causal=causal, scale=0.3)
+
+
+def test_attention_with_masks() -> None:
+    q, k, v = qkv(2, 3)
+    seen = torch.rand(5, 7) > 0.4
+    seen[2] = False  # a row that sees nothing gives zeros
+    both("scaled_dot_product_attention", q, k, v, attn_mask=seen)
+    both("scaled_dot_product_attention", q, k, v, attn_mask=randn(2, 1, 5, 7))
+    both("scaled_dot_product_attention", q, k, v, attn_mask=randn(5, 7, grad=True))
+    with pytest.raises(RuntimeError, match="should not be set when is_causal"):
+        F.scaled_dot_product_attention(twin(q), twin(k), twin(v), skimp.ones(5, 7), is_causal=True)
+
+
+def test_attention_of_grouped_heads_and_half_precision() -> None:
+    q, k, v = (
+        randn(2, 6, 5, 4, grad=True),
+        randn(2, 2, 7, 4, grad=True),
+        randn(2, 2, 7, 4, grad=True),
+    )
+    both("scaled_dot_product_attention", q, k, v, enable_gqa=True)
+    halves = [t.detach().bfloat16().requires_grad_() for t in qkv(2, 3)]
+    both("scaled_dot_product_attention", *halves, tolerance=0.05)
+
+
+def test_attention_with_dropout_draws_pytorchs_zeros() -> None:
+    tensors = qkv(2, 3)
+    torch.manual_seed(1)
+    skimp.manual_seed(1)
+    both("scaled_dot_product_attention", *tensors, dropout_p=0.4)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_in_row_blocks(causal: bool) -> None:
+    q, k, v = [randn(2, 700, 2, 8).transpose(1, 2).requires_grad_() for _ in range(3)]
+    got = both("scaled_dot_product_attention", q, k, v, is_causal=causal, tolerance=1e-4)
+    assert got.transpose(1, 2).is_contiguous()
+
+
+@pytest.mark.parametrize("size", [1.0, 8.0])
+@pytest.mark.parametrize("kind", ["causal", "seen", "added"])
+@pytest.mark.parametrize("whole", [0, 1 << 16])
+def test_attention_of_tame_and_of_large_scores(
+    size: float, kind: str, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exponentials as they are where no score can be large, else of differences from the row's
+    largest; in blocks of rows and in whole matrices."""
+    monkeypatch.setattr(attention, "_WHOLE", whole)
+    monkeypatch.setattr(attention, "_WHOLE_CAUSAL", whole)
+    q, k, v = [(size * randn(2, 2, 130, 6)).requires_grad_() for _ in range(3)]
+    mask = {"causal": None, "seen": torch.rand(130, 130) > 0.4, "added": randn(130, 130)}[kind]
+    both("scaled_dot_product_attention", q, k, v, mask, is_causal=kind == "causal", tolerance=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["causal", "seen", "added", "dropout"])
+def test_attention_in_pieces_of_the_batch(kind: str) -> None:
+    q, k, v = [randn(50, 3, 24, 6, grad=True) for _ in range(3)]
+    mask = {"seen": torch.rand(50, 1, 24, 24) > 0.4, "added": randn(24, 24)}.get(kind)
+    torch.manual_seed(1)
+    skimp.manual_seed(1)
+    p = 0.3 if kind == "dropout" else 0.0
+    both("scaled_dot_product_attention", q, k, v, mask, p, kind == "causal", tolerance=1e-4)
+
+
+def test_attention_of_infinite_scores() -> None:
+    q, k, v = [t.detach() for t in qkv(1, 2)]
+    q[0, 0, 1, 2], k[0, 1, 3, 1] = float("inf"), float("nan")
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v).isnan()
+    got = F.scaled_dot_product_attention(twin(q), twin(k), twin(v))
+    assert np.array_equal(got.isnan().numpy(), want.numpy())
+
+
+def test_attention_never_writes_the_matrix() -> None:
+    q, k, v = [skimp.randn(1, 4, 1024, 16) for _ in range(3)]
+    F.scaled_dot_product_attention(q[:, :1], k[:, :1], v[:, :1])
+    tracemalloc.start()
+    F.scaled_dot_product_attention(q, k, v).data_ptr()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 1024 * 1024 * 4 / 2
+
+
+def test_attention_second_derivatives() -> None:
+    q, k, v = [skimp.randn(2, 3, 4, dtype=skimp.float64).requires_grad_() for _ in range(3)]
+    call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
+    assert skimp.autograd.gradcheck(call, (q, k, v))
+    assert skimp.autograd.gradgradcheck(call, (q, k, v))
