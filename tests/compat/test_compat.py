@@ -15,7 +15,7 @@ import pytest
 from skimp._compat import missing
 from skimp._compat.homes import HOMES
 from skimp._compat.table import ours
-from tests.support.running import skimp
+from tests.support.running import skimp, write
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SKIMP_DEFER", "auto") != "auto",
@@ -340,6 +340,21 @@ def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
     """
     here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
     assert here == python(code, tmp_path) == "False\nTrue\nTrue\n"
+
+
+def test_every_public_name_of_pytorchs_own_module_can_be_imported(tmp_path: Path) -> None:
+    import torch
+
+    public = [n for n in dir(torch._C) if not n.startswith("_") and n != "StorageBase"]
+    code = f"""
+        from torch._C import {", ".join(public)}
+        import torch
+        print(default_generator is torch.default_generator, isinstance(3, Value))
+        Value()
+    """
+    done = skimp("run", "--quiet", write(tmp_path, code), cwd=tmp_path)
+    assert done.stdout == "True False\n"
+    assert "torch._C.Value: skimp has no TorchScript" in done.stderr
 
 
 def test_modules_say_that_they_are_pytorchs(tmp_path: Path) -> None:
