@@ -91,6 +91,36 @@ def test_an_optimizer_below_its_floor_says_at_once_what_one_parameter_needs() ->
     assert train(int(float(fits) * MIB)) == wanted
 
 
+def test_after_a_step_one_refusal_tells_what_fits_the_whole_program() -> None:
+    """Its first op is small; what comes later needs more, and says so by its line."""
+    net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 1024))
+    x = torch.ones(512, 64)
+
+    def step() -> float:
+        net.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss.item()
+
+    spending.set_budget(1 << 40, spill=False)  # which notes all ops
+    wanted = step()
+    spending.set_budget(MIB // 2)
+    with pytest.raises(OutOfMemoryError) as refused:
+        step()
+    text = str(refused.value)
+    del refused
+    op, line, fits = re.search(  # type: ignore[union-attr]
+        r"(\w+) at (\S+) needs more, .*: what has run so far fits in about ([\d.]+) MiB", text
+    ).groups()
+    assert op in ("backward", "linear")
+    assert line.startswith(__file__)
+    assert "Ops that have not run yet may need more: `skimp fit`" in text
+    assert float(fits) < 9
+    spending.set_budget(int(float(fits) * MIB))
+    assert [step() for _ in range(3)] == [wanted] * 3
+    spending.set_budget(None)
+
+
 def test_one_warning_where_bringing_back_takes_longer_than_work() -> None:
     clock = telling.Clock()
     clock._began -= 10

@@ -20,6 +20,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
+from skimp._engine.budget.telling import floor
 from skimp._engine.dispatch.row import ORDINARY, Form
 from skimp._engine.dispatch.transforms import (
     BUDGET,
@@ -80,7 +81,7 @@ class Recording:
         age = evictable.age()
         held = evictable.gather(read)
         try:
-            result, seconds = _as_one(call)
+            result, seconds = _as_one(call, read)
         finally:
             for one in held:
                 one.held -= 1
@@ -94,8 +95,14 @@ class Recording:
         return result
 
 
-def _as_one(call: Call) -> tuple[Any, float]:
-    """The call, whose parts are not noted, and the seconds that it took, without the budget's."""
+def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:
+    """The call, whose parts are not noted, and the seconds that it took, without the budget's. What
+    it needs at once is seen, unless something goes or comes meanwhile.
+    """
+    budget: Any = host.budget
+    before, moved = host.allocated, counts.moved
+    if budget is not None:
+        budget.highest = before
     spent, began = counts.seconds, perf_counter()
     _here.inside = _here.again = True
     _here.casts = call.op.autocast is None and len(active) > 1
@@ -103,7 +110,10 @@ def _as_one(call: Call) -> tuple[Any, float]:
         result = call.below()
     finally:
         _here.inside = False
-    return result, perf_counter() - began - (counts.seconds - spent)
+    seconds = perf_counter() - began - (counts.seconds - spent)
+    if budget is not None and moved == counts.moved:
+        floor.see(sum([len(s) for s in read]) + budget.highest - before)
+    return result, seconds
 
 
 def _states(found: list[Storage]) -> list[tuple[int, int]]:
@@ -324,7 +334,7 @@ def _before_write(
 def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Storage]) -> Any:
     """The call, after which its target knows how it was made, if nothing else has changed."""
     before = _states(others)
-    result, recipe.seconds = _as_one(call)
+    result, recipe.seconds = _as_one(call, [s, *others])
     s.settled = True
     same = s.recipe is None and _here.again and _states(others) == before
     # what was written may be read from here from now on: it can't be made from that

@@ -87,6 +87,7 @@ class Spending:
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = WeakValues[int, Evictable]()
         self.clock: Final = telling.Clock()
+        self.highest = 0  # bytes since an op began that is noted
         self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled any more
 
@@ -97,6 +98,8 @@ class Spending:
 
     def receive(self, nbytes: int, owner: Any) -> object:
         """Know an owner of `nbytes`, which are about to be charged."""
+        if self.notes:
+            self.highest = max(self.highest, host.total - host.freed + nbytes)
         if nbytes >= KEPT:
             if self.notes:
                 self.repetition.remember(nbytes)
@@ -116,6 +119,9 @@ class Spending:
         """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
         if self.knows and len(owner) >= self.least and self._know(owner):
+            if self.notes:
+                read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
+                telling.floor.see(sum(read.values()) + len(owner))
             if self.notes and owner.recipe is None:
                 recipes.of_expression(owner, owner.deferred)
             owner.settled = True
@@ -397,6 +403,8 @@ def set_budget(
 
 
 def obey(spending: Spending | None) -> None:
+    if host.budget is None:
+        telling.floor.forget()
     if spending is None:
         recording.end()
     else:

@@ -67,6 +67,11 @@ class Counts:
         self.search_seconds = 0.0
         self.seconds = 0.0  # of all that; what an op's time is measured without
 
+    @property
+    def moved(self) -> int:
+        """Grows whenever bytes go or come."""
+        return self.evicted + self.was_read + self.remade_bytes
+
     def went(self, nbytes: int, dropped: bool) -> None:
         self.evictions += 1
         self.evicted += nbytes

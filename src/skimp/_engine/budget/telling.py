@@ -23,9 +23,28 @@ class Held(NamedTuple):
     nbytes: int
 
 
+class Floor:
+    """The most that one op was seen to need at once, and its line."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self.nbytes = 0
+        self.site: call_site.Site | None = None
+
+    def see(self, nbytes: int) -> None:
+        """The op that runs needs so much: what it reads, and what it makes."""
+        if nbytes > self.nbytes:
+            self.nbytes, self.site = nbytes, call_site.find()
+
+
+floor: Final = Floor()  # of the program, while one budget after the other is obeyed
+
+
 def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known: Any) -> str:
     """Why `nbytes` do not fit, though all that may go has gone: what is in use, by line, and the
-    smallest budget in which this op fits.
+    smallest budget in which this op fits, and any that was seen so far.
     """
     needed = host.reserved_for(nbytes) + host.coming
     parts = [
@@ -33,15 +52,33 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
         "in use now can't be taken away."
     ]
     parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
-    wanted = needed * 9 // 8
-    step = max(1 << wanted.bit_length() - 4, 1 << 14)
-    rounded = -(-wanted // step) * step
-    parts.append(f"The smallest budget in which it fits is about {readable(rounded)}.")
+    parts.append(f"The smallest budget in which it fits is about {readable(_roomy(needed))}.")
+    most = floor.nbytes + _staying(known, spills)
+    if most > needed:
+        parts.append(
+            f"{floor.site} needs more, {readable(most)}: what has run so far fits in about "
+            f"{readable(_roomy(most))}."
+        )
+    parts.append("Ops that have not run yet may need more: `skimp fit` finds the program's budget.")
     if error is not None:
         parts.append(f"Nothing is spilled any more: {error.strerror or error}.")
     elif not spills:
         parts.append("With spilling, what can't be made again would go to a file.")
     return "\n".join(parts)
+
+
+def _roomy(nbytes: int) -> int:
+    """A round number of bytes, some more than these."""
+    wanted = nbytes * 9 // 8
+    step = max(1 << wanted.bit_length() - 4, 1 << 14)
+    return -(-wanted // step) * step
+
+
+def _staying(known: Any, spills: bool) -> int:
+    """Bytes that stay whatever runs: of small storages, and without a file of what no op made."""
+    there = [s for ref in list(known.values()) if (s := ref()) is not None and s.nbytes > 0]
+    small: int = host.allocated - sum([s.nbytes for s in there])
+    return small if spills else small + sum([s.nbytes for s in there if s.recipe is None])
 
 
 def pinned(known: Any) -> list[Held]:
