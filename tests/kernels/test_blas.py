@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
 import skimp
 from skimp._kernels import blas
+from skimp.config import config
 
 _ASK = """
 import skimp
@@ -75,3 +80,41 @@ def test_numbers_of_threads_that_are_none() -> None:
         with pytest.raises(RuntimeError) as got:
             skimp.set_num_threads(bad)
         assert str(got.value) == str(want.value)
+
+
+def _threads_of(run: Callable[[Callable[[], object]], object]) -> set[int]:
+    """The threads on which `run` has work of several items done, each item by who comes."""
+    found: set[int] = set()
+    items = iter(range(200))
+
+    def work() -> None:
+        for _ in items:
+            found.add(threading.get_ident())
+            time.sleep(0.001)
+
+    run(work)
+    assert not list(items)
+    return found
+
+
+def test_what_is_quickly_done_wakes_no_helper() -> None:
+    with config.using(threads=2, threads_from=1000):
+        few = blas._QUICK * 1000 - 1
+        assert _threads_of(lambda work: blas.spread(work, 200, few)) == {threading.get_ident()}
+        assert len(_threads_of(lambda work: blas.spread(work, 200, few + 1))) == 2
+
+
+@pytest.mark.parametrize("multiplications", [0, 1 << 20, 1 << 40])
+def test_pieces_side_by_side_are_all_done(multiplications: int) -> None:
+    done: list[int] = []
+    with config.using(threads=2, threads_from=1):
+        blas.side_by_side([partial(done.append, i) for i in range(3)], multiplications)
+    assert sorted(done) == [0, 1, 2]
+
+
+def test_an_error_of_one_piece_is_raised() -> None:
+    def fails() -> None:
+        raise ValueError("one")
+
+    with config.using(threads=2, threads_from=1), pytest.raises(ValueError, match="one"):
+        blas.side_by_side([fails, lambda: time.sleep(0.01)], 1 << 20)

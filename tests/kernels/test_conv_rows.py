@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from skimp._kernels import conv_rows
+from skimp._kernels import conv_rows, gemm
 from skimp._kernels.im2col import Window
 from tests.kernels.windows import by_pytorch, numbers, same_bits_on_two_threads, windows
 
@@ -79,13 +79,14 @@ def test_few_images_are_cut_into_parts_that_threads_share() -> None:
         (2, 64, 4),
         (3, 64, 12),
         (4, 64, 4),
-        (16, 64, 16),
+        (16, 64, 8),  # scratch memory holds two images
         (1, 20, 1),
+        (16, 20, 4),  # and more than four
     ):
         w = Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
         found = conv_rows._blocks(w, 16, n)
         assert len(found) == count
-        assert sum(block.lines for block in found) == n * size
+        assert sum(b.lines * (b.images.stop - b.images.start) for b in found) == n * size
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_few_images_are_cut_into_parts_that_threads_share() -> None:
         ((2, 1, 64, 2560), (3,), False),  # one dim: there are no inner taps
         ((2, 1, 2, 64, 64), (3, 3), False),  # BLAS is slow
         ((2, 1, 512, 8, 8), (3, 3), False),  # a call for each image would cost more
-        ((2, 1, 8, 16, 16), (3, 3), False),  # likewise
+        ((2, 1, 8, 16, 16), (3, 3), False),  # likewise: products are small
         ((2, 2, 8, 64, 64), (3, 3), False),
     ],
 )
@@ -109,6 +110,19 @@ def test_what_suits(shape: Any, kernel: Any, suits: bool) -> None:
     assert conv_rows.suits(w, x, 32, weight, None) == suits
     assert not conv_rows.suits(w, x.astype(np.float16), 32, weight)
     assert not conv_rows.suits(w, x, 32, weight.astype(np.float64))
+
+
+def test_a_call_for_several_images_has_the_bits_of_one_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = Window((32, 32), (3, 3), (1, 1), (1, 1), (1, 1), (32, 32))
+    x, weight = numbers(0, 9, 16, 32, 32), numbers(1, 32, 16, 3, 3)
+    bias, g = numbers(2, 32), numbers(3, 9, 32, 32, 32)
+    assert 1 < conv_rows._blocks(w, 16, 9)[0].images.stop < 9
+    together = ours(x, weight, bias, g, w)
+    monkeypatch.setattr(gemm, "_gemms_of", lambda kind: None)
+    for one, other in zip(together, ours(x, weight, bias, g, w), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_turned_result_and_a_strided_input_give_the_same_bits() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import skimp
 from skimp._kernels import gemm
+from skimp._kernels.blas import one_thread
 from skimp.config import config
 from tests.support.samples import numbers, twin
 
@@ -81,3 +82,24 @@ def test_without_openblas(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(
         skimp.addmm(bias, x, y).numpy(), with_it.numpy(), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("kind", ["f", "d"])
+@pytest.mark.parametrize("size", [(1, 1, 1), (7, 30, 20), (100, 100, 100), (101, 100, 100)])
+@pytest.mark.parametrize("beta", [0, 1])
+def test_several_products_in_one_call(kind: str, size: tuple[int, int, int], beta: int) -> None:
+    """Those whose kernels would crash OpenBLAS, of up to a million multiplications, as well."""
+    rows, columns, depth = size
+    rng = np.random.default_rng(0)
+    a, b, out = [
+        rng.integers(-4, 5, shape).astype(kind)
+        for shape in ((rows, depth), (3, columns, depth), (3, rows, columns))
+    ]
+    expected = a @ b.swapaxes(1, 2) + beta * out
+    with one_thread():
+        gemm.gemms(
+            kind, (gemm.PLAIN, gemm.TURNED), size, (a.ctypes.data, depth, 0),
+            (b.ctypes.data, depth, columns * depth), beta,
+            (out.ctypes.data, columns, rows * columns), 3,
+        )  # fmt: skip
+    np.testing.assert_array_equal(out, expected)

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 _UNIT: Final = 1 << 17  # elements of the matrix made at once
 _CAUSAL_ROWS: Final = 64  # rows of a causal block: of longer ones more lies above the diagonal
-_SPREAD_FROM: Final = 1 << 16  # elements of the whole matrix from which threads share the work
+_SPREAD_FROM: Final = 1 << 19  # elements of the whole matrix from which threads share the work
 _WHOLE: Final = 1 << 16  # elements of the whole matrices that are made at once
 _WHOLE_CAUSAL: Final = 128  # rows and keys of such a matrix of which half is hidden
 _TAME: Final = 24.0  # scores whose exponentials, and sums of them, are far from the ends of float32
@@ -301,7 +301,8 @@ def _run_pieces(
         mask, kept = [None if x is None else x[piece] for x in (a.mask, a.kept)]
         task(*[x[piece] for x in arrays], replace(a, mask=mask, kept=kept))
 
-    _run(pieces, _SPREAD_FROM, a.work, part)
+    q, k = arrays[:2]
+    _run(pieces, math.prod(q.shape[:-1]) * k.shape[-2], a.work, part)
 
 
 @cache

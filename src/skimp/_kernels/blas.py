@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,11 @@ _inside = 0
 _before = 0
 FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product
 _WORTH: Final = 1 << 25  # and from which that pays, where its threads have to be woken
+# Multiplications that take as long as an element of `config.threads_from`, where our own threads
+# share them: a millisecond's work. A helper takes 60 us to wake, and each call that meets another
+# at the interpreter's lock waits as long.
+_QUICK: Final = 48
+_LONG: Final = 1 << 29  # multiplications of which each thread has many milliseconds
 _PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
 
 
@@ -129,14 +134,32 @@ def alone(multiplications: int) -> AbstractContextManager[None]:
     return one_thread() if FEW < multiplications < _WORTH and not _inside else nullcontext()
 
 
-def spread(work: Callable[[], object], items: int, elements: int) -> None:
-    """Run `work`, which does items as long as there are any, on as many threads as so many elements
-    are worth, and products on the threads that ask for them."""
-    if items > 1 and config.threads > 1 and elements >= config.threads_from:
+def spread(work: Callable[[], object], items: int, multiplications: int) -> None:
+    """Run `work`, which does items as long as there are any, on as many threads as so many
+    multiplications are worth, and products on the threads that ask for them."""
+    if items > 1 and config.threads > 1 and multiplications >= _QUICK * config.threads_from:
         with one_thread():
             share(work, config.threads)
     else:
         share(work, 1)
+
+
+def side_by_side(pieces: Sequence[Callable[[], object]], multiplications: int) -> None:
+    """Run pieces of work that know nothing of each other, which take about as long: each on one
+    thread if so many multiplications are worth it, which wait for each other less than threads that
+    share first one piece and then the next.
+    """
+    if multiplications >= _LONG:  # where more threads than pieces have work, for long enough
+        for piece in pieces:
+            piece()
+        return
+    items = iter(pieces)
+
+    def work() -> None:
+        for piece in items:
+            piece()
+
+    spread(work, len(pieces), multiplications)
 
 
 def wakes_in_vain(shape: tuple[int, ...], columns: int) -> bool:

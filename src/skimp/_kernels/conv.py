@@ -35,13 +35,14 @@ from skimp._kernels.scratch import row_sums
 
 Array = np.ndarray[Any, Any]
 
+_GATHERED: Final = 16  # multiplications that take as long as an element of patches
 _NARROW: Final = 8  # channels of a group up to which several groups are multiplied at once
 
 
 # -- the three products ---------------------------------------------------------------------------
 
 
-def _each(todo: list[Any], elements: int, worker: Any) -> None:
+def _each(todo: list[Any], multiplications: int, worker: Any) -> None:
     """worker() makes (a function that does one item, its Patches): one for each thread that shares
     the items."""
     items = iter(todo)  # shared by the threads: next() is atomic
@@ -53,7 +54,7 @@ def _each(todo: list[Any], elements: int, worker: Any) -> None:
             patches.release()
         patches.close()
 
-    spread(work, len(todo), elements)
+    spread(work, len(todo), multiplications)
 
 
 def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> None:
@@ -82,8 +83,8 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
             return fn, patches
 
         many = some.stop - some.start
-        elements = len(x) * many * math.prod(w.out) * depth
-        _each(list(blocks(w, len(x), many * depth, many * weight.shape[1])), elements, worker)
+        work = len(x) * many * math.prod(w.out) * depth * (weight.shape[1] + _GATHERED)
+        _each(list(blocks(w, len(x), many * depth, many * weight.shape[1])), work, worker)
 
 
 def _factor(
@@ -179,7 +180,8 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
 
             return fn, patches
 
-        _each(sums.numbers, g.size * depth // max(1, g.shape[2]), worker)
+        work = len(x) * many * math.prod(w.out) * depth * (g.shape[2] + _GATHERED)
+        _each(sums.numbers, work, worker)
         sums.write(Patches(w, channels, dtype, many), out[some])
         if bias is not None:
             bias[some] = sums.total()[..., -1]
@@ -214,7 +216,7 @@ def forward_and_weights(
 
         return fn, patches
 
-    _each(sums.numbers, g.size * depth, worker)
+    _each(sums.numbers, 2 * g.size * depth, worker)
     sums.write(Patches(w, channels, dtype, x.shape[1]), grad)
     if whole is not None:
         whole[...] = sum(seen[1:], seen[0])

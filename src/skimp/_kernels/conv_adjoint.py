@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from skimp._kernels import shaping
-from skimp._kernels.blas import multiply, spread
+from skimp._kernels.blas import multiply, side_by_side, spread
 from skimp._kernels.conv import Array, forward, forward_and_weights, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
 from skimp._kernels.scratch import Scratch
@@ -56,8 +57,9 @@ def adjoint_and_weights(
     turned kernel's gradient is to x what the kernel's is to g."""
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):
-        adjoint(g, weight, out, w)
-        weights(g, x, grad, w, bias)
+        work = 2 * g.size * weight[0, 0].size
+        pieces = partial(adjoint, g, weight, out, w), partial(weights, g, x, grad, w, bias)
+        side_by_side(pieces, work)
         return
     with Scratch(_turned(grad).shape, grad.dtype) as into:
         forward_and_weights(g, _turned(weight), out, x, into, back, bias)

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels.blas import spread
 from skimp._kernels.einsum import einsum
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window
 from skimp._kernels.scratch import give, take
+from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
                 np.add(found, bias[block.channels].reshape(-1, *[1] * len(w.out)), out=target)
         room.close()
 
-    spread(work, len(todo), out.size * w.taps)
+    quietly(work)
 
 
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None) -> bool:
@@ -102,7 +102,7 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None) -> bo
                 sums[lane, block.channels] += einsum("cl->c", runs)
         room.close()
 
-    spread(work, len(totals), g.size * w.taps)
+    quietly(work)
     np.add.reduce(totals, axis=0, out=out)
     if bias is not None:
         np.add.reduce(sums, axis=0, out=bias)

@@ -12,20 +12,21 @@ That pays for steps of one and images of many places (`suits`). Shapes as in `co
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from skimp._kernels import shaping
-from skimp._kernels.blas import alone, spread
-from skimp._kernels.gemm import PLAIN, ROWS, TURNED, gemm_of
+from skimp._kernels.blas import one_thread, spread
+from skimp._kernels.gemm import PLAIN, TURNED, gemm_of, gemms
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window, rows_flat
 from skimp._kernels.scratch import Scratch, give, row_sums, take
 
 Array = np.ndarray[Any, Any]
 
 _PLACES: Final = 192  # of an image, from which its products are worth a call each
-_WORTH: Final = 1 << 23  # multiplications, likewise: below, threads wait for the interpreter
+_WORTH: Final = 1 << 20  # multiplications of a product, likewise
 _CUT: Final = 512  # from which part of one is
 _DEPTH: Final = 24  # channels and taps of a product, from which BLAS is quick
 
@@ -40,7 +41,7 @@ def suits(w: Window, x: Array, channels: int, *others: Array | None) -> bool:
         and len(w.size) > 1 < w.taps
         and all([s == 1 for s in w.stride])
         and math.prod(w.out) >= _PLACES
-        and math.prod(w.out) * depth * channels >= _WORTH
+        and math.prod(w.out) * depth * channels >= _WORTH * w.kernel[0]
         and depth >= _DEPTH * w.kernel[0]
         and kind in "fd"
         and all([a is None or (a.dtype.char == kind and a.size > 0) for a in others])
@@ -57,15 +58,15 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
     todo = _blocks(w, x.shape[1], len(x))
 
     def worker() -> Any:
-        rows = _Rows(w, x.shape[1], x.dtype, todo[0].lines)
+        rows = _Rows(w, x.shape[1], x.dtype, todo[0])
 
         def fn(block: _Block) -> None:
-            rows.fill(x[block.image], block)
-            _multiply(rows, matrix, bias, out[block.image], block)
+            rows.fill(x[block.images], block)
+            _multiply(rows, matrix, bias, out[block.images], block)
 
         return fn, rows
 
-    _each(todo, len(todo), worker, out.size * matrix.shape[2], w)
+    _each(todo, worker, out.size * matrix[:, 0].size)
 
 
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> None:
@@ -74,22 +75,16 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
     lanes = _Lanes(_blocks(w, x.shape[1], len(x)), g, w, x.shape[1], bias is not None)
 
     def worker() -> Any:
-        rows = _Rows(w, x.shape[1], x.dtype, lanes.todo[0].lines)
+        rows = _Rows(w, x.shape[1], x.dtype, lanes.todo[0])
 
         def fn(lane: int) -> None:
             for block in lanes.blocks(lane):
-                rows.fill(x[block.image], block)
+                rows.fill(x[block.images], block)
                 lanes.add(lane, rows, g, block)
 
         return fn, rows
 
-    _each(
-        lanes.numbers,
-        len(lanes.todo),
-        worker,
-        out.size * math.prod(w.out) * len(x) // w.kernel[0],
-        w,
-    )
+    _each(lanes.numbers, worker, out.size * math.prod(w.out) * len(x))
     lanes.write(out)
     if bias is not None:
         bias[...] = lanes.seen()
@@ -105,38 +100,37 @@ def forward_and_weights(
     seen = np.zeros((len(lanes.numbers), x.shape[1]), x.dtype)
 
     def worker() -> Any:
-        rows = _Rows(w, x.shape[1], x.dtype, lanes.todo[0].lines)
+        rows = _Rows(w, x.shape[1], x.dtype, lanes.todo[0])
 
         def fn(lane: int) -> None:
             for block in lanes.blocks(lane):
-                rows.fill(x[block.image], block)
-                _multiply(rows, matrix, None, out[block.image], block)
+                rows.fill(x[block.images], block)
+                _multiply(rows, matrix, None, out[block.images], block)
                 lanes.add(lane, rows, g, block)
                 if whole is not None and block.start == 0:
-                    seen[lane] += channel_sums(x[block.image])
+                    seen[lane] += channel_sums(x[block.images])
 
         return fn, rows
 
-    _each(lanes.numbers, len(lanes.todo), worker, out.size * matrix.shape[2], w)
+    _each(lanes.numbers, worker, 2 * out.size * matrix[:, 0].size)
     lanes.write(grad)
     if whole is not None:
         whole[...] = sum(seen[1:], seen[0])
 
 
-def _each(items: list[Any], blocks: int, worker: Any, elements: int, w: Window) -> None:
+def _each(items: list[Any], worker: Any, multiplications: int) -> None:
     """worker() makes (a function that does one item, its rows): one for each thread that shares the
-    items, which are so many blocks. `elements` are those multiplied for one tap of the first
-    dim."""
+    items."""
     shared = iter(items)  # by the threads: next() is atomic
 
     def work() -> None:
         fn, rows = worker()
-        with alone(elements // blocks):
-            for item in shared:
-                fn(item)
+        for item in shared:
+            fn(item)
         rows.close()
 
-    spread(work, len(items), elements * w.kernel[0])
+    with one_thread():
+        spread(work, len(items), multiplications)
 
 
 def _factor(weight: Array, w: Window) -> Array:
@@ -147,30 +141,29 @@ def _factor(weight: Array, w: Window) -> Array:
 
 
 def _multiply(rows: _Rows, matrix: Array, bias: Array | None, target: Array, block: _Block) -> None:
-    """target (co, *out) gets the block's rows, in place where BLAS can write it."""
-    part = target[:, block.start : block.start + block.lines]
-    if rows_flat(part[None, None]):
-        _products(rows, matrix, bias, part, part.strides[0] // part.itemsize, block)
+    """target (images, co, *out) gets the block's rows, in place where BLAS can write it."""
+    part = target[:, :, block.start : block.start + block.lines]
+    if rows_flat(part[:, None]):
+        _products(rows, matrix, bias, part)
         return
     with Scratch(part.shape, part.dtype) as room:
-        _products(rows, matrix, bias, room, room[0].size, block)
+        _products(rows, matrix, bias, room)
         part[...] = room
 
 
-def _products(
-    rows: _Rows, matrix: Array, bias: Array | None, into: Array, pitch: int, block: _Block
-) -> None:
-    """into (co, *lines), whose channels are `pitch` apart = the sum over taps of the first dim."""
+def _products(rows: _Rows, matrix: Array, bias: Array | None, into: Array) -> None:
+    """into (images, co, *lines) = the sum over taps of the first dim."""
     _, channels, depth = matrix.shape
     if bias is not None:
-        into[...] = bias.reshape((-1,) + (1,) * (into.ndim - 1))
+        into[...] = bias.reshape((-1,) + (1,) * (into.ndim - 2))
     item, address = into.itemsize, matrix.ctypes.data
     for number, start in enumerate(rows.starts):
-        rows.gemm(
-            ROWS, PLAIN, PLAIN, channels, block.lines * rows.run, depth,
-            1, address + number * channels * depth * item, depth,
-            rows.address + start * item, rows.pitch,
-            number > 0 or bias is not None, into.ctypes.data, pitch,
+        gemms(
+            into.dtype.char, (PLAIN, PLAIN), (channels, into[0, 0].size, depth),
+            (address + number * channels * depth * item, depth, 0),
+            (rows.address + start * item, rows.pitch, rows.step),
+            number > 0 or bias is not None,
+            (into.ctypes.data, into.strides[1] // item, into.strides[0] // item), len(into),
         )  # fmt: skip
 
 
@@ -190,17 +183,19 @@ class _Lanes:
         return self.todo[lane :: len(self.numbers)]
 
     def add(self, lane: int, rows: _Rows, g: Array, block: _Block) -> None:
-        """What a block adds: for each tap of the first dim a product, over its places."""
-        part = g[block.image, :, block.start : block.start + block.lines]
-        flat = part if rows_flat(part[None, None]) else np.ascontiguousarray(part)
+        """What a block adds: for each image and tap of the first dim a product, over its places."""
+        part = g[block.images, :, block.start : block.start + block.lines]
+        flat = part if rows_flat(part[:, None]) else np.ascontiguousarray(part)
         total, item = self._totals[lane], g.itemsize
         _, depth, channels = total.shape
-        for number, start in enumerate(rows.starts):
-            rows.gemm(
-                ROWS, PLAIN, TURNED, depth, channels, block.lines * rows.run,
-                1, rows.address + start * item, rows.pitch,
-                flat.ctypes.data, flat.strides[0] // item,
-                block is not self.todo[lane], total[number].ctypes.data, channels,
+        begun = block is not self.todo[lane]
+        for number in range(len(flat)):
+            gemms(
+                g.dtype.char, (PLAIN, TURNED), (depth, channels, flat[0, 0].size),
+                (rows.address + number * rows.step * item, rows.pitch, rows.apart),
+                (flat[number].ctypes.data, flat.strides[1] // item, 0),
+                begun or number > 0,
+                (total.ctypes.data, channels, depth * channels), len(total),
             )  # fmt: skip
         if self._seen is not None:
             self._seen[lane] += channel_sums(flat)
@@ -218,23 +213,25 @@ class _Lanes:
 
 
 def channel_sums(x: Array) -> Array:
-    """The sums of x (channels, *places)."""
-    return row_sums(np.ascontiguousarray(x).reshape(len(x), -1))[:, 0]
+    """The sums of x (images, channels, *places) for each channel, of each row's own."""
+    rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:2]), -1)
+    total: Array = np.add.reduce(row_sums(rows).reshape(x.shape[:2]), axis=0)
+    return total
 
 
 # -- rows -----------------------------------------------------------------------------------------
 
 
 class _Block(NamedTuple):
-    """`lines` rows of an image's places, from `start` on."""
+    """`lines` rows of some images' places, from `start` on."""
 
-    image: int
+    images: slice
     start: int
     lines: int
 
 
 def _blocks(w: Window, channels: int, n: int) -> list[_Block]:
-    """Images, or as many of their rows as scratch memory holds; few images are cut such that
+    """A few images, or as many of one's rows as scratch memory holds; few images are cut such that
     threads share them evenly."""
     row = channels * math.prod(w.kernel[1:]) * math.prod(w.out[1:])
     count = -(-w.out[0] // max(1, SCRATCH // row))
@@ -242,9 +239,13 @@ def _blocks(w: Window, channels: int, n: int) -> list[_Block]:
     if count < even and n < 2 * LANES and math.prod(w.out) >= even * _CUT:
         count = even
     lines = -(-w.out[0] // count)
+    images = 1
+    if count == 1:
+        room = max(1, SCRATCH // (row * (lines + w.reach[0] - 1)))
+        images = max(1, n // (LANES * -(-n // (LANES * room))))
     return [
-        _Block(image, start, min(lines, w.out[0] - start))
-        for image in range(n)
+        _Block(slice(image, min(image + images, n)), start, min(lines, w.out[0] - start))
+        for image in range(0, n, images)
         for start in range(0, w.out[0], lines)
     ]
 
@@ -261,62 +262,76 @@ class _Tap(NamedTuple):
 
 
 class _Rows:
-    """Scratch memory of a thread: (channels, *taps, rows, *places)."""
+    """Scratch memory of a thread for blocks up to the first one's size: (channels, *taps, images,
+    rows, *places)."""
 
-    def __init__(self, w: Window, channels: int, dtype: np.dtype[Any], lines: int) -> None:
-        self._count = lines + w.reach[0] - 1
-        self.run = math.prod(w.out[1:])
-        self.pitch = self._count * self.run
-        self.starts = [i * w.dilation[0] * self.run for i in range(w.kernel[0])]
-        self.gemm: Any = gemm_of(dtype.char)
+    def __init__(self, w: Window, channels: int, dtype: np.dtype[Any], block: _Block) -> None:
+        self._count = block.lines + w.reach[0] - 1
+        images = block.images.stop - block.images.start
+        self.run = run = math.prod(w.out[1:])
+        self.step = self._count * run  # from one image to the next
+        self.pitch = images * self.step
+        self.apart = w.dilation[0] * run  # from what a tap of the first dim sees to the next one's
+        self.starts = [i * self.apart for i in range(w.kernel[0])]
         self._w = w
-        self._taps = [_tap(w, number) for number in np.ndindex(*w.kernel[1:])]
+        self._taps = _taps(w)
         self._flat = take(channels * len(self._taps) * self.pitch, dtype)
-        self._array = self._flat.reshape(channels, *w.kernel[1:], self._count, *w.out[1:])
+        self._array = self._flat.reshape(channels, *w.kernel[1:], images, self._count, *w.out[1:])
         self.address = self._flat.ctypes.data
         self._at = -1
 
     def fill(self, x: Array, block: _Block) -> None:
-        """What a block's places see of an image x (channels, *size)."""
+        """What a block's places see of its images x (images, channels, *size)."""
         w = self._w
         first = block.start - w.padding[0]  # the input's row of row 0
         low = min(self._count, max(0, -first))
         high = max(low, min(self._count, w.size[0] - first))
+        seen, lines = np.swapaxes(x[:, :, first + low : first + high], 0, 1), slice(low, high)
+        runs = w.out[1:] == w.size[1:] and rows_flat(seen[:, None])
         if block.start != self._at:  # other rows are outside
-            for tap in self._taps:
-                self._places(tap, slice(None, low), ())[...] = 0
-                self._places(tap, slice(high, None), ())[...] = 0
-                for places in tap.padding:
-                    self._places(tap, slice(None), places)[...] = 0
+            rows = self._array.reshape(-1, self._count, self.run)
+            for outside in (slice(0, low), slice(high, self._count)):
+                if outside.start < outside.stop:
+                    rows[:, outside] = 0
+            if not runs:
+                self._pad(slice(None))
             self._at = block.start
-        if high > low:
-            seen, lines = x[:, first + low : first + high], slice(low, high)
-            if w.out[1:] == w.size[1:] and rows_flat(seen[None, None]):
-                self._shift(seen, lines)
-            else:
-                for tap in self._taps:
-                    seen_by: Any = (slice(None), slice(None), *tap.seen)
-                    self._places(tap, lines, tap.places)[...] = seen[seen_by]
+        if runs:
+            self._shift(seen, lines)
+        elif high > low:
+            for tap in self._taps:
+                seen_by: Any = (slice(None), slice(None), slice(None), *tap.seen)
+                self._places(tap, lines, tap.places)[:, : len(x)] = seen[seen_by]
 
-    def _shift(self, x: Array, lines: slice) -> None:
-        """Where a tap sees the image as it is, but for a shift: in runs over all rows, of which
-        those elements that came round an edge are set to zero."""
-        length = x[0].size
-        source = x.reshape(len(x), length)
+    def _pad(self, lines: slice) -> None:
+        """Zeros where taps see padding."""
         for tap in self._taps:
-            into = self._places(tap, lines, ()).reshape(len(x), length)  # a view
-            back, on = min(length, max(0, -tap.shift)), min(length, max(0, tap.shift))
-            into[:, back : length - on] = source[:, on : length - back]
             for places in tap.padding:
                 self._places(tap, lines, places)[...] = 0
 
+    def _shift(self, x: Array, lines: slice) -> None:
+        """Where a tap sees the images as they are, but for a shift: in runs over all rows, of which
+        those elements that came round an edge are set to zero."""
+        length = x[0, 0].size
+        source = x.reshape(*x.shape[:2], length)  # views
+        for tap in self._taps:
+            into = self._places(tap, lines, ())[:, : x.shape[1]].reshape(*x.shape[:2], length)
+            back, on = min(length, max(0, -tap.shift)), min(length, max(0, tap.shift))
+            into[:, :, back : length - on] = source[:, :, on : length - back]
+        self._pad(lines)
+
     def _places(self, tap: _Tap, lines: slice, places: tuple[slice, ...]) -> Array:
-        index: Any = (slice(None), *tap.number, lines, *places)
+        index: Any = (slice(None), *tap.number, slice(None), lines, *places)
         found: Array = self._array[index]
         return found
 
     def close(self) -> None:
         give(self._flat)
+
+
+@lru_cache(256)
+def _taps(w: Window) -> list[_Tap]:
+    return [_tap(w, number) for number in np.ndindex(*w.kernel[1:])]
 
 
 def _tap(w: Window, number: Ints) -> _Tap:

@@ -8,6 +8,8 @@ such way.
 from __future__ import annotations
 
 import ctypes
+import math
+import platform
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -19,9 +21,14 @@ from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
 
+# Multiplications up to which OpenBLAS, on x86-64, has kernels for small matrices, through which its
+# batches crash (OpenBLAS, pull request 5980).
+_SAFE: Final = 100**3
 LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
 ROWS, PLAIN, TURNED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
 _TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}
+_INTEGERS: Final = (("64_", ctypes.c_int64), ("", ctypes.c_int32))  # by the ends of names
+Lies = tuple[int, int, int]  # an address, how far rows are apart, and matrices, in elements
 
 
 def adds(a: Array, b: Array, out: Array) -> bool:
@@ -61,11 +68,60 @@ def _lies(x: Array) -> tuple[int, int]:
     return (TURNED, right // x.itemsize) if turned else (PLAIN, down // x.itemsize)
 
 
+def gemms(
+    kind: str, turned: tuple[int, int], sizes: tuple[int, int, int], a: Lies, b: Lies, beta: int,
+    out: Lies, count: int,
+) -> None:  # fmt: skip
+    """`count` products, each of `sizes` rows, columns and depth, added to their place if `beta`.
+
+    One call, in which other threads run; those of one after another would wait for each other's
+    interpreter between two products. Bits are those of one call each. BLAS must be held to one
+    thread (`blas.one_thread`).
+    """
+    many = _gemms_of(kind) if math.prod(sizes) > _SAFE else None
+    if many is not None:
+        many(ROWS, *turned, *sizes, 1, *a, *b, beta, *out, count)
+        return
+    gemm: Any = gemm_of(kind)
+    item = np.dtype(kind).itemsize
+    for i in range(count):
+        one, other, into = [(at + i * step * item, pitch) for at, pitch, step in (a, b, out)]
+        gemm(ROWS, *turned, *sizes, 1, *one, *other, beta, *into)
+
+
+@cache
+def _gemms_of(kind: str) -> Callable[..., None] | None:
+    """cblas_sgemm_batch_strided or its double; None where BLAS has none (OpenBLAS before 0.3.30),
+    and on processors whose kernels for small matrices are not known.
+
+    NumPy's wheels have forgotten to rename it.
+    """
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return None
+    name, real = _TYPES[kind]
+    renamed = [(f"scipy_cblas_{name}_batch_strided{suffix}", i) for suffix, i in _INTEGERS]
+    plain = [
+        (f"cblas_{name}_batch_strided", integer)
+        for suffix, integer in _INTEGERS
+        if hasattr(library(), f"scipy_cblas_{name}{suffix}")
+    ]
+    for symbol, integer in (*renamed, *plain):
+        found = getattr(library(), symbol, None)
+        if found is not None:
+            matrix = (ctypes.c_void_p, integer, integer)
+            found.argtypes = (
+                *[ctypes.c_int] * 3, *[integer] * 3, real, *matrix, *matrix, real, *matrix, integer
+            )  # fmt: skip
+            found.restype = None
+            return found  # type: ignore[no-any-return]
+    return None
+
+
 @cache
 def gemm_of(kind: str) -> Callable[..., None] | None:
     """cblas_sgemm or cblas_dgemm, by the character of a type; None with another BLAS."""
     name, real = _TYPES[kind]
-    for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int32)):
+    for suffix, integer in _INTEGERS:
         found = getattr(library(), f"scipy_cblas_{name}{suffix}", None)
         if found is not None:
             matrix = (ctypes.c_void_p, integer)

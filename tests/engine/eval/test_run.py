@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf, walk
-from skimp._engine.eval.run import boxes, evaluate, evaluate_many
+from skimp._engine.eval.run import boxes, evaluate, evaluate_many, threads_for
 from skimp.config import config
 
 F4, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
@@ -361,3 +362,28 @@ def test_numpy_gives_the_same_bits_at_every_place(name: str, dtype: Any) -> None
             ]
             joined = np.concatenate(parts)[:3000]
             assert same_bits(joined, whole[: len(joined)])
+
+
+def test_threads_are_worth_more_elements_where_steps_are_brief() -> None:
+    with config.using(threads=2, threads_from=1000):
+        assert [threads_for(n) for n in (999, 1000)] == [1, 2]
+        assert [threads_for(n, 1) for n in (7999, 8000)] == [1, 2]
+        assert [threads_for(n, 4) for n in (1999, 2000)] == [1, 2]
+        assert [threads_for(n, 20) for n in (999, 1000)] == [1, 2]
+
+
+def test_a_few_brief_steps_stay_on_their_thread() -> None:
+    seen: set[int] = set()
+
+    def note(x: Any, *, out: Any) -> None:
+        seen.add(threading.get_ident())
+        time.sleep(0.001)  # in which a helper comes
+        np.negative(x, out=out)
+
+    x = np.ones(100_000, np.float32)
+    for brief, most in ((True, 1), (False, 2)):
+        kernel = Kernel("note", note, aliases=True, strided=True, brief=brief)
+        root = Expr(kernel, (Expr(kernel, (Leaf(None, x),), x.shape, x.dtype),), x.shape, x.dtype)
+        with config.using(threads=2, threads_from=50_000, block=1000, small_below=0):
+            evaluate(root, np.empty_like(x))
+        assert len(seen) == most

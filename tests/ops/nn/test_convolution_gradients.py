@@ -69,14 +69,15 @@ def test_a_kernel_as_large_as_the_image(size: tuple[int, int], padding: int) -> 
         np.testing.assert_allclose(b, a, atol=1e-3)
 
 
-def test_bits_do_not_depend_on_threads() -> None:
-    arrays, g = _sample(0, (33, 16, 14, 14), (48, 16, 3, 3), 1, 1)
+@pytest.mark.parametrize("stride", [1, 2])  # of two, input's and weight's go side by side
+def test_bits_do_not_depend_on_threads(stride: int) -> None:
+    arrays, g = _sample(0, (33, 16, 14, 14), (48, 16, 3, 3), stride, 1)
     found, before = [], skimp.get_num_threads()
     try:
         for threads in (1, 2, 3):
             skimp.set_num_threads(threads)  # BLAS's too
             with config.using(threads_from=0):
-                found.append([a.tobytes() for a in _grads(skimp, arrays, g, "xwb", 1, 1)])
+                found.append([a.tobytes() for a in _grads(skimp, arrays, g, "xwb", stride, 1)])
     finally:
         skimp.set_num_threads(before)
     assert found[0] == found[1] == found[2]

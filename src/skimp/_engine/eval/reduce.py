@@ -18,7 +18,7 @@ import numpy as np
 
 from skimp._engine.eval.expr import Array, Expr, Shape
 from skimp._engine.eval.reducers import Reducer, State
-from skimp._engine.eval.run import Reader, evaluate, prepare_runs, threads_for
+from skimp._engine.eval.run import BRIEF, Reader, evaluate, prepare_runs, threads_for
 from skimp._kernels.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
@@ -198,7 +198,7 @@ class _Reduction:
         self.pieces = -(-cut.columns // cut.c)
         self.a, self.batch = cut.a, 1
         brief = how.bare and self.prepared is None and acc == source.dtype
-        self.threads = threads_for(cut.size, brief)
+        self.threads = threads_for(cut.size, 1) if brief else threads_for(cut.size)
         if brief and self.pieces == 1:
             share_of = cut.size // (2 * self.threads * _UNIT) if self.threads > 1 else _TOGETHER
             together = max(1, min(_TOGETHER, share_of))
@@ -336,9 +336,10 @@ def map_rows(
     row_ndim: int,
     unit: int = _ROW_UNIT,
     group: int = 1,
+    steps: int = BRIEF,
 ) -> None:
-    """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads; of about `unit`
-    elements.
+    """Call fn(block, *parts) for blocks of whole rows of `source`, of about `unit` elements, on as
+    many threads as so many brief `steps` are worth.
 
     A row is the last `row_ndim` dims; a block has shape (rows, *row). Each array of `outs` begins
     with the dims before the row, and its part has them as one: (rows, *what follows). They may be
@@ -357,7 +358,7 @@ def map_rows(
     if length == 0:
         quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
         return
-    threads = threads_for(rows * length)
+    threads = threads_for(rows * length, steps)
     step = max(1, min(-(-rows // threads), unit // length) // group) * group
     prepared = prepare_runs(source)
     starts = iter(range(0, rows, step))

@@ -24,7 +24,10 @@ _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
 _MANY: Final = 16  # has so many of them
 _DOUBLED_FROM: Final = 1 << 25  # elements
-_BRIEF: Final = 4  # as many elements of brief work need threads as one of other work
+# Brief steps of a plan that take as long as another, which pays for threads from
+# `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
+# interpreter's lock waits as long.
+BRIEF: Final = 8
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -86,7 +89,7 @@ def _is_plain(root: Expr, out: Array) -> bool:
     return (
         root.size == 1
         and config.small_below > 0
-        and threads_for(out.size, root.kernel.brief) == 1
+        and threads_for(out.size, steps_of(root.kernel)) == 1
         and all(leaf.array.flags.c_contiguous for leaf in root.leaves)
     )
 
@@ -205,7 +208,8 @@ def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
             runner.run(window, shape, shape, [out[window] for out in outs])
         runner.close()
 
-    share(work, threads_for(math.prod(plan.shape)))
+    steps = sum([steps_of(step.kernel) for step in plan.steps])
+    share(work, threads_for(math.prod(plan.shape), steps))
 
 
 Job = tuple[tuple[Array, ...], tuple[Array, ...]]
@@ -249,11 +253,15 @@ def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
     return list(found)
 
 
-def threads_for(elements: int, brief: bool = False) -> int:
-    """How many threads work on this many elements; `brief`: as fast as memory gives them, so that
-    the work has ended before a thread wakes.
-    """
-    return config.threads if elements >= config.threads_from * (_BRIEF if brief else 1) else 1
+def threads_for(elements: int, steps: int = BRIEF) -> int:
+    """How many threads work on this many elements, with so many brief `steps` for each."""
+    worth = elements * min(steps, BRIEF) >= config.threads_from * BRIEF
+    return config.threads if worth else 1
+
+
+def steps_of(kernel: Kernel) -> int:
+    """How many brief steps a kernel takes as long as."""
+    return 1 if kernel.brief else BRIEF
 
 
 Cut = tuple[slice, int]

@@ -24,6 +24,7 @@ from skimp._ops.reduce.softmax import SMALL, wide
 
 _FULL: Final = (dtypes.float32, dtypes.float64)
 _SHORT: Final = 16  # places below which rows cost more than their elements
+_PASSES: Final = 2  # over the rows, as memory gives them
 _PART: Final = 1 << 15  # elements of the rows that are read twice
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
 # the mean is more than so many deviations from 0: that loses three bits.
@@ -112,7 +113,7 @@ def _over(source: Tensor, block: Any, *parts: Array) -> None:
         quietly(block, *[np.ascontiguousarray(a).reshape(rows, -1) for a in (own, *parts)])
         return
     found, _ = source_of(source, in_order=True)
-    map_rows(found, block, parts, source.ndim - 2)
+    map_rows(found, block, parts, source.ndim - 2, steps=_PASSES)
 
 
 # -- a * x + b for each channel --------------------------------------------------------------------
