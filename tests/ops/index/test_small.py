@@ -96,6 +96,8 @@ VIEWS: dict[str, Case] = {
     "dots that stand for nothing": lambda m, t: t(M)[1:, ..., 2],
     "new dim after a number": lambda m, t: t(X)[1, None, :, 2],
     "new dim and a step": lambda m, t: t(M)[::2, None],
+    "new dim of one element's rest": lambda m, t: t(M)[:1, :, None][None, :, 0],
+    "new dim first of one row": lambda m, t: t(X)[1:, :1][None],
     "new dim of a column": lambda m, t: t(M)[:, 1:2][None, 0],
 }
 WRITES: dict[str, Case] = {

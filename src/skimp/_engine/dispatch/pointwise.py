@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -313,7 +314,8 @@ def _direct(
             made = np.empty(shape, narrow.np)
             arrays = _spread(kernel, arrays, made)
         else:
-            made = empty_dense(shape, _strides_like(whole, shape), narrow.np)
+            laid = tuple([(a.shape, a.strides, a.itemsize) for a in whole])
+            made = empty_dense(shape, _strides_like(laid, shape), narrow.np)
             arrays = _spread(kernel, arrays, made)
         kernel.fn(*arrays, out=made)
         if target is None:
@@ -354,8 +356,10 @@ def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
     return found
 
 
-def _strides_like(arrays: list[Array], shape: tuple[int, ...]) -> tuple[int, ...]:
-    like = [Layout(a.shape, tuple([s // a.itemsize for s in a.strides]), 0) for a in arrays]
+@lru_cache(maxsize=1024)
+def _strides_like(arrays: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a result of arrays of these shapes, strides and sizes of an element."""
+    like = [Layout(own, tuple([s // size for s in steps]), 0) for own, steps, size in arrays]
     return layouts.dense_strides_like(like, shape)
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
-
 
 # operands -> (computed in, result)
 Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]

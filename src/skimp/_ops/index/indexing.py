@@ -209,9 +209,26 @@ def _is_free(i: Any) -> bool:
 
 
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
-    """The same for an index with None, where the rest of it is a view in row-major order.
+    """The same for an index with None, where the rest of it is a view in row-major order."""
+    shape, d = [], 0
+    for i in index:
+        if i is None:
+            shape.append(1)
+        elif type(i) is slice and i == _ALL and d < x.ndim:
+            shape.append(x.shape[d])
+            d += 1
+        elif i is Ellipsis:
+            return _spelled_out(x, index)
+        else:
+            return _between_new_dims(x, index)
+    if 1 in x.shape and x.base is not None:  # whose strides may be any
+        return _between_new_dims(x, index)
+    return x.reshape((*shape, *x.shape[d:])) if x.flags.c_contiguous and x.size else None
 
-    A new dim has the stride that it would have before the items after it are read.
+
+def _between_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
+    """The same where not all dims are whole: a new dim has the stride that it would have before
+    the items after it are read.
     """
     if any([i is Ellipsis for i in index]):
         return _spelled_out(x, index)

@@ -104,6 +104,13 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
             dim = dim[0]
         elif dim == (0, 1) and x.ndim == 3 and not keepdim:
             x, dim = x.reshape(-1, x.shape[2]), 0
+        elif dim and dim == tuple(range(x.ndim - len(dim), x.ndim)):  # the last ones
+            kept = x.shape[: -len(dim)]
+            n = x.size // math.prod(kept)
+            sums = add(x.reshape(*kept, n), -1) if n < _PIECE else None
+            if sums is None or type(keepdim) is not bool:
+                return None
+            return (sums.reshape(*kept, *(1,) * len(dim)) if keepdim else sums), n
     if type(dim) is not int or type(keepdim) is not bool or not -x.ndim <= dim < x.ndim:
         return None
     n = x.shape[dim]
