@@ -78,7 +78,7 @@ class Kernel:
         return self.name
 
 
-COPY: Final = Kernel("copy", convert, aliases=False, strided=True)
+COPY: Final = Kernel("copy", convert, aliases=False, strided=True, brief=True)
 """Copies its argument, converting it to the node's dtype: casts are nodes with this kernel."""
 
 

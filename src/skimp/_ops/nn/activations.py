@@ -99,7 +99,9 @@ def row(
 
 # These two read an element before they write it: relu_ writes where it reads.
 RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True, brief=True)
-PASS_ABOVE = Kernel("threshold_backward", A.threshold_backward, aliases=True, strided=True)
+PASS_ABOVE = Kernel(
+    "threshold_backward", A.threshold_backward, aliases=True, strided=True, brief=True
+)
 
 THRESHOLD_BACK: Pointwise = back(
     "threshold_backward",
@@ -212,9 +214,10 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 everywhere(threshold)
 everywhere(threshold_)
 
+_CUT = Kernel("hardtanh", A.hardtanh, brief=True)
 HARDTANH_BACK: Pointwise = back(
     "hardtanh_backward",
-    A.hardtanh_backward,
+    Kernel("hardtanh_backward", A.hardtanh_backward, brief=True),
     lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
     None,
     "min_val",
@@ -224,8 +227,8 @@ HARDTANH = row(
     "hardtanh",
     {
         BOOL: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
-        INT: A.hardtanh,
-        FLOAT: A.hardtanh,
+        INT: _CUT,
+        FLOAT: _CUT,
         COMPLEX: NO_COMPLEX,
     },
     "HardtanhBackward0",
