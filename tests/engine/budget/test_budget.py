@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import places, spending, spill
+from skimp._engine.budget import choice, places, spending, spill
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.transforms import active
@@ -505,6 +505,28 @@ def test_a_budget_sleeps_while_the_program_repeats_what_fits(spill: bool) -> Non
     assert evictions > 0
     assert noted[6]
     assert not noted[11]
+
+
+@pytest.mark.parametrize("worth", [False, True])
+def test_recipes_are_noted_with_a_file_only_while_they_are_used(
+    worth: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(choice, "spilling_of", lambda _: 9e9 if worth else 0.0)
+    monkeypatch.setattr(spending, "RESTS", 2)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(8)])
+    x = torch.randn(512, 128)
+    start = [p.detach().clone() for p in net.parameters()]
+    wanted, _ = steps(net, [x] * 12)
+    with torch.no_grad():
+        for p, was in zip(net.parameters(), start, strict=True):
+            p.copy_(was)
+    with torch.memory.budget(host.allocated + 5 * MIB // 4):
+        losses, noted = steps(net, [x] * 12)
+    assert losses == wanted
+    assert noted[0]
+    assert noted[3:6] == [worth] * 3
+    assert any(noted[6:])  # tried once more
 
 
 def test_a_program_of_small_tensors_is_noted() -> None:

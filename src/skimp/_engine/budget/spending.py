@@ -41,6 +41,9 @@ _MANY: Final = 1 << 10
 BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody looked at
 FEW: Final = 3  # tensors that any op may read at once
 SHARE: Final = 8  # of the budget that a deferred expression of more may read
+TRIAL: Final = 2  # backwards that recipes are noted before they are judged
+WORTH: Final = 8  # of evicted bytes: where less go because of recipes, these are not worth noting
+RESTS: Final = 8  # half of the backwards for which they are not noted then; each time twice as many
 LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
 
 
@@ -55,8 +58,9 @@ class Spending:
     Knowing storages and noting recipes cost every op some time, and a budget that nothing breaks
     wants neither. So one that spills is asleep at first. When it has to make room, it looks for the
     storages that there are, large ones first, and writes them to the file; once much is written
-    between two backwards, it notes recipes. One that may not spill needs all of it from the start,
-    until the program repeats what fitted as it was (`Repetition`), and when it does anything else.
+    between two backwards, it notes recipes, as long as they are used. One that may not spill needs
+    all of it from the start, until the program repeats what fitted as it was (`Repetition`), and
+    when it does anything else.
 
     `least`: bytes from which a storage may be evicted, `goes_from(nbytes)` unless told. `always`:
     whatever may go, goes at every allocation, though there is room: a test's way to meet everything
@@ -87,6 +91,10 @@ class Spending:
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = WeakValues[int, Evictable]()
         self.clock: Final = telling.Clock()
+        self._backwards = 0  # that have begun
+        self._trial = 0, 0, 0  # of them, dropped and evicted bytes when noting began
+        self._rests = RESTS
+        self._rest = 0  # backwards in which much was written, until recipes are tried once more
         self.highest = 0  # bytes since an op began that is noted
         self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled any more
@@ -149,14 +157,30 @@ class Spending:
         written, self._written = self._written, counts.written
         if self.always:
             return
+        much = counts.written - written > self.nbytes // LITTLE
+        self._backwards += 1
         if self.notes or not self.spills:
             if self._goes_on():
                 return
             wanted = not self.notes
+            if self.spills and much:
+                self._judge()
         else:
-            wanted = self.knows and counts.written - written > self.nbytes // LITTLE
+            self._rest -= much
+            wanted = self.knows and much and self._rest < 0
         if wanted and not call_site.elsewhere():
             self.note()
+
+    def _judge(self) -> None:
+        """Much was written though recipes are noted: where hardly anything went because of one,
+        they don't repay what an op takes longer, and are noted no more for some time.
+        """
+        began, dropped, evicted = self._trial
+        dropped, evicted = counts.dropped - dropped, counts.evicted - evicted
+        if self._backwards - began >= TRIAL and WORTH * dropped < evicted:
+            self._rest = self._rests = 2 * self._rests
+            self.notes = False
+            recording.end()
 
     def _goes_on(self) -> bool:
         """Whether the program is where it was before, with nothing away: this is asleep then."""
@@ -208,6 +232,7 @@ class Spending:
         self.least = self.smallest
         self.knows = self.notes = True
         self._under_way = None
+        self._trial = self._backwards, counts.dropped, counts.evicted
         self.begin()
         host.spend(self)
 
