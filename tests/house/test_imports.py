@@ -147,7 +147,7 @@ def test_the_root_holds_what_a_stranger_looks_for() -> None:
 
 
 def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
-    """The short ways look at `_skimp_marked` and no further: who sets one of these sets it too."""
+    """The fast paths look at `_skimp_marked` and no further: who sets one of these sets it too."""
     rare = {"_skimp_counter", "_conj", "_skimp_neg", "_skimp_inference", "_skimp_creation"}
 
     def assigned(tree: ast.AST) -> set[str]:

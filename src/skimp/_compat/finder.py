@@ -69,7 +69,7 @@ def install() -> None:
     sys.meta_path.insert(0, Finder())
     _rename(OURS, THEIRS)
     _share_modules()
-    homes.settle()
+    homes.give_homes()
     sys.path.insert(1, SHIM)
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
@@ -92,7 +92,7 @@ _OWN = frozenset({"array_api", "cli", "config", "errors", "lens", "memory"})  # 
 
 def uninstall() -> None:
     """Forget the name `torch` again; modules that imported it keep what they have."""
-    homes.unsettle()
+    homes.take_homes()
     _rename(THEIRS, OURS)
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
     sys.path[:] = [entry for entry in sys.path if entry != SHIM]

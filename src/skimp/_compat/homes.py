@@ -30,7 +30,7 @@ _renamed: dict[Any, tuple[str, str, str]] = {}
 _added: list[tuple[ModuleType, str]] = []
 
 
-def settle() -> None:
+def give_homes() -> None:
     """Let the classes that are there say where PyTorch has them, and be found there."""
     if _added:
         return
@@ -70,8 +70,8 @@ def _rename(f: Any) -> None:
         f.__module__ = theirs(home)
 
 
-def unsettle() -> None:
-    """Undo `settle`."""
+def take_homes() -> None:
+    """Undo `give_homes`."""
     for cls, names in _renamed.items():
         cls.__module__, cls.__name__, cls.__qualname__ = names
     for module, name in _added:

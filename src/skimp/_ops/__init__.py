@@ -12,6 +12,6 @@ for _found in walk_packages(__path__, f"{__name__}."):
     import_module(_found.name)
 
 foreach.declare_all()
-for_autograd.settle()
-describing.settle()
-unbound.settle()
+for_autograd.give_ops()
+describing.describe_all()
+unbound.unbind_all()

@@ -18,7 +18,7 @@ def _own(name: str) -> Any:
     return run
 
 
-def settle() -> None:
+def give_ops() -> None:
     """Give autograd its ops, once all are declared."""
     methods: Any = Tensor
     install(

@@ -31,5 +31,5 @@ __all__ = [
     "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "safetensors", "save",
     "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options",
 ]  # fmt: skip
-_standard.settle()
+_standard.register_types()
 __getattr__ = lookup(__name__)

@@ -77,7 +77,7 @@ def _reduce_storage(self: TypedStorage, protocol: Any) -> Parts:
     return _stream(self).__reduce__() if Tensor.__module__ == THEIRS else own(self, protocol)
 
 
-def settle() -> None:
+def register_types() -> None:
     """Let tensors write it."""
     kinds: tuple[tuple[Any, Any], ...] = (
         (Tensor, _reduce), (Parameter, _reduce), (SparseTensor, _reduce_sparse),

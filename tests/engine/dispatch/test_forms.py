@@ -1,4 +1,4 @@
-"""Every form of the pointwise functions, the short way of small tensors, and the derivatives."""
+"""Every form of the pointwise functions, the fast path of small tensors, and the derivatives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_name_of_torch_special_is_there() -> None:
             assert hasattr(skimp.special, name), name
 
 
-# -- the short way of small tensors ----------------------------------------------------------------
+# -- the fast path of small tensors ----------------------------------------------------------------
 
 
 @given(st.data())

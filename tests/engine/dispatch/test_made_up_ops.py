@@ -133,7 +133,7 @@ def test_what_is_no_tensor_is_refused(op: str) -> None:
 
 
 def test_large_tensors(op: str) -> None:
-    """Beyond the short way: deferred where that is on."""
+    """Beyond the fast path: deferred where that is on."""
     x = torch.linspace(-2, 2, 70000).reshape(7, 100, 100)
     rest = calls(op)[0][1:]
     same(getattr(skimp, op)(twin(x), *rest), getattr(torch, op)(x, *rest), 1e-6)

@@ -37,7 +37,7 @@ MANY = 62  # views of one base, of which more may be gone than are left: then so
 
 def plain_view(base: Tensor, view: Tensor) -> None:
     """`view_of` for a tensor that is no view, requires no grad and was not made in inference mode:
-    the short way.
+    the fast path.
     """
     view._base = base
     counter = base._skimp_counter

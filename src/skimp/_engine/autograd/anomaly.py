@@ -34,7 +34,7 @@ def _set(mode: bool, check_nan: bool) -> None:
     ON[:] = [check_nan] if mode else []
     lines.TRACE[:] = [True] if mode else []
     if mode and not was:
-        saving.GUARDED[:0] = (None,)  # the short way of recording takes no trace
+        saving.GUARDED[:0] = (None,)  # the fast path of recording takes no trace
         watched.ON[:0] = (_NAME,)
     elif was and not mode:
         del saving.GUARDED[0]

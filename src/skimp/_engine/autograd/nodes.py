@@ -254,7 +254,7 @@ def accumulate_of(t: Tensor) -> Node:
 
 
 def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtype) -> None:
-    """Fill in a node that is not made by the short way of `record`."""
+    """Fill in a node that is not made by the fast path of `record`."""
     node._skimp_edges = edges
     node._skimp_saved = ()
     node._skimp_outputs = None

@@ -38,7 +38,7 @@ _RESULTS: dict[Callable[..., Any], str] = {
 }
 
 
-def settle() -> None:
+def describe_all() -> None:
     """Complete the docstrings of all forms; called once all rows are declared."""
     for f, form in sorted(FORMS.items(), key=lambda pair: bool(_SAME.match(pair[0].__doc__ or ""))):
         if f.__doc__ and not f.__doc__.startswith("Refused"):

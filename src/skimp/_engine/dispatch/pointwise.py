@@ -103,7 +103,7 @@ class Pointwise:
         self.plain = plain_dtypes(self)
         self.fast = self._fast  # asked first; made when it is
         self.fast_inplace = self._fast_inplace
-        self.typed: dict[Any, Typed | None] = {}  # what follows from types (`at_hand.py`)
+        self.typed: dict[Any, Typed | None] = {}  # what follows from types (`fast_path.py`)
 
     def _fast(self, *args: Any) -> Tensor | None:
         self.fast = fast_of(self)

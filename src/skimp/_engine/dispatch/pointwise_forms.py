@@ -1,6 +1,6 @@
 """The forms of a pointwise row: function, method, `name_`, `out=`, operators.
 
-The short way of small tensors: small operands (`_np`), of one dtype for which the row's ufunc is
+The fast path of small tensors: small operands (`_np`), of one dtype for which the row's ufunc is
 the whole op, meet in one NumPy call. Python numbers take it too, beside float tensors: NumPy gives
 them the tensor's type, as PyTorch does. What does not fit (other types, large tensors, `out=`) goes
 the general way, `pointwise.call`.
@@ -423,7 +423,7 @@ def plain_operators(
     reflected: bool = True,
     public: Callable[..., Any] | None = None,
 ) -> None:
-    """Set the operators of a function that has no short way. `public`: what users hold of it, where
+    """Set the operators of a function that has no fast path. `public`: what users hold of it, where
     `f` is the body, which meets no transform.
     """
     whole: Function = f if public is None else public

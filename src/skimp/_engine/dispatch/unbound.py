@@ -53,7 +53,7 @@ def _owner(space: str) -> type:
     return found
 
 
-def settle() -> None:
+def unbind_all() -> None:
     """Replace the functions in the namespaces that don't bind in PyTorch; called once all rows are
     declared.
     """

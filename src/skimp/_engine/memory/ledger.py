@@ -46,7 +46,7 @@ from skimp.errors import Live, OutOfMemoryError
 
 NO_LIMIT: Final = sys.maxsize
 SMALL: Final = 1 << 18  # bytes below which memory is NumPy's: no pool repays itself
-KEPT: Final = 1 << 19  # bytes below which a result's tensor keeps NumPy's array: the short ways
+KEPT: Final = 1 << 19  # bytes below which a result's tensor keeps NumPy's array: the fast paths
 LISTENING: Final = -1  # the ceiling that every allocation is above
 
 

@@ -64,7 +64,7 @@ class Tensor:
     # version of the base's history that `_skimp_node` was made from (views only)
     _skimp_stale: int = -1
     # what few tensors have, by `mark` and `mark_creation` only: then `_skimp_marked` is True, and
-    # no short way looks further
+    # no fast path looks further
     _skimp_marked: bool = False
     _skimp_counter: VersionCounter | None = None  # None: the storage's version
     _conj: bool = False  # the bytes hold the conjugate

@@ -211,9 +211,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     if type(indices) is not tuple or not x.flags.c_contiguous:
         return None
     lead = 0
-    for i in indices:
-        if type(i) is not slice or i != _ALL:
-            break
+    while len(indices) > lead and type(i := indices[lead]) is slice and i == _ALL:
         lead += 1
     arrays = index_arrays(indices[lead:] if lead else indices, x)
     if arrays is None:
@@ -227,7 +225,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
         if len(arrays) == 1 and positions:
             found = x.take(arrays[0], lead)
         else:
-            found = x[(_ALL,) * lead + arrays]
+            found = x[(_ALL,) * lead + arrays] if lead else x[arrays]
     except IndexError:  # the general way has PyTorch's words
         return None
     if not found.flags.c_contiguous:

@@ -161,7 +161,7 @@ def _small_item(x: Any, index: Any) -> Any:
     elif kind is not tuple:
         return None
     if len(index) > x.ndim:
-        return _with_new_dims(x, index) if any([_is_free(i) for i in index]) else None
+        return _with_new_dims(x, index)
     for i, n in zip(index, x.shape):  # noqa: B905  (an index may be shorter than the shape)
         if type(i) is slice:
             step = i.step
@@ -203,11 +203,6 @@ def _number_of(bound: Any) -> Any:
     return bound if a is None or a.size != 1 or a.dtype.kind != "i" else a.item()
 
 
-def _is_free(i: Any) -> bool:
-    """Whether an index item takes up no dim."""
-    return i is None or i is Ellipsis
-
-
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
     """The same for an index with None, where the rest of it is a view in row-major order."""
     shape, d = [], 0
@@ -233,6 +228,8 @@ def _between_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
     if any([i is Ellipsis for i in index]):
         return _spelled_out(x, index)
     rest = tuple([i for i in index if i is not None])
+    if len(rest) == len(index):  # too many
+        return None
     found = _small_item(x, rest) if rest else x
     if found is None or not found.flags.c_contiguous or not found.size:
         return None

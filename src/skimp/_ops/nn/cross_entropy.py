@@ -228,7 +228,7 @@ def _acc(t: Tensor) -> Any:
     return wide(t._dtype).np
 
 
-# -- the short way of small matrices: as little as NumPy allows ------------------------------------
+# -- the fast path of small matrices: as little as NumPy allows ------------------------------------
 
 
 @lru_cache(maxsize=64)

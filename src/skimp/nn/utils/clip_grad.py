@@ -79,7 +79,7 @@ def clip_grads_with_norm_(
     number = factor.item()
     if number == 1.0:
         return
-    for g in grads:  # a number of the gradient's own type takes the short way, with the same bits
+    for g in grads:  # a number of the gradient's own type takes the fast path, with the same bits
         g.mul_(number if g.dtype is factor.dtype else factor)
 
 
