@@ -211,7 +211,9 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     if type(indices) is not tuple or not x.flags.c_contiguous:
         return None
     lead = 0
-    while len(indices) > lead and type(i := indices[lead]) is slice and i == _ALL:
+    while len(indices) > lead and type(i := indices[lead]) is slice:
+        if not i.start is i.stop is i.step is None:
+            return None
         lead += 1
     arrays = index_arrays(indices[lead:] if lead else indices, x)
     if arrays is None:

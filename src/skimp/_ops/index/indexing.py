@@ -252,12 +252,11 @@ def _between_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
 
 def _spelled_out(x: Any, index: tuple[Any, ...]) -> Any:
     """The same for an index with `...`, whose place as many `:` take as dims are left."""
-    if Tensor in map(type, index) or sum([i is Ellipsis for i in index]) > 1:
-        return None
+    dots = [i is Ellipsis for i in index]  # not by ==: arrays may be among the items
     left = x.ndim + 1 - len(index) + sum([i is None for i in index])
-    if left < 0:
+    if sum(dots) > 1 or left < 0:
         return None
-    at = index.index(Ellipsis)
+    at = dots.index(True)
     return _small_item(x, (*index[:at], *(_ALL,) * left, *index[at + 1 :]))
 
 
