@@ -138,8 +138,8 @@ def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
             return _SELECT
         if i is None:
             return _NEW_DIM
-        if type(i) is not slice or any([j is None or j is Ellipsis for j in items[:d]]):
-            return None
+        if type(i) is not slice or None in items or Ellipsis in items:
+            return None  # whose dim would have to be counted
         start, stop, step = i.start, i.stop, i.step
         if type(start) is Tensor or type(stop) is Tensor:
             return None
