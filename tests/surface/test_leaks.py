@@ -7,6 +7,7 @@ frees without it. `SKIMP_LEAKS=10000` has rounds of so many steps.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import io
@@ -25,6 +26,7 @@ import pytest
 import skimp as torch
 from skimp import nn
 from skimp._engine.dispatch.forms import OPS
+from skimp._engine.dispatch.row import NAMESPACES
 from skimp._engine.memory.ledger import host
 from skimp.autograd import forward_ad
 from skimp.distributions import Beta, Categorical, Normal, kl_divergence
@@ -420,3 +422,59 @@ def others() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_the_rest(step: Step) -> None:
     assert_flat([step], 5)
+
+
+def test_a_call_that_fails_leaves_nothing_to_the_collector() -> None:
+    wrong: tuple[tuple[Any, ...], ...] = ((object(),), (3, [object()]))
+    kept, failed = [], 0
+    gc.collect()
+    gc.disable()
+    try:
+        for space, functions in NAMESPACES.items():
+            for name, f in list(functions.items()):
+                for rest in wrong if callable(f) and name != "seed" else ():
+                    x = torch.ones(300)
+                    before = host.allocated
+                    with warnings.catch_warnings(), contextlib.suppress(Exception):
+                        warnings.simplefilter("ignore")
+                        f(x, *rest)
+                        continue
+                    failed += 1
+                    del x
+                    if host.allocated != before - 1200:
+                        kept.append(f"{space}.{name}")
+                        gc.collect()
+    finally:
+        gc.enable()
+    assert failed > 1000
+    assert kept == []
+
+
+LAST: dict[str, Callable[[], nn.Module]] = {
+    "batch_norm": lambda: nn.BatchNorm1d(64),
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "softmax": lambda: nn.Softmax(1),
+    "layer_norm": lambda: nn.LayerNorm(64),
+    "linear": lambda: nn.Linear(64, 64),
+    "gelu": nn.GELU,
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_a_checkpoint_that_stops_early_leaves_nothing_to_the_collector(name: str) -> None:
+    net = nn.Sequential(nn.Linear(64, 64), LAST[name]())
+    x = torch.randn(32, 64, requires_grad=True)
+
+    def step() -> int:
+        checkpoint(net, x, use_reentrant=False).sum().backward()
+        for p in (x, *net.parameters()):
+            p.grad = None
+        return host.allocated
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert step() == step() == step()
+    finally:
+        gc.enable()

@@ -200,8 +200,8 @@ def explaining(lines: list[str], given: str) -> list[str]:
 
 
 def failing(lines: list[str], call: str) -> list[str]:
-    """The lines of a wrapper, with a call where they fail. (No local variable holds the error: it
-    would hold itself.)
+    """The lines of a wrapper, with a call where they fail. (No local variable holds the error, and
+    no `locals()`, which the frame keeps: it would hold itself, and what its frames hold.)
     """
     return [
         lines[0],
@@ -326,7 +326,7 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         space["refuse_bound"] = _refuse_bound
         lines = failing(lines, f"refuse_bound(form, {p.handed()}, error)")
     else:
-        lines = failing(lines, "refuse_types(form, locals(), error)")
+        lines = explaining(lines, p.given())
     lines.append(f"    return {p.general()}")  # who takes a call over says what is wrong with it
     made = function_of(f.__name__, lines, space)
     p.give_defaults(made)
