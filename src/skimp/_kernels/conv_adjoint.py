@@ -57,9 +57,9 @@ def adjoint_and_weights(
     turned kernel's gradient is to x what the kernel's is to g."""
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):
-        work = 2 * g.size * weight[0, 0].size
         pieces = partial(adjoint, g, weight, out, w), partial(weights, g, x, grad, w, bias)
-        side_by_side(pieces, work)
+        # several groups' are many short calls, in which two threads would wait for each other
+        side_by_side(pieces, 2 * g.size * weight[0, 0].size if x.shape[1] == 1 else 0)
         return
     with Scratch(_turned(grad).shape, grad.dtype) as into:
         forward_and_weights(g, _turned(weight), out, x, into, back, bias)

@@ -17,21 +17,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels.blas import spread
 from skimp._kernels.einsum import einsum
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window
 from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]
 
 _BLOCK: Final = 1 << 17  # elements of the planes that are worked on together, about
 _RUN: Final = 1 << 11  # elements of a run that stay in the L1 cache
+_LONG: Final = 1 << 19  # multiplications of a call, 100 us, below which threads wait for each other
+_SLOW: Final = 20  # times as long as one of BLAS's takes one of these
 
 
 def suits(w: Window, x: Array, channels: int, *others: Array | None) -> bool:
@@ -73,7 +75,7 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
                 np.add(found, bias[block.channels].reshape(-1, *[1] * len(w.out)), out=target)
         room.close()
 
-    quietly(work)
+    _share(work, len(todo), todo[0], layout, out.size * w.taps)
 
 
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None) -> bool:
@@ -102,11 +104,19 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None) -> bo
                 sums[lane, block.channels] += einsum("cl->c", runs)
         room.close()
 
-    quietly(work)
+    _share(work, len(totals), todo[0], layout, g.size * w.taps)
     np.add.reduce(totals, axis=0, out=out)
     if bias is not None:
         np.add.reduce(sums, axis=0, out=bias)
     return bool(np.isfinite(out).all())
+
+
+def _share(
+    work: Callable[[], object], items: int, block: _Block, layout: _Layout, multiplications: int
+) -> None:
+    """Run `work` on several threads where its calls are long."""
+    call = math.prod(block.shape) * layout.plane * layout.taps[0].many
+    spread(work, items if call >= _LONG else 1, _SLOW * multiplications)
 
 
 class _Tap(NamedTuple):
