@@ -306,7 +306,8 @@ def what_is_on() -> list[Any]:
     return [
         *(state.grad, state.inference, state.vmaps, state.hooks, state.hooks_off),
         *(state.save_nothing, list(regions.active), len(saving.GUARDED), list(anomaly.ON)),
-        *(over.subclasses, over.everything, over.modes, host.budget, copies._forbidden.get()),
+        *(over.subclasses, over.everything, over.modes, skimp.Tensor._skimp_watched),
+        *(host.budget, copies._forbidden.get()),
         *(skimp.is_autocast_enabled("cpu"), skimp.get_autocast_dtype("cpu")),
         *(skimp.is_autocast_cache_enabled(), autocast.nesting, skimp.get_default_device()),
         *(forward_ad._levels, vars(checkpoint._Settings).get("early_stop")),

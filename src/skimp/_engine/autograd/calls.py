@@ -53,8 +53,19 @@ def backward(
                 "`backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
-    captures = captured(inputs)
     outputs = _tensors(tensors)
+    taker = _taker(outputs)
+    if taker is not None:
+        taker._skimp_hand_over(
+            backward,
+            tensors,
+            grad_tensors=grad_tensors,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            inputs=inputs,
+        )
+        return
+    captures = captured(inputs)
     roots = _roots(outputs, _given(outputs, grad_tensors))
     if create_graph:
         warn_cycle()
@@ -62,6 +73,15 @@ def backward(
     engine.run(
         roots, create_graph if retain_graph is None else retain_graph, create_graph, captures
     )
+
+
+def _taker(given: Iterable[Any]) -> Tensor | None:
+    """A tensor whose class, or else a mode, takes over what is given these."""
+    for t in given:
+        if isinstance(t, Tensor) and (t._skimp_watched or not t._skimp_on_fast_path):  # noqa: SIM102
+            if t._skimp_asks():
+                return t
+    return None
 
 
 def captured(inputs: Any) -> engine.Captures | None:
@@ -114,20 +134,20 @@ def grad(
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outs, ins = _tensors(outputs), _tensors(inputs)
-    for t in (*outs, *ins):
-        if isinstance(t, Tensor) and not t._skimp_on_fast_path and t._skimp_asks():
-            return t._skimp_hand_over(  # type: ignore[no-any-return]
-                grad,
-                outputs,
-                inputs,
-                grad_outputs=grad_outputs,
-                retain_graph=retain_graph,
-                create_graph=create_graph,
-                only_inputs=only_inputs,
-                allow_unused=allow_unused,
-                is_grads_batched=is_grads_batched,
-                materialize_grads=materialize_grads,
-            )
+    taker = _taker((*outs, *ins))
+    if taker is not None:
+        return taker._skimp_hand_over(  # type: ignore[no-any-return]
+            grad,
+            outputs,
+            inputs,
+            grad_outputs=grad_outputs,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            only_inputs=only_inputs,
+            allow_unused=allow_unused,
+            is_grads_batched=is_grads_batched,
+            materialize_grads=materialize_grads,
+        )
     if not only_inputs:
         warnings.warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To "

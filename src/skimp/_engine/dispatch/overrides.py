@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
 from typing import Any
 
+from skimp._engine.dispatch import attributes
 from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.interpreter import enters_uninterrupted
-from skimp._engine.interrupts import region
+from skimp._engine.interrupts import insist, region
 from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -152,11 +153,18 @@ class Overrides:
         return hand_over(public(call.form.f, call.form.name), args, kwargs)
 
 
+def asks(t: Tensor) -> bool:
+    """Whether a mode or this tensor's class takes a function over that it is given to now."""
+    if state.modes and state.everything:
+        return True
+    return state.subclasses and type(t) is not Tensor and takes_over(type(t))
+
+
 def public(f: Function, name: str) -> Function:
     """The function under which users know a form: that of a property is the property's `__get__`,
     that of an operator the function or method of its name.
     """
-    found = vars(Tensor).get(name)
+    found = attributes.own(vars(Tensor).get(name))
     if isinstance(found, property) and found.fget is f:
         return found.__get__
     if found is f or isinstance(f, MethodType):
@@ -233,9 +241,10 @@ def title(func: Any) -> str:
             if f is func:
                 return f"torch.{space}.{name}" if space else f"torch.{name}"
     owner = getattr(func, "__self__", None)
-    for name, f in vars(Tensor).items():
+    for name, found in vars(Tensor).items():
+        f = attributes.own(found)
         if f is func or (isinstance(f, property) and f is owner):
-            suffix = ".__get__" if f is owner else ""
+            suffix = f".{func.__name__}" if f is owner else ""
             return f"torch.Tensor.{name}{suffix}"
     module = getattr(func, "__module__", "")
     return f"{module}.{getattr(func, '__name__', func)}"
@@ -279,23 +288,33 @@ def given_class(t: Tensor, cls: type) -> Tensor:
     return t
 
 
-def _asks(self: Tensor) -> bool:
-    """Whether this tensor's class takes a function over that it is given to now."""
-    return state.subclasses and takes_over(type(self))
-
-
 def _hand_over(self: Tensor, func: Function, *args: Any, **kwargs: Any) -> Any:
     """The function's result by this tensor's class."""
     return hand_over(func, args, kwargs, (self,))
 
 
+def _begin_class(cls: type[Tensor]) -> None:
+    f = cls.__torch_function__
+    if getattr(f, "__func__", f) not in (_torch_function, _OFF):
+        attributes.watch_class(cls)
+
+
 # for what stands below dispatch
 for _name, _value in (
     ("__torch_function__", classmethod(_torch_function)),
-    ("_skimp_asks", _asks),
+    ("_skimp_asks", asks),
     ("_skimp_hand_over", _hand_over),
+    ("_skimp_begin_class", classmethod(_begin_class)),
 ):
     setattr(Tensor, _name, _value)
+attributes.watch_by(asks, hand_over)
+
+
+@enters_uninterrupted
+def _watch_no_longer() -> None:
+    """Have nobody asked about attributes, unless a mode is on."""
+    if "mode" not in active:
+        insist(attributes.watch_none)
 
 
 class TorchFunctionMode:
@@ -307,14 +326,22 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> TorchFunctionMode:
-        state.modes = (*state.modes, self)
-        active[:0] = ("mode",)  # one step with the line above
-        return self
+        try:
+            attributes.watch_all()
+            state.modes = (*state.modes, self)
+            active[:0] = ("mode",)  # one step with the line above
+            return self
+        except BaseException:
+            _watch_no_longer()
+            raise
 
     @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
-        state.modes = state.modes[:-1]
-        active.remove("mode")
+        try:
+            state.modes = state.modes[:-1]
+            active.remove("mode")
+        finally:
+            _watch_no_longer()
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> TorchFunctionMode:

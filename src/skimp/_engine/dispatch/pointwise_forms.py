@@ -9,7 +9,7 @@ the general way, `pointwise.call`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -365,7 +365,8 @@ def operators(
                 return made
         elif not isinstance(other, OPERANDS):
             return offered(other, slow, self, other)  # type: ignore[no-any-return]
-        return slow(self, other) if type(self) in KNOWN else public(self, other)
+        known = type(self) in KNOWN and kind in KNOWN
+        return slow(self, other) if known else public(self, other)
 
     def roperator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
@@ -401,7 +402,13 @@ def attach(word: str, f: Callable[..., Any]) -> None:
 
 
 def _set(word: str, f: Function) -> None:
-    attach(word, named(f, f"__{word}__"))
+    attach(word, named(f, _NAMES.get(word, f"__{word}__")))
+
+
+# What PyTorch calls the functions of some operators
+_NAMES: Final = {
+    "pow": "pow", "ipow": "pow_", "rtruediv": "__rdiv__", "itruediv": "__idiv__",
+}  # fmt: skip
 
 
 def _set_inplace(word: str, inplace: Function) -> None:

@@ -86,12 +86,18 @@ class Tensor:
     _skimp_post_hooks: Any = None
     _skimp_retains: bool = False
 
+    _skimp_watched: bool = False  # somebody is asked about every attribute (dispatch/attributes.py)
     _skimp_on_fast_path: bool = True  # small ones of this class take the fast paths
 
     def __init_subclass__(cls, **words: Any) -> None:
         super().__init_subclass__(**words)
         if "_skimp_on_fast_path" not in cls.__dict__:
             cls._skimp_on_fast_path = False
+        cls._skimp_begin_class()
+
+    @classmethod
+    def _skimp_begin_class(cls) -> None:
+        """What dispatch does with a new class (_engine/dispatch/overrides.py)."""
 
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
 

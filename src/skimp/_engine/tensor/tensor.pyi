@@ -57,6 +57,7 @@ class Tensor:
     _skimp_hooks: Any
     _skimp_post_hooks: Any
     _skimp_retains: builtins.bool
+    _skimp_watched: builtins.bool
     _skimp_on_fast_path: builtins.bool
     __array_priority__: builtins.int
     name: Any
@@ -1595,6 +1596,7 @@ class Tensor:
     @property
     def retains_grad(self) -> builtins.bool:
         """Whether backward will leave a `.grad` although the tensor is not a leaf."""
+    def __reversed__(self) -> Tensor: ...
     def __rfloordiv__(self, other: Any) -> Tensor: ...
     def __rlshift__(self, other: Any) -> Tensor: ...
     def __rmatmul__(self, other: Any) -> Tensor: ...
@@ -1743,7 +1745,9 @@ class Tensor:
         """The elements as an ndarray over the storage's bytes; materializes. For reading (see
         `writable`)."""
     def _skimp_asks(self) -> builtins.bool:
-        """Whether this tensor's class takes a function over that it is given to now."""
+        """Whether a mode or this tensor's class takes a function over that it is given to now."""
+    @classmethod
+    def _skimp_begin_class(cls) -> None: ...
     def _skimp_bump(self) -> None:
         """One more in-place write."""
     def _skimp_hand_over(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

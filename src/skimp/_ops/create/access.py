@@ -281,6 +281,11 @@ def _contains(self: Tensor, element: Any) -> bool:
     )
 
 
+def _reversed(self: Tensor) -> Tensor:
+    """`reversed(t)`: a copy whose first dim runs backwards."""
+    return self.flip(0) if self.ndim else self
+
+
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     node = self.grad_fn
     if self._skimp_meta is not None:
@@ -401,6 +406,7 @@ for _name, _f in {
     "__len__": _len,
     "__iter__": _iter,
     "__contains__": _contains,
+    "__reversed__": _reversed,
     "__repr__": _repr,
     "__str__": _repr,
     "__format__": _format,
