@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 
 # what runs in the fourth mode: programs whose values are compared, and that count no bytes
 BUDGETED := $(addprefix tests/engine/,test_twins.py autograd/test_autograd_twins.py \
-	autograd/test_programs.py autograd/test_inplace.py)
+	autograd/test_hook_twins.py autograd/test_programs.py autograd/test_inplace.py)
 
 .PHONY: demo test check wheel explore leaks fuzz hostile stubs schemas guide bench bench-quick clean
 

@@ -51,9 +51,16 @@ ONCE = (
     *("surface/test_signatures.py", "surface/test_wrong_calls.py"),
     *("engine/autograd/test_graphs.py", "surface/serialization/test_hostile.py"),
     *("engine/memory/test_allocator.py", "engine/memory/test_layout.py"),
-    *("engine/memory/test_ledger.py", "engine/memory/test_pool.py", "engine/eval/test_copy.py"),
+    *("engine/memory/test_layout_views.py", "engine/memory/test_ledger.py"),
+    *("engine/memory/test_pool.py", "engine/memory/test_pool_histories.py"),
+    *("engine/memory/test_segments.py", "engine/eval/test_copy.py"),
     *("engine/tensor/test_printing.py", "engine/tensor/test_promotion.py"),
-    *("kernels/test_draws.py", "kernels/test_pointwise.py", "kernels/test_special.py"),
+    *("kernels/test_arithmetic.py", "kernels/test_draws.py", "kernels/test_few_draws.py"),
+    *(
+        "kernels/test_pointwise.py",
+        "kernels/test_pointwise_gradients.py",
+        "kernels/test_special.py",
+    ),
 )
 
 # Where what is computed at once could differ from what waits: memory, errors' lines, gradients of
@@ -72,9 +79,9 @@ STARTS_PROCESSES = (
         "compat/test_libraries.py",
     ),
     *("engine/memory/test_pool.py", "house/test_docs.py", "kernels/test_blas.py", "programs"),
-    *("surface/serialization/test_saving.py", "surface/test_processes.py"),
+    *("surface/serialization/test_whole_writes.py", "surface/test_processes.py"),
     *("surface/distributed", "lens/test_pytorch.py"),
-    "surface/utils/test_data.py",
+    *("surface/utils/test_data.py", "surface/utils/test_workers.py"),
 )
 
 
