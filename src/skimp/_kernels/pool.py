@@ -189,7 +189,7 @@ def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> Non
 
 def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     """Windows of two by two that do not meet: the winners of two rows, then of these."""
-    one, two, three, four = (np.ascontiguousarray(x[w.seen(tap)]) for tap in w.taps)
+    one, two, three, four = (x[w.seen(tap)].copy() for tap in w.taps)
     right_above, right_below = np.greater(two, one), np.greater(four, three)
     np.maximum(one, two, out=one)
     np.maximum(three, four, out=three)
