@@ -80,7 +80,7 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
         window = [*inner[:dim], slice(0, part.start)]
         target[tuple(window)] = number
         target[(*inner[:dim], slice(part.stop, None))] = number
-    into = target[(*inner, ...)]  # an array where there are no dims, too
+    into = target[tuple(inner)] if inner else target  # a number otherwise
     if into.size:
         pour(kept, into)
     return result
