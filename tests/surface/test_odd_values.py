@@ -124,6 +124,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "offsets in rows": lambda lib: _bags(lib, lib.tensor([[0]])),
     "offsets beyond": lambda lib: _bags(lib, lib.tensor([0, 9])),
     "offsets that are no integers": lambda lib: _bags(lib, lib.tensor([0.0])),
+    "no indices": lambda lib: lib.embedding_bag(lib.ones(2, 3), -1, lib.tensor([0]))[0],
+    "bytes as indices": lambda lib: lib.embedding_bag(
+        lib.ones(2, 3), lib.tensor([0, 1], dtype=lib.uint8), lib.tensor([0])
+    )[0],
+    "flags as both": lambda lib: lib.embedding_bag(
+        lib.ones(2, 3), lib.tensor([True]), lib.tensor([False])
+    )[0],
     "an unknown mode": lambda lib: _bags(lib, lib.tensor([0]), mode=5),
     "weights of another type": lambda lib: _bags(
         lib, lib.tensor([0]), per_sample_weights=lib.ones(2).double()

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.docstrings import completed
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.memory.layout import normalize_dim
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp.nn import functional
 from skimp.nn.modules import recurrence
@@ -244,20 +244,22 @@ def embedding_bag(
     Raises: RuntimeError for an index that is not there and for positions of another dtype.
     Memory: new tensors.
     """
+    require_tensor("embedding_bag", "indices", indices, 2)
+    require_tensor("embedding_bag", "offsets", offsets, 3)
     if mode not in range(3):
         raise RuntimeError("`mode` must be sum, mean, or max.")
-    require_tensor("embedding_bag", "offsets", offsets, 3)
     if offsets.ndim != 1:
         raise RuntimeError(
             f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.ndim}"
         )
-    for positions in (indices, offsets):
-        if positions._dtype not in (dtypes.int64, dtypes.int32):
-            raise RuntimeError(
-                "Expected tensor for argument #1 'indices' to have one of the following scalar "
-                f"types: Long, Int; but got {positions.type()} instead (while checking arguments "
-                "for embedding_bag)"
-            )
+    common = promotion.promote_types(indices._dtype, offsets._dtype)
+    if common not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {indices.to(common).type()} instead (while checking arguments for "
+            "embedding_bag)"
+        )
+    indices, offsets = indices.to(common), offsets.to(common)
     if per_sample_weights is not None:
         if mode != 0:
             raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
