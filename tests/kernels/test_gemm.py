@@ -98,7 +98,7 @@ def test_several_products_in_one_call(kind: str, size: tuple[int, int, int], bet
     expected = a @ b.swapaxes(1, 2) + beta * out
     with one_thread():
         gemm.gemms(
-            kind, (gemm.PLAIN, gemm.TURNED), size, (a.ctypes.data, depth, 0),
+            kind, (gemm.AS_IT_IS, gemm.TRANSPOSED), size, (a.ctypes.data, depth, 0),
             (b.ctypes.data, depth, columns * depth), beta,
             (out.ctypes.data, columns, rows * columns), 3,
         )  # fmt: skip

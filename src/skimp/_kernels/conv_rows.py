@@ -19,7 +19,7 @@ import numpy as np
 
 from skimp._kernels import shaping
 from skimp._kernels.blas import one_thread, spread
-from skimp._kernels.gemm import PLAIN, TURNED, gemm_of, gemms
+from skimp._kernels.gemm import AS_IT_IS, TRANSPOSED, gemm_of, gemms
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window, rows_flat
 from skimp._kernels.scratch import Scratch, give, row_sums, take
 
@@ -159,7 +159,7 @@ def _products(rows: _Rows, matrix: Array, bias: Array | None, into: Array) -> No
     item, address = into.itemsize, matrix.ctypes.data
     for number, start in enumerate(rows.starts):
         gemms(
-            into.dtype.char, (PLAIN, PLAIN), (channels, into[0, 0].size, depth),
+            into.dtype.char, (AS_IT_IS, AS_IT_IS), (channels, into[0, 0].size, depth),
             (address + number * channels * depth * item, depth, 0),
             (rows.address + start * item, rows.pitch, rows.step),
             number > 0 or bias is not None,
@@ -191,7 +191,7 @@ class _Lanes:
         begun = block is not self.todo[lane]
         for number in range(len(flat)):
             gemms(
-                g.dtype.char, (PLAIN, TURNED), (depth, channels, flat[0, 0].size),
+                g.dtype.char, (AS_IT_IS, TRANSPOSED), (depth, channels, flat[0, 0].size),
                 (rows.address + number * rows.step * item, rows.pitch, rows.apart),
                 (flat[number].ctypes.data, flat.strides[1] // item, 0),
                 begun or number > 0,

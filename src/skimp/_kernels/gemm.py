@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 # batches crash (OpenBLAS, pull request 5980).
 _SAFE: Final = 100**3
 LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
-ROWS, PLAIN, TURNED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
+ROWS, AS_IT_IS, TRANSPOSED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
 _TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}
 _INTEGERS: Final = (("64_", ctypes.c_int64), ("", ctypes.c_int32))  # by the ends of names
 Lies = tuple[int, int, int]  # an address, how far rows are apart, and matrices, in elements
@@ -65,7 +65,7 @@ def _lies(x: Array) -> tuple[int, int]:
     """Whether a matrix is a row-major one or its transpose, and how far apart its runs are."""
     down, right = x.strides
     turned = right != x.itemsize
-    return (TURNED, right // x.itemsize) if turned else (PLAIN, down // x.itemsize)
+    return (TRANSPOSED, right // x.itemsize) if turned else (AS_IT_IS, down // x.itemsize)
 
 
 def gemms(

@@ -46,7 +46,7 @@ class autocast:  # noqa: N801  (PyTorch's name)
                 "CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=3
             )
             return False
-        if self.fast_dtype not in (dtypes.bfloat16, dtypes.float16):
+        if self.fast_dtype not in dtypes.HALVES:
             warnings.warn(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
                 "CPU Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",

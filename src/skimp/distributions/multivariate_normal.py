@@ -37,25 +37,25 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
     return linalg.solve_triangular(upper, eye, upper=False)
 
 
-def wide(d: Any, matrix: Tensor) -> Tensor:
+def for_batch(d: Any, matrix: Tensor) -> Tensor:
     """A matrix for each of the batch, as a view."""
     return matrix.expand(d._batch_shape + matrix.shape[-2:])
 
 
 def the_factor(d: Any) -> Tensor:
     """L of a distribution whose covariance is L L^T."""
-    return wide(d, d._unbroadcasted_scale_tril)
+    return for_batch(d, d._unbroadcasted_scale_tril)
 
 
 def the_covariance(d: Any) -> Tensor:
     """L L^T."""
     lower = d._unbroadcasted_scale_tril
-    return wide(d, whole.matmul(lower, lower.mT))
+    return for_batch(d, whole.matmul(lower, lower.mT))
 
 
 def the_precision(d: Any) -> Tensor:
     """(L L^T)^-1."""
-    return wide(d, whole.cholesky_inverse(d._unbroadcasted_scale_tril))
+    return for_batch(d, whole.cholesky_inverse(d._unbroadcasted_scale_tril))
 
 
 MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")

@@ -13,7 +13,7 @@ from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import NO_LIMIT, Ledger
 from skimp.lens.layouts import Source, source
-from skimp.lens.live import Live, Record, before
+from skimp.lens.live import LiveRecords, Record, before
 from skimp.lens.steps import Kept, Steps
 
 COPIES = 4096  # kinds of copies that are told apart
@@ -77,7 +77,7 @@ class Collector:
         self._start = clock()
         self.latest = self._start  # when the last allocation was, by the clock
         self._waiting: dict[int, Role] = {}  # roles of deferred storages
-        self.live = Live(ledger.allocated, ledger.made - ledger.dropped)
+        self.live = LiveRecords(ledger.allocated, ledger.made - ledger.dropped)
         self.steps = Steps()
         self.steps.now.total = self.steps.now.peak = ledger.allocated
         self.copies: dict[Copy, Copies] = {}
@@ -193,7 +193,7 @@ class Collector:
         made = Collector(self._ledger, self._clock)
         made._start = self._start
         made.steps.now = Kept(number, 0.0, order, total)
-        made.live = Live(total, 0)
+        made.live = LiveRecords(total, 0)
         made.live.order, made.live.peak = order, NO_LIMIT
         return made
 

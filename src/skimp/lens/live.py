@@ -40,7 +40,7 @@ class Record:
         return "temporary"
 
 
-class Live:
+class LiveRecords:
     """The records that are live, and those that were at the highest peak so far: of them, who is
     gone since. Events are numbered in their order.
     """

@@ -33,7 +33,7 @@ MOST: Final = 1 << 16  # allocations of a step that is learned
 PATIENCE: Final = 2  # steps alike before one is learned; after a mistake more and more,
 LONGEST: Final = 1 << 10  # up to so many
 _clock: Final = time.perf_counter
-_PLAIN: Final = frozenset([int, float, bool, type(None)])  # no tensors, and most of what is saved
+_NO_TENSORS: Final = frozenset([int, float, bool, type(None)])  # and most of what is saved
 
 
 class Awaited:
@@ -74,7 +74,7 @@ def saved_by(saved: Any) -> list[int]:
     found = []
     for value in saved:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _NO_TENSORS:
             continue
         if kind is Tensor or isinstance(value, Tensor):
             if not value._hollow:

@@ -33,7 +33,6 @@ from skimp.config import config
 
 Formula = Callable[..., tuple[Any, ...]]
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
-_PLAIN = (dtypes.float32, dtypes.float64)
 
 
 def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
@@ -182,7 +181,7 @@ def update(
     first = written[0]
     dtype = first._dtype
     if (
-        dtype in _PLAIN
+        dtype in dtypes.FLOATING
         and not modes.state.grad
         and all([t._dtype is dtype for t in (*written, *read)])
     ):

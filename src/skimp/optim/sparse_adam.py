@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require, require_positive
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.steps import PerParameter, fractions, hyperparameters, number, zeros
@@ -92,7 +92,7 @@ def _are_small(p: Tensor, mean: Tensor, square: Tensor, grad: Any) -> bool:
         [
             type(t) in ORDINARY
             and t._dtype is values._dtype
-            and t._dtype in FLOATS
+            and t._dtype in dtypes.FLOATING
             and not t._skimp_neg
             for t in (p, mean, square)
         ]

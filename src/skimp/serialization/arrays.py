@@ -15,7 +15,9 @@ import numpy as np
 from skimp.serialization.limits import refuse, refused, shown
 
 KINDS: Final = frozenset("biufcSUmM")
-_PLAIN: Final = re.compile(r"[<>|=]?(([biufcSUVO?])(\d{0,9})|[mM]8(\[\d{0,4}[A-Za-z]{1,2}\])?)")
+_DESCRIPTION: Final = re.compile(
+    r"[<>|=]?(([biufcSUVO?])(\d{0,9})|[mM]8(\[\d{0,4}[A-Za-z]{1,2}\])?)"
+)
 _NAMES: Final = frozenset(("bool", "float16", "float32", "float64", "int8", "int16", "int32",
                            "int64", "uint8", "uint16", "uint32", "uint64", "complex64",
                            "complex128"))  # fmt: skip
@@ -25,7 +27,7 @@ DIMENSIONS: Final = 32
 
 def dtype(name: Any, align: Any = False, copy: Any = True) -> np.dtype[Any]:
     """numpy.dtype of a plain type's name; fields come with the state."""
-    if type(name) is not str or not (_PLAIN.fullmatch(name) or name in _NAMES):
+    if type(name) is not str or not (_DESCRIPTION.fullmatch(name) or name in _NAMES):
         refuse(f"the NumPy type {shown(name)}")
     return np.dtype(name, copy=True)
 

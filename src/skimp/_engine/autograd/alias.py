@@ -17,11 +17,11 @@ from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.record import begin, edge, finish, record, save_results
 from skimp._engine.autograd.refresh import (
-    Window,
+    ViewMeta,
     empty_like_base,
     move_retain,
     node_of_view,
-    window_of,
+    view_meta,
 )
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
@@ -298,7 +298,7 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     init(copy, (*edge(base), *others), shape_of(base), base._dtype)
     copy.fn = node
     copy.own = own
-    copy.base, copy.view = window_of(base), window_of(t)
+    copy.base, copy.view = view_meta(base), view_meta(t)
     copy._skimp_code, copy._skimp_lasti = node._skimp_code, node._skimp_lasti
     node._skimp_more().within = _ref(copy)
     fresh = not base._rg
@@ -331,8 +331,8 @@ class CopySlices(Node):
     _skimp_label = "torch::autograd::CopySlices"
     fn: Node | None
     own: int  # the place of the view's own gradient among those that `fn` returns
-    base: Window
-    view: Window
+    base: ViewMeta
+    view: ViewMeta
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         g: Any = grads[0]

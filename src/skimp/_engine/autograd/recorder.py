@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from skimp._engine.autograd.record import Recording
 
 Lines = list[str]
-_PLAIN: Final = frozenset({type(None), bool, int, float, str})  # of arguments that are no tensors
+# Types of arguments that are no tensors.
+_NO_TENSORS: Final = frozenset({type(None), bool, int, float, str})
 
 
 def written(recording: Recording, count: int | None) -> Any:
@@ -48,7 +49,7 @@ def written(recording: Recording, count: int | None) -> Any:
         "node_of_view": node_of_view,
         "numbers": frozenset({int, float, bool}).issuperset,
         "outside": lines.outside,
-        "plain": _PLAIN,
+        "plain": _NO_TENSORS,
         "shape_of": shape_of,
         "strides_of": saving.strides_of,
         "tensors": frozenset({Tensor}).issuperset,

@@ -26,7 +26,7 @@ from skimp._engine.tensor.tensor import Tensor, empty
 _new = object.__new__
 
 
-class Window(NamedTuple):
+class ViewMeta(NamedTuple):
     """Which elements of its base a view shows, and how."""
 
     layout: Layout
@@ -34,11 +34,11 @@ class Window(NamedTuple):
     conj: bool = False
     neg: bool = False
 
-    def of(self, base: Tensor, like: Window) -> Tensor:
-        """This window on `base`, a tensor that stands for one that `like` describes."""
+    def of(self, base: Tensor, like: ViewMeta) -> Tensor:
+        """This view of `base`, a tensor that stands for one that `like` describes."""
         if like.dtype.is_complex and not self.dtype.is_complex:
             base = ops.view_as_real(base)
-            like = Window(real_layout(like), self.dtype)
+            like = ViewMeta(real_layout(like), self.dtype)
         layout = self.layout
         if self.dtype.is_complex and not like.dtype.is_complex:
             layout = real_layout(self)
@@ -52,14 +52,14 @@ class Window(NamedTuple):
         return seen
 
 
-def real_layout(w: Window) -> Layout:
+def real_layout(w: ViewMeta) -> Layout:
     """A complex tensor's layout, in real elements with a last dimension of 2."""
     shape, strides, offset = w.layout
     return Layout((*shape, 2), (*[2 * s for s in strides], 1), 2 * offset)
 
 
-def window_of(t: Tensor) -> Window:
-    return Window(t._skimp_layout_of(), t._dtype, t._conj, t._skimp_neg)
+def view_meta(t: Tensor) -> ViewMeta:
+    return ViewMeta(t._skimp_layout_of(), t._dtype, t._conj, t._skimp_neg)
 
 
 def node_of_view(t: Tensor) -> Node | None:
@@ -84,7 +84,7 @@ def node_of_view(t: Tensor) -> Node | None:
         edge: tuple[Node | None, int] = (source, base._skimp_index)
     else:  # a leaf that requires no grad any more gets none
         edge = (accumulate_of(base) if base._rg else None, 0)
-    t._skimp_node = strided(edge, window_of(base), window_of(t), t)
+    t._skimp_node = strided(edge, view_meta(base), view_meta(t), t)
     t._skimp_index = 0
     t._rg = True
     t._skimp_inherits = False
@@ -107,8 +107,8 @@ class AsStridedBackward0(Node):
 
     __slots__ = ("base", "view")
     _skimp_label = "AsStridedBackward0"
-    base: Window
-    view: Window
+    base: ViewMeta
+    view: ViewMeta
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         g = grads[0]
@@ -117,7 +117,7 @@ class AsStridedBackward0(Node):
         return (scatter(g, self.base, self.view),)
 
 
-def strided(edge: tuple[Node | None, int], base: Window, view: Window, t: Tensor) -> Node:
+def strided(edge: tuple[Node | None, int], base: ViewMeta, view: ViewMeta, t: Tensor) -> Node:
     """The node of `t`, which shows `view` of the `base` whose gradient goes to `edge`."""
     node = _new(AsStridedBackward0)
     init(node, edge, shape_of(t), t._dtype)
@@ -127,7 +127,7 @@ def strided(edge: tuple[Node | None, int], base: Window, view: Window, t: Tensor
     return node
 
 
-def empty_like_base(base: Window, g: Tensor) -> Tensor:
+def empty_like_base(base: ViewMeta, g: Tensor) -> Tensor:
     """Uninitialised, with the base's shape, strides and dtype; under vmap if the gradient is."""
     shape, strides, first = base.layout
     reach = 0 if 0 in shape else _last(base.layout) - first + 1
@@ -139,7 +139,7 @@ def empty_like_base(base: Window, g: Tensor) -> Tensor:
     return ops.as_strided(empty((reach,), base.dtype), shape, strides, 0)
 
 
-def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
+def scatter(g: Tensor, base: ViewMeta, view: ViewMeta) -> Tensor:
     """The gradient of the base, from that of a view of it."""
     if view.conj:
         g = ops.conj(g)

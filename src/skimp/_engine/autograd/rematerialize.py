@@ -20,7 +20,11 @@ from skimp._engine.autograd.rules import parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import numel
 from skimp._engine.memory.pending import lean
-from skimp._engine.memory.rematerialize import Rematerialized, stand_for, standing_for
+from skimp._engine.memory.rematerialize import (
+    Rematerialized,
+    make_rematerialized,
+    rematerialized_of,
+)
 from skimp._engine.memory.storage import Storage, defer
 from skimp._engine.tensor.tensor import Tensor
 from skimp.config import config
@@ -41,7 +45,7 @@ def instead_of(t: Tensor) -> Tensor:
     s = base._storage
     if s.deferred is not None or s.exported or isinstance(s, Rematerialized):
         return t
-    deferred: Storage | None = standing_for(s)
+    deferred: Storage | None = rematerialized_of(s)
     if deferred is None:
         rule = getattr(type(node), "rule", None)
         if rule is None or rule.rematerialize is None:
@@ -54,7 +58,7 @@ def instead_of(t: Tensor) -> Tensor:
         deferred = _deferred(node, rule, base)
         if deferred is None:
             return t
-        stand_for(deferred, s)
+        make_rematerialized(deferred, s)
     alias = _on(deferred, s, t)
     alias._rg = True
     if t._base is None:
@@ -75,10 +79,10 @@ def of_result(node: Any, t: Tensor) -> Tensor:
         return t
     if numel(t.shape) < config.remake_from or not _reads_saved(node, expr, len(s)):
         return t
-    deferred: Storage | None = standing_for(s)
+    deferred: Storage | None = rematerialized_of(s)
     if deferred is None:
         deferred = defer(_apart(expr))
-        stand_for(deferred, s)
+        make_rematerialized(deferred, s)
     return _on(deferred, s, t)
 
 

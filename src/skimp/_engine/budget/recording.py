@@ -232,7 +232,9 @@ class _NotPlain(Exception):
     """An argument that a recipe can't keep."""
 
 
-_PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), dtypes.dtype, slice, range})
+_IMMUTABLE: Final = frozenset(
+    {int, float, bool, complex, str, type(None), dtypes.dtype, slice, range}
+)
 
 
 def _packed(value: Any, numbers: dict[int, int]) -> Any:
@@ -250,7 +252,7 @@ def _packed(value: Any, numbers: dict[int, int]) -> Any:
     settings = getattr(kind, "__dataclass_params__", None)
     if settings is not None and settings.frozen and kind.__module__.startswith("skimp._kernels"):
         return value
-    if kind in _PLAIN or kind.__module__.startswith("skimp._engine.tensor"):
+    if kind in _IMMUTABLE or kind.__module__.startswith("skimp._engine.tensor"):
         if isinstance(value, Tensor):
             raise _NotPlain
         return value

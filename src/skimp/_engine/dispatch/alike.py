@@ -22,7 +22,6 @@ from skimp.config import config
 if TYPE_CHECKING:
     from skimp._engine.dispatch.pointwise import Pointwise
 
-FLOATS: frozenset[dtypes.dtype] = frozenset({dtypes.float32, dtypes.float64})
 _NUMBERS = frozenset({int, float})
 _ndarray = np.ndarray
 
@@ -47,7 +46,7 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
     needed, total = False, 0
     for i, a in enumerate(args):
         if type(a) not in ORDINARY:
-            if dtype in FLOATS and type(a) in _NUMBERS and i in row.numbers:
+            if dtype in dtypes.FLOATING and type(a) in _NUMBERS and i in row.numbers:
                 nodes.append(constant(a, dtype))
                 continue
             return None

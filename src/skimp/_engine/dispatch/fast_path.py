@@ -24,7 +24,7 @@ from skimp._kernels.threads import quietly
 if TYPE_CHECKING:
     from skimp._engine.dispatch.pointwise import Pointwise
 
-_PLAIN = frozenset({int, float, bool})
+_NUMBERS = frozenset({int, float, bool})
 _MANY = 256
 Lines = list[str]
 
@@ -203,7 +203,7 @@ def _space(row: Pointwise) -> dict[str, Any]:
     return {
         "Tensor": Tensor, "as_type": _as_type, "check": row.check, "constant": constant,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
-        "in_order": _in_order, "known": row.typed, "numbers": _PLAIN, "ordinary": ORDINARY,
+        "in_order": _in_order, "known": row.typed, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "state": modes.state,
     }  # fmt: skip
 

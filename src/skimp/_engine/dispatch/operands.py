@@ -16,7 +16,7 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 
 # Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
-OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
+OPMATH = dict.fromkeys((*dtypes.HALVES, *dtypes.FLOAT8), dtypes.float32)
 
 
 def require_tensor(function: str, argument: str, value: Any, position: int = 1) -> None:

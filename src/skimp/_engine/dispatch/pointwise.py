@@ -146,19 +146,12 @@ def kernels_by_dtype(
     return {d: made[id(k)] for d, k in found.items() if k is not None}
 
 
-PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
-WHOLE: frozenset[dtypes.dtype] = frozenset(
-    {dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64}
-)
-
-
 def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
     """The dtypes for which the kernel on the bare arrays is the whole op."""
-    real = frozenset({dtypes.float32, dtypes.float64})
     known: dict[Types, frozenset[dtypes.dtype]] = {
-        same: PLAIN | WHOLE | {dtypes.bool},
-        floating: PLAIN,
-        real_valued: real | WHOLE,
+        same: dtypes.FLOATING_AND_COMPLEX | dtypes.INTEGRAL | {dtypes.bool},
+        floating: dtypes.FLOATING_AND_COMPLEX,
+        real_valued: dtypes.FLOATING | dtypes.INTEGRAL,
     }
     ok = known.get(row.types, frozenset()) if not row.masks else frozenset()
     return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)

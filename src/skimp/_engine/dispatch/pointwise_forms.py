@@ -14,10 +14,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.overrides import takes_over
-from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
+from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import predicate
 from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
@@ -47,7 +46,7 @@ def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     kernel = next((k for d in _FIRST if type(k := row.kernels.get(d)) is Kernel), None)
     if kernel is None or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
         return None, NONE
-    ok = PLAIN | WHOLE if row.types is predicate else row.plain
+    ok = dtypes.FLOATING_AND_COMPLEX | dtypes.INTEGRAL if row.types is predicate else row.plain
     return kernel.fn, frozenset(d for d in ok if row.kernels.get(d) is kernel)
 
 
@@ -250,7 +249,7 @@ def target_is_small(target: Tensor, *others: Any) -> bool:
     """
     x = target._np
     dtype = target._dtype
-    if x is None or target._rg or dtype not in FLOATS or not x.flags.c_contiguous:
+    if x is None or target._rg or dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
         return False
     for t in others:
         if type(t) not in ORDINARY or t._rg or t._dtype is not dtype:
@@ -277,8 +276,8 @@ def short_inplace(
             return False
         if other._storage is target._storage and other is not target:
             return False
-    elif (kind is float and dtype in FLOATS) or (
-        kind is int and -_WIDE <= other < _WIDE and (dtype in FLOATS or dtype is _INT64)
+    elif (kind is float and dtype in dtypes.FLOATING) or (
+        kind is int and -_WIDE <= other < _WIDE and (dtype in dtypes.FLOATING or dtype is _INT64)
     ):
         y = other
     else:
@@ -326,7 +325,7 @@ def operators(
 ) -> None:
     """Set `__word__`, `__rword__` and `__iword__`: the path of `a + b`, `1.0 + a` and `a += b`."""
     ufunc, ok = _strided(row)
-    numbers, whole = FLOATS & ok, ok & {dtypes.int64}
+    numbers, whole = dtypes.FLOATING & ok, ok & {dtypes.int64}
     recording: Any = row.recording
     public: Function = METHODS.get(slow.__name__, slow)  # the one that meets transforms
     usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
@@ -457,7 +456,7 @@ def plain_operators(
 def compare(row: Pointwise, word: str, slow: Function) -> None:
     """Set a comparison operator, which answers tensors."""
     ufunc, ok = _strided(row)
-    numbers = FLOATS & ok
+    numbers = dtypes.FLOATING & ok
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)

@@ -9,7 +9,7 @@ from skimp._engine.eval.convert import collides, convert, laid, turn
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.make import collapse, run_block, tile_block, transposed_dim
 from skimp._engine.eval.program import LeafLayout
-from skimp._engine.eval.run import cuts, threads_for, window_of
+from skimp._engine.eval.run import box_of, cuts, threads_for
 from skimp._kernels import shaping
 from skimp._kernels.threads import quietly, share
 
@@ -59,7 +59,7 @@ def _copy_blocks(dst: Array, src: Array) -> None:
 
     def work() -> None:
         for number in numbers:
-            window, _ = window_of(number, sides)
-            move(src[window], dst[window])
+            box, _ = box_of(number, sides)
+            move(src[box], dst[box])
 
     share(work, threads_for(dst.size))

@@ -16,12 +16,12 @@ import numpy as np
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.plan import run_block
-from skimp._engine.eval.run import cuts, threads_for, window_of
+from skimp._engine.eval.run import box_of, cuts, threads_for
 from skimp._kernels.threads import quietly, share
 
 BLOCK: Final = 1 << 15  # elements of an index that are worked on at once
 
-Window = tuple[slice, ...]
+Box = tuple[slice, ...]  # a part of a shape
 _BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -50,7 +50,7 @@ def steps(a: Array) -> tuple[int, ...]:
     return tuple([s // a.itemsize for s in a.strides])
 
 
-def windows(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Window]:
+def boxes(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Box]:
     """Cut a shape into runs of C order of about `limit` elements."""
     if math.prod(shape) <= limit:
         if 0 not in shape:
@@ -58,15 +58,15 @@ def windows(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Window]:
         return
     sides = _sides(shape, limit)
     for number in range(math.prod(map(len, sides))):
-        yield window_of(number, sides)[0]
+        yield box_of(number, sides)[0]
 
 
 def _sides(shape: tuple[int, ...], limit: int) -> list[Any]:
     return [cuts(n, part) for n, part in zip(shape, run_block(shape, limit), strict=True)]
 
 
-def in_windows(shape: tuple[int, ...], work: Callable[[Window], None], limit: int = BLOCK) -> None:
-    """`work(window)` for every window of a shape, on the threads: windows must not depend on each
+def in_boxes(shape: tuple[int, ...], work: Callable[[Box], None], limit: int = BLOCK) -> None:
+    """`work(box)` for every box of a shape, on the threads: boxes must not depend on each
     other.
     """
     if math.prod(shape) <= limit:
@@ -78,7 +78,7 @@ def in_windows(shape: tuple[int, ...], work: Callable[[Window], None], limit: in
 
     def run() -> None:
         for number in numbers:
-            work(window_of(number, sides)[0])
+            work(box_of(number, sides)[0])
 
     share(run, threads_for(math.prod(shape)))
 
@@ -93,11 +93,11 @@ class Along:
         self.dim = dim
         self.index = index
 
-    def __call__(self, window: Window) -> Array:
-        """Places in the target's span of the index elements in the window."""
-        places: Array = np.multiply(self.index[window], self.strides[self.dim], dtype=np.int64)
-        last = len(window) - 1
-        for dim, cut in enumerate(window):
+    def __call__(self, box: Box) -> Array:
+        """Places in the target's span of the index elements in the box."""
+        places: Array = np.multiply(self.index[box], self.strides[self.dim], dtype=np.int64)
+        last = len(box) - 1
+        for dim, cut in enumerate(box):
             if dim == self.dim or self.strides[dim] == 0 or cut.stop <= 1:
                 continue
             stop = min(cut.stop, self.index.shape[dim])
@@ -120,15 +120,15 @@ class Joint:
         self.rest = rest  # (size, stride) of the dims that no index touches
         self.shape = (*indices[0].shape, *[size for size, _ in rest])
 
-    def __call__(self, window: Window) -> Array:
-        """Places of the part of the result (broadcast dims, then untouched ones) in the window."""
-        lead = len(window) - len(self.rest)
-        places: Array = np.multiply(self.indices[0][window[:lead]], self.strides[0], dtype=np.int64)
+    def __call__(self, box: Box) -> Array:
+        """Places of the part of the result (broadcast dims, then untouched ones) in the box."""
+        lead = len(box) - len(self.rest)
+        places: Array = np.multiply(self.indices[0][box[:lead]], self.strides[0], dtype=np.int64)
         for index, step in zip(self.indices[1:], self.strides[1:], strict=True):
-            places = places + np.multiply(index[window[:lead]], step, dtype=np.int64)
+            places = places + np.multiply(index[box[:lead]], step, dtype=np.int64)
         places = places.reshape(*places.shape, *[1] * len(self.rest))
         for k, (size, step) in enumerate(self.rest):
-            cut = window[lead + k]
+            cut = box[lead + k]
             own = np.arange(cut.start, min(cut.stop, size)) * step
             places = places + own.reshape(-1, *[1] * (len(self.rest) - 1 - k))
         return places
@@ -170,9 +170,9 @@ def take_slices(target: Array, source: Array, dim: int, index: Array) -> bool:
             into[:, k] = table[:, i]
         return True
 
-    def work(window: Window) -> None:
-        outer, inner = window
+    def work(box: Box) -> None:
+        outer, inner = box
         np.take(table[outer], index[inner], axis=1, out=into[outer, inner], mode="clip")
 
-    in_windows(into.shape[:2], work, max(1, (1 << 16) // width))
+    in_boxes(into.shape[:2], work, max(1, (1 << 16) // width))
     return True

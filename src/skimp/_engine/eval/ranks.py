@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.eval.expr import Array
-from skimp._engine.eval.positions import bits, in_windows, windows
+from skimp._engine.eval.positions import bits, boxes, in_boxes
 from skimp._kernels import shaping
 
 _TOP = np.uint32(0x80000000)
@@ -41,7 +41,7 @@ def key_of(a: Array) -> Array:
 
 def fill_keys(keys: Array, a: Array, descending: bool) -> None:
     """Keys (rows, n) of values (rows, n)."""
-    for row, cut in windows(a.shape, _BLOCK):
+    for row, cut in boxes(a.shape, _BLOCK):
         own = key_of(a[row, cut])
         if descending:
             np.invert(own, out=own)
@@ -103,7 +103,7 @@ def taken(a: Array, at: Array) -> Array:
 
 
 def by_rows(shape: tuple[int, ...], n: int, work: Any) -> None:
-    """`work(window)` for windows of the dims before the rows, each of about as many elements as
+    """`work(box)` for boxes of the dims before the rows, each of about as many elements as
     fit the cache.
     """
-    in_windows(shape, work, max(1, _BLOCK // max(1, n)))
+    in_boxes(shape, work, max(1, _BLOCK // max(1, n)))

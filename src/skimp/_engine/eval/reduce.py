@@ -322,8 +322,8 @@ def _tree(how: Reducer, state: State, counts: Any, axis: int) -> State:
 
 
 def _every_other(state: State, axis: int, start: int, stop: int) -> State:
-    window = (slice(None),) * axis + (slice(start, stop, 2),)
-    return tuple(part[window] for part in state)
+    box = (slice(None),) * axis + (slice(start, stop, 2),)
+    return tuple(part[box] for part in state)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ _WIDER: Final = {
 }
 
 
-def _wide(state: Array) -> Array:
+def _in_double(state: Array) -> Array:
     """A partial sum in the type in which partial sums are added."""
     return state.astype(_WIDER.get(state.dtype, state.dtype), copy=False)
 
@@ -103,7 +103,7 @@ def _only(state: State, n: Count) -> Array:
 
 
 def _merge_sums(one: State, n: Count, other: State, m: Count) -> State:
-    return tuple(_wide(a) + _wide(b) for a, b in zip(one, other, strict=True))
+    return tuple(_in_double(a) + _in_double(b) for a, b in zip(one, other, strict=True))
 
 
 def _of_ufunc(name: str, ufunc: np.ufunc, empty: Any = None) -> Reducer:
@@ -240,12 +240,12 @@ def _moments(block: Array) -> State:
 
 
 def _merge_moments(one: State, n: Count, other: State, m: Count) -> State:
-    mean, squares = map(_wide, one)
-    delta = _wide(other[0]) - mean
+    mean, squares = map(_in_double, one)
+    delta = _in_double(other[0]) - mean
     part = m / (n + m)
     return (
         mean + delta * part,
-        squares + _wide(other[1]) + np.square(np.absolute(delta)) * (n * part),
+        squares + _in_double(other[1]) + np.square(np.absolute(delta)) * (n * part),
     )
 
 
@@ -326,10 +326,13 @@ def _first_logsumexp(block: Array, start: int) -> State:
 
 
 def _merge_logsumexp(one: State, n: Count, other: State, m: Count) -> State:
-    top = np.maximum(_wide(one[0]), _wide(other[0]))
+    top = np.maximum(_in_double(one[0]), _in_double(other[0]))
     base = _finite(top)
     return top, sum(
-        (_wide(total) * np.exp(_finite(_wide(high)) - base) for high, total in (one, other)),
+        (
+            _in_double(total) * np.exp(_finite(_in_double(high)) - base)
+            for high, total in (one, other)
+        ),
         start=np.zeros_like(top),
     )
 

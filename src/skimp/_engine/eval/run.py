@@ -204,8 +204,8 @@ def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
     def work() -> None:
         runner = Runner(prepared)
         for number in numbers:
-            window, shape = window_of(number, sides)
-            runner.run(window, shape, shape, [out[window] for out in outs])
+            box, shape = box_of(number, sides)
+            runner.run(box, shape, shape, [out[box] for out in outs])
         runner.close()
 
     steps = sum([steps_of(step.kernel) for step in plan.steps])
@@ -230,9 +230,9 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
 
     def work() -> None:
         runner = Runner(prepared)
-        for (written, read), window, length in pieces:  # shared: next() is atomic
+        for (written, read), box, length in pieces:  # shared: next() is atomic
             runner.leaves = read
-            runner.run((window,), (length,), length, [out[window] for out in written])
+            runner.run((box,), (length,), length, [out[box] for out in written])
         runner.close()
 
     if total <= part:  # each job is one piece, and is left as halfway as PyTorch's op after op
@@ -272,7 +272,7 @@ def cuts(size: int, part: int) -> list[Cut]:
     return [(slice(start, start + part), min(part, size - start)) for start in range(0, size, part)]
 
 
-def window_of(number: int, sides: list[list[Cut]]) -> tuple[tuple[slice, ...], Shape]:
+def box_of(number: int, sides: list[list[Cut]]) -> tuple[tuple[slice, ...], Shape]:
     """Where the block with this number is, blocks counted in C order, and its shape."""
     if len(sides) == 1:
         cut, length = sides[0][number]
@@ -304,14 +304,14 @@ class Runner:
         self._once = [_bound(step) for step in plan.once]
         self._steps = [_bound(step) for step in plan.steps]
 
-    def run(self, window: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
-        """Run the steps on the leaves' `window`, of `shape`, writing to `outs` of that shape.
+    def run(self, box: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
+        """Run the steps on the leaves' `box`, of `shape`, writing to `outs` of that shape.
 
         Windows of equal `place` differ only in dims that the plan's blocks cut.
         """
         operands = self._operands
         leaves = self.leaves
-        operands[: len(leaves)] = [leaf[window] for leaf in leaves]
+        operands[: len(leaves)] = [leaf[box] for leaf in leaves]
         operands[self._outs] = outs
         if self._ready != place:
             self._prepare(shape)
@@ -409,9 +409,9 @@ class Reader:
         filled = 0
         for corner, shape in boxes(plan.domain, start, stop, math.prod(plan.block)):
             length = math.prod(shape)
-            window = tuple([slice(at, at + size) for at, size in zip(corner, shape, strict=True)])
+            box = tuple([slice(at, at + size) for at, size in zip(corner, shape, strict=True)])
             out = buffer[filled : filled + length].reshape(shape)
-            runner.run(window, shape, (shape, corner[1:]) if plan.once else shape, [out])
+            runner.run(box, shape, (shape, corner[1:]) if plan.once else shape, [out])
             filled += length
 
 

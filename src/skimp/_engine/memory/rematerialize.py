@@ -88,7 +88,7 @@ class Rematerialized(Storage):
         super().will_write()
 
 
-def standing_for(original: Storage) -> Rematerialized | None:
+def rematerialized_of(original: Storage) -> Rematerialized | None:
     """Who stands for it as it is now already, if anybody does."""
     if isinstance(original, Followed):
         for ref in original.followers or ():
@@ -98,7 +98,7 @@ def standing_for(original: Storage) -> Rematerialized | None:
     return None
 
 
-def stand_for(defer: Storage, original: Storage) -> None:
+def make_rematerialized(defer: Storage, original: Storage) -> None:
     """Make a storage with a deferred expression stand for the one whose bytes it would have."""
     defer.__class__ = Rematerialized
     new: Any = defer

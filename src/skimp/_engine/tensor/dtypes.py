@@ -69,6 +69,11 @@ ALL: Final = (
     bool, uint8, int8, int16, int32, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
+# What kernels are written for; the first three are PyTorch's AT_DISPATCH_..._TYPES.
+INTEGRAL: Final = frozenset({uint8, int8, int16, int32, int64})
+FLOATING: Final = frozenset({float32, float64})
+FLOATING_AND_COMPLEX: Final = frozenset({float32, float64, complex64, complex128})
+HALVES: Final = (float16, bfloat16)
 # Types that PyTorch stores, converts and views, and in which few of its ops compute.
 UNSIGNED: Final = (uint16, uint32, uint64)
 FLOAT8: Final = (float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu)
@@ -93,6 +98,11 @@ _PYTHON: Final[dict[Any, dtype]] = {
     builtins.float: float64,
     builtins.complex: complex128,
 }
+
+
+def accumulator(d: dtype) -> dtype:
+    """The type in which elements of `d` are added up (PyTorch: opmath_type)."""
+    return float32 if d in HALVES else d
 
 
 def asked(given: Any) -> Any:

@@ -301,11 +301,7 @@ def arange(
     else:
         # PyTorch computes start + i * step in the accumulate type: double for float, float for the
         # halves
-        wide: Any = (
-            np.float64
-            if dtype in (dtypes.float32, dtypes.float64) or dtype.is_complex
-            else np.float32
-        )
+        wide: Any = np.float64 if dtype in dtypes.FLOATING or dtype.is_complex else np.float32
         copy(values, (start + np.arange(n, dtype=np.int64).astype(wide) * wide(step)).astype(wide))
     if out is not None:
         outs.resize_out("arange", out, (n,))

@@ -172,7 +172,7 @@ def _checked(name: str, n: int, dtype: Any, layout: Any) -> Any:
     if layout not in (None, formats.strided):
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     dtype = dtype or promotion.get_default_dtype()
-    if dtype not in (dtypes.float32, dtypes.float64):
+    if dtype not in dtypes.FLOATING:
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     return dtype
 

@@ -166,7 +166,7 @@ def _promoted(t: Tensor, to_complex: bool = False) -> Tensor:
     d = t._dtype
     if d.category < dtypes.FLOAT:
         d = promotion.get_default_dtype()
-    if d in (dtypes.float16, dtypes.bfloat16):
+    if d in dtypes.HALVES:
         raise RuntimeError(f"Unsupported dtype {promotion.scalar_type_name(d)}")
     d = d.to_complex() if to_complex else d
     return t if d is t._dtype else t.to(d)

@@ -19,13 +19,13 @@ from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import (
     Joint,
     bits,
+    boxes,
     counted_from_front,
     first_outside,
-    in_windows,
+    in_boxes,
     span,
     steps,
     take_slices,
-    windows,
 )
 from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.call_site import warn
@@ -300,10 +300,10 @@ def _read(target: Array, source: Array, where: Where) -> None:
     places = _joint(source, where)
     memory = span(source)
 
-    def work(window: Any) -> None:
-        front[window] = memory[places(window)]
+    def work(box: Any) -> None:
+        front[box] = memory[places(box)]
 
-    in_windows(front.shape, work)
+    in_boxes(front.shape, work)
 
 
 def _joint(array: Array, where: Where) -> Joint:
@@ -448,12 +448,12 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
         return
     places = _joint(target, where)
     memory = span(target)
-    for window in windows(places.shape):
-        at = places(window).reshape(-1)
+    for box in boxes(places.shape):
+        at = places(box).reshape(-1)
         if accumulate:
-            np.add.at(memory, at, source[window].reshape(-1))
+            np.add.at(memory, at, source[box].reshape(-1))
         else:
-            memory[at] = source[window].reshape(-1)
+            memory[at] = source[box].reshape(-1)
 
 
 def _put_values_back(g: Tensor, indices: Any, shape: Any) -> Tensor:

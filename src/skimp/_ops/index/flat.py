@@ -10,7 +10,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.eval.positions import bits, counted_from_front, first_outside, in_windows, span
+from skimp._engine.eval.positions import bits, counted_from_front, first_outside, in_boxes, span
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -59,16 +59,16 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     if source.flags.c_contiguous:
         flat = source.reshape(-1)
 
-        def from_flat(window: Any) -> None:
-            np.take(flat, where[window], out=into[window], mode="clip")
+        def from_flat(box: Any) -> None:
+            np.take(flat, where[box], out=into[box], mode="clip")
 
-        in_windows(into.shape, from_flat)
+        in_boxes(into.shape, from_flat)
         return result
 
-    def work(window: Any) -> None:
-        into[window] = source[np.unravel_index(where[window], source.shape)]
+    def work(box: Any) -> None:
+        into[box] = source[np.unravel_index(where[box], source.shape)]
 
-    in_windows(into.shape, work)
+    in_boxes(into.shape, work)
     return result
 
 

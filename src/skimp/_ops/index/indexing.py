@@ -13,13 +13,13 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory.copies import written
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
 from skimp._ops import batching
@@ -308,7 +308,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             raise ValueError("Overflow when unpacking long long")
         check_number(value, self._dtype)
         a = self._np
-        if a is not None and not self._rg and self._dtype in FLOATS and type(value) is not complex:
+        if (
+            a is not None
+            and not self._rg
+            and self._dtype in dtypes.FLOATING
+            and type(value) is not complex
+        ):
             place = _small_item(a, index) if a.flags.c_contiguous else None
             if place is not None:
                 history.before_inplace(self)

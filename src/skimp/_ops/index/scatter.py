@@ -13,7 +13,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.view_forms import small_array
-from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
+from skimp._engine.eval.positions import Along, bits, boxes, first_outside, in_boxes, span
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
@@ -195,10 +195,10 @@ def read_along(target: Array, source: Array, dim: int, index: Array) -> None:
         index, target = index.reshape(1), target.reshape(1)
     memory, places = span(source), Along(source, dim, index)
 
-    def work(window: Any) -> None:
-        np.take(memory, places(window), out=target[window], mode="clip")
+    def work(box: Any) -> None:
+        np.take(memory, places(box), out=target[box], mode="clip")
 
-    in_windows(target.shape, work)
+    in_boxes(target.shape, work)
 
 
 # -- scatter --------------------------------------------------------------------------------------
@@ -217,12 +217,10 @@ def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any =
     memory, places = span(target), Along(target, dim, index)
     if ufunc is None:
         memory, source = bits(memory), bits(source)
-    for window in windows(index.shape):
-        at = places(window).reshape(-1)
+    for box in boxes(index.shape):
+        at = places(box).reshape(-1)
         values = source[
-            tuple(
-                [slice(c.start, min(c.stop, n)) for c, n in zip(window, index.shape, strict=True)]
-            )
+            tuple([slice(c.start, min(c.stop, n)) for c, n in zip(box, index.shape, strict=True)])
         ]
         if ufunc is None:
             memory[at] = values.reshape(-1)

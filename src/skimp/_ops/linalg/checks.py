@@ -13,8 +13,6 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, require_inexact
 from skimp._engine.tensor.tensor import Array, Tensor, adopt, fresh
 
-LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
-
 
 class _LinAlgError(RuntimeError):
     """A matrix has no such inverse, factors or values."""
@@ -61,7 +59,7 @@ UNASKED = ("linalg.lu", "torch.lu_factor", "linalg.solve_triangular")
 
 def check_number(name: str, t: Tensor, kernel: str = "") -> None:
     """Refuse what LAPACK has no routine for; `kernel` is the one that PyTorch names for halves."""
-    if t._dtype in LAPACK:
+    if t._dtype in dtypes.FLOATING_AND_COMPLEX:
         return
     if name not in UNASKED:
         require_inexact(name, t)

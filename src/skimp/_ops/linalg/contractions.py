@@ -8,8 +8,6 @@ import math
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general, move
@@ -191,7 +189,7 @@ def linalg_cross_along(
 
 def _minor(a: Any, b: Any, c: Any, d: Any, dtype: dtypes.dtype) -> Any:
     """a * b - c * d; half precision in float32."""
-    work = np.dtype(np.float32) if dtype in (dtypes.float16, dtypes.bfloat16) else dtype.np
+    work = dtypes.accumulator(dtype).np
     a, b, c, d = [v.astype(work, copy=False) for v in (a, b, c, d)]
     first = a * b
     first -= c * d

@@ -14,7 +14,6 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
-    LAPACK,
     LinAlgError,
     check_like,
     check_matrices,
@@ -195,7 +194,7 @@ def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
     check_square(name, A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    if A._dtype not in LAPACK:
+    if A._dtype not in dtypes.FLOATING_AND_COMPLEX:
         raise no_kernel("linalg_eigh_cpu", A._dtype)
     return "U" if str(UPLO).upper() == "U" else "L"
 
@@ -309,7 +308,7 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values are larger than max(atol, rtol * the largest)."""
     check_matrices("torch.linalg.matrix_rank", input)
-    if tol is None and input._dtype in (dtypes.float16, dtypes.bfloat16):
+    if tol is None and input._dtype in dtypes.HALVES:
         raise RuntimeError("This function doesn't handle types other than float and double")
     if tol is not None:
         atol, rtol = tol, 0.0
@@ -358,7 +357,7 @@ def pinv(
     input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
-    if input.ndim < 2 or input._dtype not in LAPACK:
+    if input.ndim < 2 or input._dtype not in dtypes.FLOATING_AND_COMPLEX:
         title = promotion.scalar_type_name(input._dtype)
         raise RuntimeError(
             f"linalg.pinv({title}{{{list(input.shape)}}}): expected a tensor with 2 or more "

@@ -107,7 +107,7 @@ def _eliminate(a: Array, k: int, width: int, hermitian: bool) -> None:
 
 def _check(name: str, A: Tensor) -> None:  # noqa: N803
     check_square(name, A)
-    promotion.refuse("ldl_factor_kernel_cpu", A._dtype, (dtypes.float16, dtypes.bfloat16))
+    promotion.refuse("ldl_factor_kernel_cpu", A._dtype, dtypes.HALVES)
     if not (A._dtype.is_floating_point or A._dtype.is_complex):
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got "

@@ -15,7 +15,6 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, move
-from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.pointwise_forms import offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
@@ -61,7 +60,7 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
     if (
         x is not None
         and y is not None
-        and g._dtype in REAL
+        and g._dtype in dtypes.FLOATING
         and mat2_strides[0] != 1
         and not modes.state.grad
         and x.flags.c_contiguous
@@ -98,7 +97,7 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
     dtype = g._dtype
     if not (
         dtype is other._dtype
-        and dtype in PLAIN
+        and dtype in dtypes.FLOATING_AND_COMPLEX
         and dtype.category == dtypes.FLOAT
         and x.ndim == 2 == y.ndim
         and y.flags.forc
@@ -111,9 +110,6 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
         tell("mm", g, x)  # one element, expanded: the gradient of a sum
         return x, y, _times
     return x, y, np.matmul if x.size * max(y.shape) <= FEW else multiply
-
-
-REAL = frozenset({dtypes.float32, dtypes.float64})
 
 
 def _times(x: Array, y: Array) -> Array:
@@ -149,7 +145,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
         x is not None
         and y is not None
         and dtype is mat2._dtype
-        and dtype in PLAIN
+        and dtype in dtypes.FLOATING_AND_COMPLEX
         and x.ndim == 2 == y.ndim
         and x.shape[1] == y.shape[0]
         and x.flags.forc
@@ -227,7 +223,7 @@ def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
         x is None
         or y is None
         or dtype is not other._dtype
-        or dtype not in PLAIN
+        or dtype not in dtypes.FLOATING_AND_COMPLEX
         or not x.ndim == y.ndim > 2
         or x.shape[:-2] != y.shape[:-2]
         or x.shape[-1] != y.shape[-2]

@@ -18,7 +18,6 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.operands import constant, refuse_complex
-from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.eval.copy import copy
@@ -82,7 +81,7 @@ def added(
     else:
         made, into = out, out._skimp_writable()
     matrices = into[:, None] if b.ndim == 1 else into
-    if dtype not in PLAIN:
+    if dtype not in dtypes.FLOATING_AND_COMPLEX:
         _add_in_blocks(x, y, matrices, _spread(input, seen, matrices.shape), beta, alpha, dtype)
         return made
     if alpha == 1 == beta and input.numel() <= matrices.shape[-1] and gemm.adds(x, y, matrices):
@@ -178,7 +177,7 @@ def small_addmm(
     if not (
         dtype is input._dtype
         and dtype is mat2._dtype
-        and dtype in PLAIN
+        and dtype in dtypes.FLOATING_AND_COMPLEX
         and x.ndim == 2 == y.ndim
         and x.shape[1] == y.shape[0]
         and x.flags.forc
@@ -315,7 +314,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     first, second = batch1._skimp_array(), batch2._skimp_array()
     refuse_complex(batch1._dtype, beta, alpha)
     step = max(1, _SCRATCH // max(1, m * k, k * n))
-    total, into = blank((m, n), _working(batch1._dtype))
+    total, into = blank((m, n), dtypes.accumulator(batch1._dtype))
     into[...] = 0
     part = np.empty((m, n), into.dtype) if b > step else into
     for start in range(0, b if m and n and k else 0, step):
@@ -355,10 +354,6 @@ def addbmm_(
 
 
 export("addbmm_", addbmm_, namespaces=())
-
-
-def _working(dtype: dtypes.dtype) -> dtypes.dtype:
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
 def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes.dtype) -> Tensor:

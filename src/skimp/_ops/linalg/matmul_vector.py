@@ -9,7 +9,6 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, check_out
 from skimp._engine.memory import copies as told
@@ -145,7 +144,7 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
         x is None
         or y is None
         or dtype is not vec._dtype
-        or dtype not in PLAIN
+        or dtype not in dtypes.FLOATING_AND_COMPLEX
         or x.ndim != 2
         or y.ndim != 1
         or x.shape[1] != len(y)

@@ -11,7 +11,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.linalg.checks import LAPACK, check_matrices, linear
+from skimp._ops.linalg.checks import check_matrices, linear
 from skimp._ops.linalg.eigen import svdvals
 from skimp._ops.reduce.vector_norms import vector_norm
 
@@ -62,7 +62,7 @@ def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> 
     if ord == "fro":
         return vector_norm(A, 2.0, dims, keepdim)
     if ord == "nuc" or abs(ord) == 2:
-        if A._dtype not in LAPACK:
+        if A._dtype not in dtypes.FLOATING_AND_COMPLEX:
             title = promotion.scalar_type_name(A._dtype)
             raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {title}")
         return _by_values(A, ord, dims, keepdim)
@@ -115,7 +115,7 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
         )
     dim = layouts.normalize_dim(dim, input.ndim)
     others = tuple([d for d in range(input.ndim) if d != dim])
-    wide = dtypes.float32 if input._dtype in (dtypes.float16, dtypes.bfloat16) else None
+    wide = dtypes.float32 if input._dtype in dtypes.HALVES else None
     size = vector_norm(input, p, others, True, dtype=wide)
     factor = (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
     return (input * factor.to(input._dtype)).contiguous()  # type: ignore[no-any-return]

@@ -8,11 +8,11 @@ import numpy as np
 
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching, return_types
-from skimp._ops.linalg.checks import LAPACK, columns, rows
+from skimp._ops.linalg.checks import columns, rows
 from skimp._ops.linalg.decompositions import householder_product
 from skimp._ops.linalg.lu import lu_factor_ex
 from skimp._ops.meta import linalg as shapes
@@ -20,7 +20,7 @@ from skimp._ops.shape.joining import cat
 
 
 def _check_number(kernel: str, t: Tensor) -> None:
-    if t._dtype not in LAPACK:
+    if t._dtype not in dtypes.FLOATING_AND_COMPLEX:
         raise no_kernel(kernel, t._dtype)
 
 

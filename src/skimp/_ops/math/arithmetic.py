@@ -9,7 +9,6 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero, require_tensor
@@ -138,7 +137,8 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
     def fast(input: Any, other: Any, *, alpha: Any = 1) -> Tensor | None:
         if type(alpha) is not int or alpha != 1:
             return None
-        if row is ADD or (input._dtype in FLOATS and _is_float(other)):  # bools are refused
+        # the others refuse bools
+        if row is ADD or (input._dtype in dtypes.FLOATING and _is_float(other)):
             return f(input, other)
         return None
 
@@ -168,7 +168,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
 
 def _is_float(other: Any) -> bool:
     kind = type(other)
-    return other._dtype in FLOATS if kind in ORDINARY else kind is float
+    return other._dtype in dtypes.FLOATING if kind in ORDINARY else kind is float
 
 
 _WIDE = 1 << 63  # a factor below it is a finite number of every float type
@@ -288,7 +288,7 @@ DIV = Pointwise(
     PAIR,
     bare=True,
 )
-_CUT = {d: K.trunc_divide_rounded(d.np) for d in (dtypes.float16, dtypes.bfloat16)}
+_CUT = {d: K.trunc_divide_rounded(d.np) for d in dtypes.HALVES}
 ROUNDED = {
     mode: Pointwise(
         f"div_{mode}",

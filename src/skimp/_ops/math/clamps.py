@@ -11,7 +11,6 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
@@ -176,7 +175,7 @@ def _numbers(min: Any, max: Any) -> bool:
 
 def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     x = input._np
-    if x is None or input._dtype not in FLOATS or not x.flags.c_contiguous:
+    if x is None or input._dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
         return None
     if not _numbers(min, max):
         return None

@@ -137,11 +137,11 @@ _public_inplace = export("pow_", pow_, namespaces=())
 plain_operators("pow", pow, _public_inplace, public=_public)
 
 
-def _wide(value: Any, dtype: dtypes.dtype) -> Any:
+def _cast(value: Any, dtype: dtypes.dtype) -> Any:
     return value.to(dtype) if isinstance(value, Tensor) else value
 
 
-def _wide_type(input: Any, exponent: Any) -> dtypes.dtype:
+def _power_dtype(input: Any, exponent: Any) -> dtypes.dtype:
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError(
             "float_power() received an invalid combination of arguments - got "
@@ -159,13 +159,13 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
 
     Dtypes: bool, integers, floating point and complex numbers.
     """
-    dtype = _wide_type(input, exponent)
+    dtype = _power_dtype(input, exponent)
     if out is not None and out._dtype is not dtype:
         raise RuntimeError(
             f"the output given to float_power has dtype {promotion.scalar_type_name(out._dtype)} "
             f"but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
         )
-    return pow(_wide(input, dtype), _wide(exponent, dtype), out=out)
+    return pow(_cast(input, dtype), _cast(exponent, dtype), out=out)
 
 
 def float_power_(input: Tensor, exponent: Any) -> Tensor:
@@ -173,13 +173,13 @@ def float_power_(input: Tensor, exponent: Any) -> Tensor:
 
     Dtypes: float64 and complex128; the exponent any.
     """
-    dtype = _wide_type(input, exponent)
+    dtype = _power_dtype(input, exponent)
     if input._dtype is not dtype:
         raise RuntimeError(
             f"the base given to float_power_ has dtype {promotion.scalar_type_name(input._dtype)} "
             f"but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
         )
-    return pow_(input, _wide(exponent, dtype))
+    return pow_(input, _cast(exponent, dtype))
 
 
 export("float_power", float_power)

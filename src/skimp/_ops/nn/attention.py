@@ -22,7 +22,7 @@ from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.dropout import _kept, _noise
-from skimp._ops.reduce.softmax import HALVES, _safe_softmax, wide
+from skimp._ops.reduce.softmax import _safe_softmax
 from skimp.config import config
 
 
@@ -30,7 +30,7 @@ def _described(
     query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Attention:
     whole = (*query.shape[:-1], key.shape[-2])
-    work = wide(query._dtype).np
+    work = dtypes.accumulator(query._dtype).np
     added = None
     if mask is not None:
         array = mask._skimp_array()
@@ -146,7 +146,7 @@ def _attention(
     """(result, each row's logsumexp)."""
     shape = (*query.shape[:-1], value.shape[-1])
     result, into = _result(shape, query._dtype)
-    acc = wide(query._dtype)
+    acc = dtypes.accumulator(query._dtype)
     lse, level = blank((*query.shape[:-1], 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
     if into.size:
@@ -202,11 +202,11 @@ def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
     each = heads // of_key
     query = query.unflatten(-3, (of_key, each))
 
-    def wide_(t: Any) -> Any:
+    def for_each_head(t: Any) -> Any:
         t = t.unsqueeze(-3)
         return t.expand((*t.shape[:-3], each, *t.shape[-2:]))
 
-    return query, wide_(key), wide_(value)
+    return query, for_each_head(key), for_each_head(value)
 
 
 def _common(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
@@ -269,7 +269,7 @@ def _in_ops(
     """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through
     float32."""
     dtype = query._dtype
-    if dtype in HALVES:
+    if dtype in dtypes.HALVES:
         query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
     p = _weights(query, key, mask, causal, scale)
     result = (p if kept is None else p * _noise(kept, grow, p._dtype)).matmul(value)
@@ -305,7 +305,7 @@ def _small(
     q, k, v = query._np, key._np, value._np
     if q is None or k is None or v is None or not query._dtype is key._dtype is value._dtype:
         return None
-    if query._dtype not in (dtypes.float32, dtypes.float64):
+    if query._dtype not in dtypes.FLOATING:
         return None
     if q.ndim < 3 or not (q.size and k.size):
         return None

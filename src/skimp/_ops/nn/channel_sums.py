@@ -20,9 +20,8 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
-from skimp._ops.reduce.softmax import SMALL, wide
+from skimp._ops.reduce.softmax import SMALL
 
-_FULL: Final = (dtypes.float32, dtypes.float64)
 _SHORT: Final = 16  # places below which rows cost more than their elements
 _PASSES: Final = 2  # over the rows, as memory gives them
 _PART: Final = 1 << 15  # elements of the rows that are read twice
@@ -41,7 +40,7 @@ def has_rows(t: Tensor) -> bool:
 def moments(x: Tensor) -> tuple[Array, Array]:
     """Mean and biased variance of each channel in the working type: each row's own, joined as by
     Chan, Golub, LeVeque (1983)."""
-    acc = wide(x._dtype).np
+    acc = dtypes.accumulator(x._dtype).np
     totals, squares = _numbers(x, 2, acc)
     n, length = x.shape[0], math.prod(x.shape[2:])
 
@@ -68,7 +67,7 @@ def moments(x: Tensor) -> tuple[Array, Array]:
 
 def gradient_sums(g: Tensor, x: Tensor, mean: Array, rstd: Array) -> tuple[Array, Array]:
     """The sums of g and of g * (x - mean) for each channel, given one over x's deviations."""
-    acc = wide(x._dtype).np
+    acc = dtypes.accumulator(x._dtype).np
     totals, products = _numbers(g, 2, acc)
     n = x.shape[0]
     centres = np.tile(mean, n).reshape(totals.shape)
@@ -132,7 +131,7 @@ def line_back(
 def small_sums(t: Any, input: Any) -> Array | None:
     """A small tensor of the input's type, row-major and of full precision; None for any other."""
     a: Array | None = t._np
-    if a is None or t._dtype is not input._dtype or input._dtype not in _FULL:
+    if a is None or t._dtype is not input._dtype or input._dtype not in dtypes.FLOATING:
         return None
     return np.ascontiguousarray(a)
 

@@ -12,7 +12,6 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
@@ -31,7 +30,6 @@ from skimp._ops.reduce.softmax import (
     over_rows,
     row_numbers,
     sides,
-    wide,
 )
 
 # -- what a target says about its rows -------------------------------------------------------------
@@ -225,7 +223,7 @@ def _rematerialize(g: Any, input: Any, rows: Rows, reduction: str, smoothing: fl
 
 
 def _acc(t: Tensor) -> Any:
-    return wide(t._dtype).np
+    return dtypes.accumulator(t._dtype).np
 
 
 # -- the fast path of small matrices: as little as NumPy allows ------------------------------------
@@ -245,7 +243,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         return None
     if (
         not 0 < x.size < SMALL
-        or input._dtype not in FLOATS
+        or input._dtype not in dtypes.FLOATING
         or t.dtype != np.int64
         or not t.flags.c_contiguous
         or 0 <= ignore < x.shape[1]
@@ -320,7 +318,7 @@ def _cross_entropy(
     losses = _weighted(losses, spread, rows, label_smoothing)
     loss = _reduced(losses, rows, reduction, tuple(target.shape))
     return fresh(loss.astype(input._dtype.np, copy=False), input._dtype), fresh(
-        lse, wide(input._dtype)
+        lse, dtypes.accumulator(input._dtype)
     )
 
 

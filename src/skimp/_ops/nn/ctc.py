@@ -222,7 +222,7 @@ def _lengths(name: str, value: Any) -> Tensor:
 
 
 def _check(log_probs: Any, targets: Any, inputs: Tensor, lengths: Tensor, blank: int) -> None:
-    if log_probs._dtype not in (dtypes.float32, dtypes.float64):
+    if log_probs._dtype not in dtypes.FLOATING:
         raise no_kernel("ctc_loss_cpu", log_probs._dtype)
     if log_probs.ndim != 3:
         raise RuntimeError(

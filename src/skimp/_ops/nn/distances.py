@@ -107,7 +107,7 @@ def _check_rows(name: str, t: Tensor, word: str) -> None:
     if not t._dtype.is_floating_point:
         kind = promotion.scalar_type_name(t._dtype)
         raise RuntimeError(f"{name} only supports floating-point dtypes, {word} got: {kind}")
-    if t._dtype in (dtypes.float16, dtypes.bfloat16):
+    if t._dtype in dtypes.HALVES:
         raise no_kernel(name, t._dtype)
 
 

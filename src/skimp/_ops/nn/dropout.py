@@ -29,7 +29,6 @@ ALPHA, SCALE = (
 
 
 _FEW = 1 << 17  # elements up to which whole arrays are the shortest way
-_USUAL = (dtypes.float32, dtypes.float64)
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -96,7 +95,7 @@ def _small_dropout(
     x = input._np
     if x is None or training is not True or inplace is not False or type(p) is not float:
         return None
-    if input._dtype not in _USUAL or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
         return None

@@ -18,7 +18,6 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.reduce.softmax import wide
 from skimp._ops.sparse.tensor import made
 
 INDICES = (dtypes.int64, dtypes.int32)
@@ -114,7 +113,7 @@ def embedding_dense_backward(
         keep = numbers != padding_idx
         if not keep.all():
             numbers, rows = numbers[keep], rows[keep]
-    acc = wide(grad_output._dtype)
+    acc = dtypes.accumulator(grad_output._dtype)
     if acc is not grad_output._dtype:
         total = np.zeros((num_weights, width), acc.np)
         quietly(add_rows, total, numbers, rows)

@@ -14,7 +14,6 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._ops.create.ranges import linspace
 from skimp._ops.nn.resampling import cubic_weights
-from skimp._ops.reduce.softmax import HALVES
 from skimp._ops.ties import tied, zero_of
 
 
@@ -66,7 +65,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
     own = theta._dtype
-    work = dtypes.float32 if own in HALVES else own
+    work = dtypes.accumulator(own)
     ones = nd * (1,)
     x, *others = [
         _ticks(int(n), align, own).to(work).view((1, *ones[:d], -1, *ones[d:]))

@@ -8,9 +8,9 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
-from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout_views as V
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import gemm
 from skimp._kernels.blas import multiply
@@ -37,7 +37,11 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     if x is None or w is None or b is None or x.ndim < 2 or w.ndim != 2:
         return None
     dtype = input._dtype
-    if not (dtype in PLAIN and dtype is weight._dtype is bias._dtype and x.flags.c_contiguous):
+    if not (
+        dtype in dtypes.FLOATING_AND_COMPLEX
+        and dtype is weight._dtype is bias._dtype
+        and x.flags.c_contiguous
+    ):
         return None
     if x.shape[-1] != w.shape[1] or b.shape != w.shape[:1] or not w.flags.forc or not x.size:
         return None

@@ -64,7 +64,7 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if target.ndim > 1 or target.numel() != n:
         raise RuntimeError(f"inconsistent target size, expected {n} but got {list(target.shape)}")
-    if input._dtype not in (dtypes.float32, dtypes.float64):
+    if input._dtype not in dtypes.FLOATING:
         raise no_kernel("multi_margin_loss_cpu_kernel", input._dtype)
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")
@@ -123,7 +123,7 @@ def multilabel_margin_loss(
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
-    if input._dtype not in (dtypes.float32, dtypes.float64):
+    if input._dtype not in dtypes.FLOATING:
         raise no_kernel("multilabel_margin_loss_forward_out_frame", input._dtype)
     labels = meta.checked(target).reshape(n, classes)
     if labels.size and (int(labels.min()) < -1 or int(labels.max()) >= classes):

@@ -10,7 +10,6 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
@@ -70,7 +69,12 @@ def _small(
     x, t = input._np, getattr(target, "_np", None)
     if x is None or t is None or not (weight is size_average is reduce is None):
         return None
-    if input._dtype not in FLOATS or t.dtype != np.int64 or x.ndim != 2 or t.shape != x.shape[:1]:
+    if (
+        input._dtype not in dtypes.FLOATING
+        or t.dtype != np.int64
+        or x.ndim != 2
+        or t.shape != x.shape[:1]
+    ):
         return None
     n, classes = x.shape
     if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in _REDUCTIONS:

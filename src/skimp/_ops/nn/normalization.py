@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,12 @@ from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.reduce.softmax import HALVES, SMALL, contiguous_array, floating, over_rows, wide
+from skimp._ops.reduce.softmax import SMALL, contiguous_array, floating, over_rows
 
 Ints = tuple[int, ...]
 
 
 # -- small arrays: what `_norm_block` and `_back_block` do, in one block -------------------
-
-_FULL: Final = (dtypes.float32, dtypes.float64)
 
 
 def _small_rows(t: Any, dtype: Any) -> Array | None:
@@ -38,7 +36,7 @@ def _small_rows(t: Any, dtype: Any) -> Array | None:
 def _small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     dtype = input._dtype
     x = _small_rows(input, dtype)
-    if x is None or dtype not in _FULL or normalized_shape != x.shape[1:]:
+    if x is None or dtype not in dtypes.FLOATING or normalized_shape != x.shape[1:]:
         return None
     w = b = None
     if weight is not None:
@@ -76,7 +74,13 @@ def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Ar
 def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs: Any) -> Any:
     dtype = input._dtype
     x, grad = _small_rows(input, dtype), g._np
-    if x is None or grad is None or dtype not in _FULL or mean._np is None or rstd._np is None:
+    if (
+        x is None
+        or grad is None
+        or dtype not in dtypes.FLOATING
+        or mean._np is None
+        or rstd._np is None
+    ):
         return None
     w = None if weight is None else weight._skimp_array()
     affine = "weight" in needs or "bias" in needs
@@ -162,7 +166,7 @@ def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> A
 
 
 def _normalized(input: Any, shape: Ints, weight: Any, bias: Any, eps: float, centre: bool) -> Any:
-    acc = wide(input._dtype)
+    acc = dtypes.accumulator(input._dtype)
     lead = tuple(input.shape[: input.ndim - len(shape)])
     result, target = blank(tuple(input.shape), input._dtype)
     mean, rstd = np.empty((math.prod(lead), 1), acc.np), np.empty((math.prod(lead), 1), acc.np)
@@ -233,7 +237,7 @@ def _norm_back(
         found = _small_norm_back(g, input, mean, rstd, weight, needs)
         if found is not None:
             return found
-    acc = wide(input._dtype)
+    acc = dtypes.accumulator(input._dtype)
     first = input.ndim - row_ndim
     rows = math.prod(input.shape[:first])
     shape = tuple(input.shape[first:])
@@ -303,7 +307,7 @@ def refuse_mixed(input: Any, *parameters: Any) -> None:
     for t in parameters:
         if t is None or t._dtype is input._dtype:
             continue
-        if input._dtype not in HALVES:
+        if input._dtype not in dtypes.HALVES:
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
         if t._dtype is not dtypes.float32:
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
@@ -456,7 +460,7 @@ def rms_norm(
     shape = _as_shape(normalized_shape)
     _check_normalized("rms_norm", input, shape, weight, None)
     if eps is None:
-        eps = float(np.finfo(wide(input._dtype).np).eps)
+        eps = float(np.finfo(dtypes.accumulator(input._dtype).np).eps)
     if input._dtype.is_complex:
         dims = list(range(input.ndim - len(shape), input.ndim))
         y = input * ((input * input).mean(dims, True) + eps) ** -0.5

@@ -25,7 +25,7 @@ from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn import channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
-from skimp._ops.reduce.softmax import HALVES, floating
+from skimp._ops.reduce.softmax import floating
 from skimp.config import config
 
 Ints = tuple[int, ...]
@@ -48,11 +48,11 @@ def _affine(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
 
 def _moments(x: Any, dims: list[int]) -> tuple[Any, Any]:
     """Mean and biased variance over `dims`, kept as size 1, in float32 for half precision."""
-    return _as_wide(x).mean(dims, True), _as_wide(x).var(dims, correction=0, keepdim=True)
+    return _accumulated(x).mean(dims, True), _accumulated(x).var(dims, correction=0, keepdim=True)
 
 
-def _as_wide(t: Any) -> Any:
-    return t.to(dtypes.float32) if t is not None and t._dtype in HALVES else t
+def _accumulated(t: Any) -> Any:
+    return t.to(dtypes.float32) if t is not None and t._dtype in dtypes.HALVES else t
 
 
 def _standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list[int]) -> Any:
@@ -70,7 +70,7 @@ def _standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list
 
 def _shared(t: Any, ndim: int) -> Any:
     """A vector of channels as it broadcasts against (n, channels, ...)."""
-    return None if t is None else _as_wide(t).reshape((1, -1) + (1,) * (ndim - 2))
+    return None if t is None else _accumulated(t).reshape((1, -1) + (1,) * (ndim - 2))
 
 
 def _batch_back(
@@ -87,7 +87,7 @@ def _batch_back(
     if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
         return _batch_back_in_rows(g0, input, weight, result1, result2)
     dims = [d for d in range(input.ndim) if d != 1]
-    x, g, w = _as_wide(input), _as_wide(g0), _shared(weight, input.ndim)
+    x, g, w = _accumulated(input), _accumulated(g0), _shared(weight, input.ndim)
     if training:
         if modes.state.grad:
             mean = x.mean(dims, True)
@@ -110,7 +110,7 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     g0._skimp_array()  # read twice: a deferred one is written, over its own operand if it can
     mean, rstd = result1._skimp_array(), result2._skimp_array()
     sums = channel_sums.gradient_sums(g0, input, mean, rstd)
-    scale = None if weight is None else _as_wide(weight)._skimp_array()
+    scale = None if weight is None else _accumulated(weight)._skimp_array()
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
     own, seen = channel_sums.small_sums(g0, input), channel_sums.small_sums(input, input)
@@ -119,7 +119,7 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
             quietly(channel_sums.blended, own, seen, *channel_sums.beside(seen, line)), input._dtype
         )
         return dx, _vector(dw), _vector(db)
-    dx = _blend(_as_wide(g0), _as_wide(input), *[_channels(v, input) for v in line])
+    dx = _blend(_accumulated(g0), _accumulated(input), *[_channels(v, input) for v in line])
     return dx, _vector(dw), _vector(db)
 
 
@@ -204,7 +204,9 @@ def _batch_norm(
 ) -> Any:
     """(normalised, the batch's mean, one over its deviation); updates the running statistics in
     place."""
-    affine = [None if t is None else _as_wide(t)._skimp_array().reshape(-1) for t in (weight, bias)]
+    affine = [
+        None if t is None else _accumulated(t)._skimp_array().reshape(-1) for t in (weight, bias)
+    ]
     if training:
         mean, var = _batch_moments(input)
         if running_mean is not None:
@@ -213,7 +215,9 @@ def _batch_norm(
             n = input.numel() // max(1, input.shape[1])
             _update(running_var, var * (n / max(1, n - 1)), momentum)
     else:
-        mean, var = [_as_wide(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)]
+        mean, var = [
+            _accumulated(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)
+        ]
     rstd, a, b = quietly(channel_sums.line, mean, var, eps, *affine)
     own = (
         channel_sums.small_sums(input, input)
@@ -225,7 +229,7 @@ def _batch_norm(
             quietly(channel_sums.scaled, own, *channel_sums.beside(own, (a, b))), input._dtype
         )
     else:
-        y = _as_wide(input) * _channels(a, input) + _channels(b, input)
+        y = _accumulated(input) * _channels(a, input) + _channels(b, input)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
@@ -385,8 +389,8 @@ def _group_back(
     g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
 ) -> Any:
     whole, affine = _group_shapes(input, groups)
-    x, g = _as_wide(input).reshape(whole), _as_wide(g).reshape(whole)
-    w = None if weight is None else _as_wide(weight).reshape(affine)
+    x, g = _accumulated(input).reshape(whole), _accumulated(g).reshape(whole)
+    w = None if weight is None else _accumulated(weight).reshape(affine)
     if modes.state.grad:
         mean = x.mean([2, 3], True)
         rstd = (((x - mean) * (x - mean)).mean([2, 3], True) + eps) ** -0.5
@@ -417,8 +421,8 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     x = input.reshape(whole)
     mean, var = _moments(x, [2, 3])
     rstd = (var + eps) ** -0.5
-    w, b = [None if t is None else _as_wide(t).reshape(affine) for t in (weight, bias)]
-    y = _affine(_as_wide(x), mean, rstd, w, b)
+    w, b = [None if t is None else _accumulated(t).reshape(affine) for t in (weight, bias)]
+    y = _affine(_accumulated(x), mean, rstd, w, b)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     # results of their own, no views: what follows may write to them
@@ -485,7 +489,7 @@ def native_group_norm(
             f"X has {input.numel()} elements, and N, C, HxW are {N}, {C}, {HxW}"
         )
     y = group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
-    x = _as_wide(input.reshape((N, group, C * HxW // group)))
+    x = _accumulated(input.reshape((N, group, C * HxW // group)))
     mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
     return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
 

@@ -36,7 +36,7 @@ def is_plain(tensors: Any) -> bool:
     """Whether the loops take these: of one type that BLAS has, and not empty."""
     given = [t for t in tensors if t is not None]
     dtype = given[0]._dtype
-    return dtype in (dtypes.float32, dtypes.float64) and all(
+    return dtype in dtypes.FLOATING and all(
         [t._dtype is dtype and t.numel() > 0 and not (t._conj or t._skimp_neg) for t in given]
     )
 

@@ -19,7 +19,6 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.reduce.softmax import HALVES
 
 Ints = tuple[int, ...]
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
@@ -294,7 +293,7 @@ def _interpolated(
     if not (dtype.is_floating_point or dtype is dtypes.uint8):
         raise no_kernel(f"upsample_{mode}", dtype)
     real = np.float64 if dtype is dtypes.float64 else np.float32
-    x = input.to(dtypes.float32) if dtype in HALVES or dtype is dtypes.uint8 else input
+    x = input.to(dtypes.float32) if dtype in dtypes.HALVES or dtype is dtypes.uint8 else input
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
         n = x.shape[i + 2]
         if antialias:

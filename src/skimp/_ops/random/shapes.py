@@ -19,7 +19,7 @@ from skimp._ops.meta import shapes
 from skimp._ops.random.generator import LOCK, engine_of
 
 
-def _wide(t: Tensor) -> Array:
+def _in_double(t: Tensor) -> Array:
     return np.asarray(t._skimp_array(), np.float64)
 
 
@@ -33,7 +33,7 @@ def _only_floats(name: str, *tensors: Tensor) -> None:
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How gamma numbers `output` move with their shape parameters `input`."""
     _only_floats("_standard_gamma_grad_cpu", input)
-    slope = gamma_shape_slope(_wide(input), _wide(output))
+    slope = gamma_shape_slope(_in_double(input), _in_double(output))
     return fresh(slope.astype(input._skimp_array().dtype), input._dtype)
 
 
@@ -41,7 +41,7 @@ def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How elements `x` of Dirichlet vectors move with their own parameters, over 1 - x."""
     _only_floats("_dirichlet_grad_cpu", x)
-    slope = beta_shape_slope(_wide(x), _wide(alpha), _wide(total))
+    slope = beta_shape_slope(_in_double(x), _in_double(alpha), _in_double(total))
     return fresh(slope.astype(x._skimp_array().dtype), x._dtype)
 
 
@@ -108,7 +108,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             raise ValueError(
                 f"binomial only supports floating-point dtypes for {word}, got: {title}"
             )
-    promotion.refuse("binomial_cpu", count._dtype, (dtypes.float16, dtypes.bfloat16))
+    promotion.refuse("binomial_cpu", count._dtype, dtypes.HALVES)
     if count._dtype is not prob._dtype:
         a, b = promotion.scalar_type_name(count._dtype), promotion.scalar_type_name(prob._dtype)
         raise RuntimeError(f"Found dtype {b} but expected {a}")

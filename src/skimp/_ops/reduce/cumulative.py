@@ -14,7 +14,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
-from skimp._engine.eval.positions import in_windows
+from skimp._engine.eval.positions import in_boxes
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
@@ -35,9 +35,9 @@ _NAMES: dict[Any, str] = {np.add: "cumsum", np.multiply: "cumprod"}
 Step = Callable[[Array, Any], Array]
 
 
-def _rows_at_once(window: Any, shape: tuple[int, ...]) -> int:
-    """How many steps along the dim make a block of this window of the others."""
-    width: int = math.prod([min(c.stop, m) - c.start for c, m in zip(window, shape, strict=True)])
+def _rows_at_once(box: Any, shape: tuple[int, ...]) -> int:
+    """How many steps along the dim make a block of this box of the others."""
+    width: int = math.prod([min(c.stop, m) - c.start for c, m in zip(box, shape, strict=True)])
     return max(1, _BLOCK // max(1, width))
 
 
@@ -50,11 +50,11 @@ def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -
     source, target = shaping.dim_first(source, dim), shaping.dim_first(target, dim)
     n = len(source)
 
-    def work(window: Any) -> None:
-        length = _rows_at_once(window, source.shape[1:])
+    def work(box: Any) -> None:
+        length = _rows_at_once(box, source.shape[1:])
         carry: Any = None
         for start in range(0, n, length):
-            here = (slice(start, min(start + length, n)), *window)
+            here = (slice(start, min(start + length, n)), *box)
             block = np.empty(source[here].shape, accumulator)
             copy(block, source[here])
             done = step(block, carry)
@@ -62,7 +62,7 @@ def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -
             carry = done[-1].copy()
 
     if n:
-        in_windows(source.shape[1:], work, max(1, _BLOCK // min(n, _BLOCK)))
+        in_boxes(source.shape[1:], work, max(1, _BLOCK // min(n, _BLOCK)))
 
 
 def _with(ufunc: Any) -> Step:
@@ -149,7 +149,7 @@ def _small(ufunc: Any) -> Any:
         x = input._np
         if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
             return None
-        if not -x.ndim <= dim < x.ndim or input._dtype not in (dtypes.float32, dtypes.float64):
+        if not -x.ndim <= dim < x.ndim or input._dtype not in dtypes.FLOATING:
             return None
         found = ufunc.accumulate(x, dim, np.float64)
         return fresh(found.astype(x.dtype, copy=False), input._dtype)
@@ -255,11 +255,11 @@ def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best:
     source, values, indices = (shaping.dim_first(a, dim) for a in (source, values, indices))
     n = len(source)
 
-    def work(window: Any) -> None:
-        length = _rows_at_once(window, source.shape[1:])
+    def work(box: Any) -> None:
+        length = _rows_at_once(box, source.shape[1:])
         carry: Any = None
         for start in range(0, n, length):
-            here = (slice(start, min(start + length, n)), *window)
+            here = (slice(start, min(start + length, n)), *box)
             block = np.array(source[here])
             own = block.copy()
             if carry is not None:
@@ -273,7 +273,7 @@ def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best:
             values[here], indices[here] = block, found
             carry = block[-1].copy(), found[-1].copy()
 
-    in_windows(source.shape[1:], work, max(1, _BLOCK // min(max(n, 1), _BLOCK)))
+    in_boxes(source.shape[1:], work, max(1, _BLOCK // min(max(n, 1), _BLOCK)))
 
 
 _extremes(

@@ -54,7 +54,7 @@ def histogramdd(
 def _check(input: Tensor, weight: Any) -> None:
     if input.ndim < 2:
         raise RuntimeError(f"{_NAME}: input tensor should have at least 2 dimensions")
-    if input._dtype not in (dtypes.float32, dtypes.float64):
+    if input._dtype not in dtypes.FLOATING:
         raise no_kernel("histogramdd", input._dtype)
     if weight is None:
         return

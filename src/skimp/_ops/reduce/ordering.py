@@ -100,9 +100,9 @@ def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices
     source, values, indices = (shaping.dim_last(a, dim) for a in (source, values, indices))
     moved = bits(values)
 
-    def work(window: Any) -> None:
-        block = _rows(source[window])
-        target = indices[window]
+    def work(box: Any) -> None:
+        block = _rows(source[box])
+        target = indices[box]
         where = (
             target.reshape(block.shape)
             if target.flags.c_contiguous
@@ -111,7 +111,7 @@ def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices
         ranks.order(block, descending, where)
         if not target.flags.c_contiguous:
             target[...] = where.reshape(target.shape)
-        moved[window] = ranks.taken(block, where).reshape(target.shape)
+        moved[box] = ranks.taken(block, where).reshape(target.shape)
 
     ranks.by_rows(source.shape[:-1], source.shape[-1], work)
 
@@ -225,12 +225,12 @@ def _pick(source: Array, dim: int, values: Array, indices: Array, choose: Any) -
     source, values, indices = (shaping.dim_last(a, dim) for a in (source, values, indices))
     moved = bits(values)
 
-    def work(window: Any) -> None:
-        block = _rows(source[window])
+    def work(box: Any) -> None:
+        block = _rows(source[box])
         found = choose(block)
-        shape = indices[window].shape
-        indices[window] = found.reshape(shape)
-        moved[window] = ranks.taken(block, found).reshape(shape)
+        shape = indices[box].shape
+        indices[box] = found.reshape(shape)
+        moved[box] = ranks.taken(block, found).reshape(shape)
 
     ranks.by_rows(source.shape[:-1], source.shape[-1], work)
 

@@ -16,7 +16,7 @@ INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 def _checked(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
-    if input._dtype not in (dtypes.float32, dtypes.float64):
+    if input._dtype not in dtypes.FLOATING:
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if input.numel() == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty")

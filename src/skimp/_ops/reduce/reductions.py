@@ -24,9 +24,7 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.reduce import small
 
-HALF = (dtypes.float16, dtypes.bfloat16)
 _UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
-PLAIN = (dtypes.float32, dtypes.float64)
 
 
 def spread(g: Tensor, input_shape: Any, dim: Any, keepdim: bool) -> Tensor:
@@ -49,10 +47,10 @@ def count(shape: Any, dim: Any) -> int:
     return math.prod([shape[d] for d in dims_of(dim, len(shape))])
 
 
-def wide(d: dtypes.dtype) -> dtypes.dtype:
+def sum_dtype(d: dtypes.dtype) -> dtypes.dtype:
     """The type in which results of `d` are accumulated."""
     promotion.refuse("sum_cpu", d, dtypes.FLOAT8)
-    return dtypes.float32 if d in HALF else d
+    return dtypes.accumulator(d)
 
 
 def number_dtype(name: str, t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
@@ -106,7 +104,7 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype.category < input._dtype.category:
         input = input.to(dtype)
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.SUM, result, wide(result))
+    return reduced(input, dims_of(dim, input.ndim), keepdim, R.SUM, result, sum_dtype(result))
 
 
 def _nan_into(
@@ -171,7 +169,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     result = number_dtype("mean", input, dtype)
     if dtype is not None and dtype is not input._dtype:
         input = input.to(dtype)
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, wide(result))
+    return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, sum_dtype(result))
 
 
 @reduction("nanmean", batch=batching.dims.reduces)
@@ -246,7 +244,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype is not input._dtype:
         input = input.to(dtype)
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.PROD, result, wide(result))
+    return reduced(input, dims_of(dim, input.ndim), keepdim, R.PROD, result, sum_dtype(result))
 
 
 # -- spread ---------------------------------------------------------------------------------------
@@ -291,7 +289,7 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("var", input, dim, degrees)
     real = input._dtype.to_real()
     return reduced(
-        input, dims_of(dim, input.ndim), keepdim, R.var(degrees), real, wide(input._dtype)
+        input, dims_of(dim, input.ndim), keepdim, R.var(degrees), real, sum_dtype(input._dtype)
     )
 
 
@@ -308,7 +306,7 @@ def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("std", input, dim, degrees)
     real = input._dtype.to_real()
     return reduced(
-        input, dims_of(dim, input.ndim), keepdim, R.std(degrees), real, wide(input._dtype)
+        input, dims_of(dim, input.ndim), keepdim, R.std(degrees), real, sum_dtype(input._dtype)
     )
 
 

@@ -10,7 +10,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import cast
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.eval.positions import in_windows, windows
+from skimp._engine.eval.positions import boxes, in_boxes
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -20,8 +20,6 @@ from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
 from skimp._ops.meta import shapes
 from skimp._ops.reduce import small
-
-NARROW = (dtypes.float16, dtypes.bfloat16)
 
 # -- searchsorted ---------------------------------------------------------------------------------
 
@@ -120,7 +118,7 @@ def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
     dtype = common([sequence, values])
     if dtype.is_complex or dtype is dtypes.bool:
         raise no_kernel("searchsorted_out_cpu", dtype)
-    dtype = dtypes.float32 if dtype in NARROW else dtype
+    dtype = dtypes.accumulator(dtype)
     return cast(sequence._skimp_array(), dtype), cast(values._skimp_array(), dtype)
 
 
@@ -137,7 +135,7 @@ def _search(
     if rows.ndim == 1 and not has_nan:
         ordered = rows if sorter is None else rows[sorter]
         side: Any = "right" if right else "left"
-        in_windows(
+        in_boxes(
             target.shape, lambda w: target.__setitem__(w, np.searchsorted(ordered, wanted[w], side))
         )
         return result
@@ -148,12 +146,12 @@ def _search(
         None if sorter is None else sorter.reshape(rows.shape),
     )
 
-    def work(window: Any) -> None:
-        row, cut = window
+    def work(box: Any) -> None:
+        row, cut = box
         own = None if order is None else order[row]
         into[row, cut] = _bisect(rows[row], wanted[row, cut], right, own)
 
-    in_windows(into.shape, work)
+    in_boxes(into.shape, work)
     return result
 
 
@@ -211,7 +209,7 @@ def _number(value: Any) -> str:
 
 
 def _only_floats(name: str, input: Tensor) -> Array:
-    if not input._dtype.is_floating_point or input._dtype in NARROW:
+    if not input._dtype.is_floating_point or input._dtype in dtypes.HALVES:
         raise no_kernel(name, input._dtype)
     return input._skimp_array()
 
@@ -230,11 +228,11 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         raise RuntimeError("torch.histc: max must be larger than min")
     if input._dtype.category != dtypes.FLOAT:
         raise no_kernel("histogram_cpu", input._dtype)
-    array = cast(input._skimp_array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
+    array = cast(input._skimp_array(), dtypes.accumulator(input._dtype))
     low, high = _extent("torch.histc", array, min, max, 1)
     counts = np.zeros(bins, np.int64)
-    for window in windows(array.shape, 1 << 16):
-        values = array[window]
+    for box in boxes(array.shape, 1 << 16):
+        values = array[box]
         values = values[(values >= low) & (values <= high)]
         at = ((values - low) * bins / (high - low)).astype(np.int64)
         counts += np.bincount(np.minimum(at, bins - 1), minlength=bins)
@@ -250,7 +248,7 @@ def histogram(
     Shape: any; counts (bins,) and edges (bins + 1,).
     Dtypes: floating point.
     """
-    if isinstance(bins, Tensor) and input._dtype in NARROW:  # PyTorch needs edges for halves
+    if isinstance(bins, Tensor) and input._dtype in dtypes.HALVES:  # PyTorch needs edges for halves
         array = input._skimp_array().astype(np.float32).reshape(-1)
     else:
         array = _only_floats("histogramdd", input).reshape(-1)
@@ -391,7 +389,7 @@ def isin(
             raise RuntimeError(
                 f"Unsupported input type encountered for isin(): {scalar_type_name(kind)}"
             )
-    dtype = dtypes.float32 if dtype in NARROW else dtype
+    dtype = dtypes.accumulator(dtype)
     source, tests = (
         cast(one._skimp_array(), dtype),
         np.unique(cast(other._skimp_array(), dtype), equal_nan=False),
@@ -401,13 +399,13 @@ def isin(
         target[...] = invert
         return result
 
-    def work(window: Any) -> None:
-        values = source[window]
+    def work(box: Any) -> None:
+        values = source[box]
         at = np.minimum(np.searchsorted(tests, values), tests.size - 1)
         found = tests[at] == values
-        target[window] = ~found if invert else found
+        target[box] = ~found if invert else found
 
-    in_windows(target.shape, work)
+    in_boxes(target.shape, work)
     return result
 
 

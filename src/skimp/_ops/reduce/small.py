@@ -20,8 +20,7 @@ from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import row_tops
 from skimp.config import config
 
-_FLOATS: Final = frozenset({dtypes.float32, dtypes.float64})
-_ORDERED: Final = _FLOATS | {dtypes.int64, dtypes.int32}
+_ORDERED: Final = dtypes.FLOATING | {dtypes.int64, dtypes.int32}
 _PIECE: Final = 512  # elements from which rows are added piece by piece
 _LONG: Final = 1 << 14  # and from which they always are
 _UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
@@ -37,7 +36,7 @@ _ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows a
 def floats(input: Any) -> Array | None:
     """The row-major ndarray of a small tensor of floats that is not empty."""
     x = input._np
-    if x is None or input._dtype not in _FLOATS or not x.flags.c_contiguous or not x.size:
+    if x is None or input._dtype not in dtypes.FLOATING or not x.flags.c_contiguous or not x.size:
         return None
     return x  # type: ignore[no-any-return]
 
@@ -87,7 +86,7 @@ def _resident(input: Any) -> Array | None:
     if (
         input._hollow
         or input._skimp_marked
-        or input._dtype not in _FLOATS
+        or input._dtype not in dtypes.FLOATING
         or not config.small_below
     ):
         return None
@@ -129,7 +128,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
         x = _resident(input)
     if x is None or dtype is not None or not x.size:
         return None
-    if d not in _FLOATS:
+    if d not in dtypes.FLOATING:
         return _counted(x, d) if dim is None and not keepdim else None
     if not x.flags.c_contiguous:
         if x.ndim != 1 and (any(x.strides) or x.ndim != 2 or dim != (0,)):
@@ -259,7 +258,11 @@ def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -
     """Where the values of each row along the last dim come from, sorted; ties keep their order."""
     if type(dim) is not int or dim not in (-1, x.ndim - 1) or not 0 < x.size <= _SORTED:
         return None
-    if dtype not in _FLOATS or not x.flags.c_contiguous or not math.isfinite(add(x.reshape(-1))):
+    if (
+        dtype not in dtypes.FLOATING
+        or not x.flags.c_contiguous
+        or not math.isfinite(add(x.reshape(-1)))
+    ):
         return None
     return (np.negative(x) if descending else x).argsort(-1, "stable")
 

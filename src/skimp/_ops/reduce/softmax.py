@@ -35,7 +35,6 @@ from skimp._ops import batching
 from skimp._ops.reduce.small import few_columns, few_rows
 
 Block = Callable[..., None]
-HALVES: Final = (dtypes.float16, dtypes.bfloat16)
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
 _FEW_ROWS: Final = 64  # whose largest number Python finds sooner
 # the bits of 64, by bytes: exp(64) times any number of elements is finite in float32
@@ -48,11 +47,6 @@ _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
 
 
 # -- blocks of rows -------------------------------------------------------------------------------
-
-
-def wide(dtype: dtypes.dtype) -> dtypes.dtype:
-    """The type that rows of `dtype` are computed in."""
-    return dtypes.float32 if dtype in HALVES else dtype
 
 
 def sides(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -110,12 +104,12 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
     def work() -> None:
         for number in numbers:
             group, piece = divmod(number, pieces)
-            window = (
+            box = (
                 slice(group * a, (group + 1) * a),
                 slice(None),
                 slice(piece * c, (piece + 1) * c),
             )
-            fn(source[window], *[p[window] for p in parts])
+            fn(source[box], *[p[box] for p in parts])
 
     share(work, threads_for(source.size))
 

@@ -21,7 +21,7 @@ from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.reduce import small
-from skimp._ops.reduce.reductions import opened, wide
+from skimp._ops.reduce.reductions import opened, sum_dtype
 
 LOGSUMEXP = Rule(
     "LogsumexpBackward0",
@@ -52,7 +52,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         total = (input - top).exp().sum(dims_of(dim, input.ndim), keepdim).log()
         return total + top.reshape(total.shape)
     return reduced(
-        input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, wide(input._dtype)
+        input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, sum_dtype(input._dtype)
     )
 
 
@@ -148,10 +148,10 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
         n = reduced(input, dims, keepdim, R.COUNT_NONZERO, dtypes.int64, input._dtype)
         return n.to(real)
     if p == 2.0:
-        return reduced(input, dims, keepdim, R.NORM, real, wide(input._dtype))
+        return reduced(input, dims, keepdim, R.NORM, real, sum_dtype(input._dtype))
     if p == 1.0:
-        return reduced(input, dims, keepdim, R.SUM_ABS, real, wide(input._dtype))
-    total = reduced(input, dims, keepdim, R.power_sum(p), real, wide(input._dtype))
+        return reduced(input, dims, keepdim, R.SUM_ABS, real, sum_dtype(input._dtype))
+    total = reduced(input, dims, keepdim, R.power_sum(p), real, sum_dtype(input._dtype))
     return total.pow_(1.0 / p)
 
 

@@ -9,9 +9,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.pointwise import WHOLE
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.convert import convert
@@ -121,9 +119,11 @@ def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
 
 
 # casts that NumPy's `astype` makes as PyTorch does, without warnings
-_AS_NUMPY = {(have, want) for have in (*WHOLE, dtypes.bool) for want in (*FLOATS, *WHOLE)} | {
-    (dtypes.float32, dtypes.float64)
-}
+_AS_NUMPY = {
+    (have, want)
+    for have in (*dtypes.INTEGRAL, dtypes.bool)
+    for want in (*dtypes.FLOATING, *dtypes.INTEGRAL)
+} | {(dtypes.float32, dtypes.float64)}
 
 
 def _small_to(input: Tensor, *args: Any) -> Tensor | None:

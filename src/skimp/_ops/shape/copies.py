@@ -14,11 +14,10 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
-from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
+from skimp._engine.dispatch.pointwise import Pointwise, assign
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import zeros
 from skimp._engine.eval.copy import copy
@@ -84,9 +83,9 @@ def copied(
 
 
 def _casts_as_numpy(have: dtypes.dtype, want: dtypes.dtype) -> bool:
-    if want not in FLOATS:
+    if want not in dtypes.FLOATING:
         return have is want
-    return have in FLOATS or have in WHOLE or have is dtypes.bool
+    return have in dtypes.FLOATING or have in dtypes.INTEGRAL or have is dtypes.bool
 
 
 def describe(t: Tensor) -> str:
@@ -341,7 +340,7 @@ def _small_zero(input: Tensor) -> Tensor | None:
 
 
 def _small_fill(input: Tensor, value: Any) -> Tensor | None:
-    if input._dtype not in FLOATS or _small_target(input) is None:
+    if input._dtype not in dtypes.FLOATING or _small_target(input) is None:
         return None
     if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
         return None

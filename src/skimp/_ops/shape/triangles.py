@@ -10,7 +10,6 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.runners import put
 from skimp._engine.dispatch.targets import blank, check_type, pour, target
@@ -51,7 +50,6 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
             np.copyto(band[..., left:right], matrices.dtype.type(0), where=~kept if lower else kept)
 
 
-_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 _FEW = 1 << 12  # elements up to which masks are remembered
 
 
@@ -101,7 +99,12 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
 
     def fast(input: Any, diagonal: int = 0, *, out: Any = None) -> Tensor | None:
         x = input._np
-        if x is None or x.ndim != 2 or type(diagonal) is not int or input._dtype not in _FLOATS:
+        if (
+            x is None
+            or x.ndim != 2
+            or type(diagonal) is not int
+            or input._dtype not in dtypes.FLOATING
+        ):
             return None
         if not x.flags.c_contiguous or not x.size or x.size > _FEW:
             return None
@@ -228,7 +231,12 @@ def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
 
 def _small_trace(input: Tensor) -> Tensor | None:
     x = input._np
-    if x is None or x.ndim != 2 or not 0 < min(x.shape) < _SHORT or input._dtype not in FLOATS:
+    if (
+        x is None
+        or x.ndim != 2
+        or not 0 < min(x.shape) < _SHORT
+        or input._dtype not in dtypes.FLOATING
+    ):
         return None
     return fresh(np.add.reduce(x.diagonal().copy()), input._dtype)
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skimp._ops.sparse.tensor import SparseTensor
 
 Ints = tuple[int, ...]
-_HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def refuse(what: str) -> NoReturn:
@@ -108,7 +107,7 @@ def _check_product(a: Tensor, b: Tensor) -> None:
             "addmm: expected both matrices to have the same dtype, but got "
             f"{scalar_type_name(a._dtype)} and {scalar_type_name(b._dtype)}"
         )
-    if a._dtype in _HALVES:
+    if a._dtype in dtypes.HALVES:
         raise no_kernel("addmm_sparse_dense", a._dtype)
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError(f"addmm: matrices expected, got {a.ndim}D and {b.ndim}D tensors")
