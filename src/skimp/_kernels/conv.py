@@ -1,4 +1,4 @@
-"""Convolution of arrays as products of matrices: patches are gathered, multiplied, forgotten.
+"""Convolution of arrays as products of matrices: im2col for a block, a product, the next block.
 
 The three functions are the three faces of one trilinear form <g, x * w>: `forward` gives the place
 of g, `adjoint` that of x, `weights` that of w. Each works on a block of outputs at a time, so
@@ -20,8 +20,8 @@ from skimp._kernels.im2col import (
     LANES,
     SCRATCH,
     Block,
+    Im2col,
     Ints,
-    Patches,
     Window,
     as_matrices,
     blocks,
@@ -35,7 +35,7 @@ from skimp._kernels.scratch import row_sums
 
 Array = np.ndarray[Any, Any]
 
-_GATHERED: Final = 16  # multiplications that take as long as an element of patches
+_GATHERED: Final = 16  # multiplications that take as long as an element of im2col's matrix
 _NARROW: Final = 8  # channels of a group up to which several groups are multiplied at once
 
 
@@ -43,16 +43,16 @@ _NARROW: Final = 8  # channels of a group up to which several groups are multipl
 
 
 def _each(todo: list[Any], multiplications: int, worker: Any) -> None:
-    """worker() makes (a function that does one item, its Patches): one for each thread that shares
+    """worker() makes (a function that does one item, its Im2col): one for each thread that shares
     the items."""
     items = iter(todo)  # shared by the threads: next() is atomic
 
     def work() -> None:
-        fn, patches = worker()
+        fn, im2col = worker()
         for item in items:
             fn(item)
-            patches.release()
-        patches.close()
+            im2col.release()
+        im2col.close()
 
     spread(work, len(todo), multiplications)
 
@@ -74,13 +74,13 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
         add = None if bias is None else bias[some]
 
         def worker(some: slice = some, add: Array | None = add) -> Any:
-            patches, matrix = _factor(x, weight[some], add, w, working(out.dtype))
+            im2col, matrix = _factor(x, weight[some], add, w, working(out.dtype))
 
             def fn(block: Block) -> None:
-                columns = patches.gather(x[:, some], block)
-                _multiply(patches, columns, matrix, out[block.images, some, :, block.lines])
+                columns = im2col.gather(x[:, some], block)
+                _multiply(im2col, columns, matrix, out[block.images, some, :, block.lines])
 
-            return fn, patches
+            return fn, im2col
 
         many = some.stop - some.start
         work = len(x) * many * math.prod(w.out) * depth * (weight.shape[1] + _GATHERED)
@@ -89,21 +89,21 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
 
 def _factor(
     x: Array, weight: Array, add: Array | None, w: Window, dtype: np.dtype[Any]
-) -> tuple[Patches, Array]:
-    """Patches of x, and the matrix of weights (groups, co, ci, *kernel) that they are multiplied
-    with: (groups, co, depth), where channels are last (depth, co). A bias (groups, co) is the last
-    of the depth, against ones."""
+) -> tuple[Im2col, Array]:
+    """The im2col of x, and the matrix of weights (groups, co, ci, *kernel) that its columns are
+    multiplied with: (groups, co, depth), where channels are last (depth, co). A bias (groups, co)
+    is the last of the depth, against ones."""
     groups, co, ci = weight.shape[:3]
-    patches = Patches(w, x.shape[2], dtype, groups, add is not None)
+    im2col = Im2col(w, x.shape[2], dtype, groups, add is not None)
     depth = ci * w.taps
-    matrix = patches.take_for_all(groups * co * (depth + patches.ones)).reshape(groups, co, -1)
-    last = patches.channels_last
+    matrix = im2col.take_for_all(groups * co * (depth + im2col.ones)).reshape(groups, co, -1)
+    last = im2col.channels_last
     inner = (*w.kernel, ci) if last else (ci, *w.kernel)
     into = matrix[..., :depth].reshape(groups, co, *inner)  # a view: dims are split
     (channels_outer(into) if last else into)[...] = weight
     if add is not None:
         matrix[..., depth] = add
-    return patches, matrix[0].T if last else matrix
+    return im2col, matrix[0].T if last else matrix
 
 
 def _bundles(x: Array, w: Window) -> list[slice]:
@@ -115,36 +115,36 @@ def _bundles(x: Array, w: Window) -> list[slice]:
     return [slice(i, min(i + many, groups)) for i in range(0, groups, many)]
 
 
-def _multiply(patches: Patches, columns: Array, matrix: Array, target: Array) -> None:
-    """target (images, groups, co, *lines) = the product of gathered patches with `_factor`'s
+def _multiply(im2col: Im2col, columns: Array, matrix: Array, target: Array) -> None:
+    """target (images, groups, co, *lines) = the product of gathered columns with `_factor`'s
     matrix."""
-    if patches.channels_last:
-        _multiply_rows(patches, columns, matrix, target[:, 0])
+    if im2col.channels_last:
+        _multiply_rows(im2col, columns, matrix, target[:, 0])
     else:
-        _multiply_columns(patches, matrix, columns, target)
+        _multiply_columns(im2col, matrix, columns, target)
 
 
-def _multiply_rows(patches: Patches, rows: Array, matrix: Array, target: Array) -> None:
+def _multiply_rows(im2col: Im2col, rows: Array, matrix: Array, target: Array) -> None:
     """target (images, co, *lines) = rows (images x places, depth) @ matrix (depth, co). The product
     is in BLAS's favourite order; turning it round costs a tenth of it."""
     last = channels_inner(target)
     shape = (len(rows), matrix.shape[1])
-    if target.dtype == patches.dtype and last.flags.c_contiguous:
+    if target.dtype == im2col.dtype and last.flags.c_contiguous:
         multiply(rows, matrix, last.reshape(shape))
         return
-    into = patches.take(math.prod(shape)).reshape(shape)
+    into = im2col.take(math.prod(shape)).reshape(shape)
     multiply(rows, matrix, into)
     last[...] = into.reshape(last.shape)
 
 
-def _multiply_columns(patches: Patches, matrix: Array, columns: Array, target: Array) -> None:
+def _multiply_columns(im2col: Im2col, matrix: Array, columns: Array, target: Array) -> None:
     """target (images, groups, co, *lines) = matrix (groups, co, depth) @ columns (images, groups,
     depth, places), in place where BLAS can write it."""
-    if target.dtype == patches.dtype and rows_flat(target):
+    if target.dtype == im2col.dtype and rows_flat(target):
         multiply(matrix, columns, as_matrices(target))
         return
     shape = (*target.shape[:3], columns.shape[-1])
-    into = patches.take(math.prod(shape)).reshape(shape)
+    into = im2col.take(math.prod(shape)).reshape(shape)
     multiply(matrix, columns, into)
     target[...] = into.reshape(target.shape)
 
@@ -170,19 +170,19 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
         sums = _Lanes(todo, (many, g.shape[2], channels * w.taps + ones), dtype)
 
         def worker(some: slice = some, sums: _Lanes = sums) -> Any:
-            patches = Patches(w, channels, dtype, some.stop - some.start, ones)
+            im2col = Im2col(w, channels, dtype, some.stop - some.start, ones)
 
             def fn(lane: int) -> None:
                 for block in sums.blocks(lane):
-                    columns = patches.gather(x[:, some], block)
-                    sums.add(lane, patches, g[block.images, some, :, block.lines], columns)
-                    patches.release()
+                    columns = im2col.gather(x[:, some], block)
+                    sums.add(lane, im2col, g[block.images, some, :, block.lines], columns)
+                    im2col.release()
 
-            return fn, patches
+            return fn, im2col
 
         work = len(x) * many * math.prod(w.out) * depth * (g.shape[2] + _GATHERED)
         _each(sums.numbers, work, worker)
-        sums.write(Patches(w, channels, dtype, many), out[some])
+        sums.write(Im2col(w, channels, dtype, many), out[some])
         if bias is not None:
             bias[some] = sums.total()[..., -1]
 
@@ -190,7 +190,7 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
 def forward_and_weights(
     x: Array, weight: Array, out: Array, g: Array, grad: Array, w: Window, whole: Array | None
 ) -> None:
-    """`forward` into out, and `weights` of g and x into grad, from patches gathered once; whole
+    """`forward` into out, and `weights` of g and x into grad, from columns gathered once; whole
     (groups, channels) is the sum of x."""
     if conv_rows.suits(w, x, out.shape[2], weight, out, g, grad, whole):
         one = None if whole is None else whole[0]
@@ -203,21 +203,21 @@ def forward_and_weights(
     seen = [np.zeros(x.shape[1:3], dtype) for _ in sums.numbers]
 
     def worker() -> Any:
-        patches, matrix = _factor(x, weight, None, w, dtype)
+        im2col, matrix = _factor(x, weight, None, w, dtype)
 
         def fn(lane: int) -> None:
             for block in sums.blocks(lane):
-                columns = patches.gather(x, block)
-                _multiply(patches, columns, matrix, out[block.images, :, :, block.lines])
-                sums.add(lane, patches, g[block.images, :, :, block.lines], columns)
+                columns = im2col.gather(x, block)
+                _multiply(im2col, columns, matrix, out[block.images, :, :, block.lines])
+                sums.add(lane, im2col, g[block.images, :, :, block.lines], columns)
                 if whole is not None and block.start == 0:
                     seen[lane] += _channel_sums(x[block.images], dtype)
-                patches.release()
+                im2col.release()
 
-        return fn, patches
+        return fn, im2col
 
     _each(sums.numbers, 2 * g.size * depth, worker)
-    sums.write(Patches(w, channels, dtype, x.shape[1]), grad)
+    sums.write(Im2col(w, channels, dtype, x.shape[1]), grad)
     if whole is not None:
         whole[...] = sum(seen[1:], seen[0])
 
@@ -242,19 +242,19 @@ class _Lanes:
     def blocks(self, lane: int) -> list[Block]:
         return self._todo[lane :: len(self.totals)]
 
-    def add(self, lane: int, patches: Patches, g: Array, columns: Array) -> None:
-        """What a block with these patches adds."""
+    def add(self, lane: int, im2col: Im2col, g: Array, columns: Array) -> None:
+        """What a block with these columns adds."""
         total = self.totals[lane]
         if self._begun[lane]:
-            np.add(total, _weigh(patches, g, columns), out=total)
+            np.add(total, _weigh(im2col, g, columns), out=total)
         else:
-            _weigh(patches, g, columns, total)
+            _weigh(im2col, g, columns, total)
             self._begun[lane] = True
 
-    def write(self, patches: Patches, out: Array) -> None:
+    def write(self, im2col: Im2col, out: Array) -> None:
         """out (groups, co, ci, *kernel) = the sum of all, without that of ones."""
-        depth = patches.channels * patches.w.taps
-        out[...] = patches.weight_back(self.total()[..., :depth])
+        depth = im2col.channels * im2col.w.taps
+        out[...] = im2col.weight_back(self.total()[..., :depth])
 
     def total(self) -> Array:
         for lane, begun in enumerate(self._begun):
@@ -263,18 +263,18 @@ class _Lanes:
         return sum(self.totals[1:], self.totals[0])
 
 
-def _weigh(patches: Patches, g: Array, columns: Array, into: Array | None = None) -> Array:
+def _weigh(im2col: Im2col, g: Array, columns: Array, into: Array | None = None) -> Array:
     """What a block adds to the gradient of the weights (groups, co, depth), perhaps in `into`."""
-    if patches.channels_last:
+    if im2col.channels_last:
         part = into
         if part is None:
-            part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
-        room = patches.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
-        multiply(gathered(g[:, 0], patches.dtype, room), columns, part[0])
+            part = im2col.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
+        room = im2col.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
+        multiply(gathered(g[:, 0], im2col.dtype, room), columns, part[0])
         return part
-    flat = g if g.dtype == patches.dtype and rows_flat(g) else g.astype(patches.dtype, order="C")
+    flat = g if g.dtype == im2col.dtype and rows_flat(g) else g.astype(im2col.dtype, order="C")
     shape = (*g.shape[:3], columns.shape[-2])
-    parts = patches.take(math.prod(shape)).reshape(shape)
+    parts = im2col.take(math.prod(shape)).reshape(shape)
     multiply(as_matrices(flat), np.swapaxes(columns, -1, -2), parts)
     total: Array = np.add.reduce(parts, axis=0, out=into)
     return total

@@ -1,6 +1,6 @@
 """The adjoint of a convolution: what each input element gives to the places whose kernel covers it.
 
-With steps of one it is a convolution by the kernel turned round, and its patches serve the gradient
+With steps of one it is a convolution by the kernel turned round, and its columns serve the gradient
 of the weights too; with larger steps several of them.
 """
 
@@ -38,8 +38,8 @@ def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
 
 
 def _to_few(weight: Array, w: Window) -> bool:
-    """Whether what is scattered is less than the patches of g would be: the input has few channels
-    beside g, or g has few places beside the input, so that most of its patches were zeros."""
+    """Whether what is scattered is less than the columns of g would be: the input has few channels
+    beside g, or g has few places beside the input, so that most of its columns were zeros."""
     groups, co, ci = weight.shape[:3]
     if groups > 1:
         return False
@@ -53,7 +53,7 @@ def adjoint_and_weights(
     g: Array, x: Array, weight: Array, out: Array, grad: Array, w: Window, bias: Array | None
 ) -> None:
     """`adjoint` into out, and `weights` of g and x into grad (groups, co, ci, *kernel) and bias
-    (groups, co); where it can be, both from patches of g that are gathered once: in <g, x * w> the
+    (groups, co); where it can be, both from columns of g that are gathered once: in <g, x * w> the
     turned kernel's gradient is to x what the kernel's is to g."""
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):

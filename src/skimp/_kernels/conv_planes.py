@@ -1,6 +1,6 @@
 """Convolution of each channel with a kernel of its own (depthwise), as sums of planes.
 
-A product of matrices would have one row for each channel, and its patches hold each element once
+A product of matrices would have one row for each channel, and im2col holds each element once
 for every tap, to be multiplied once. Instead a channel's places are laid out with their padding, so
 that what one tap sees of all of them is one run of memory; einsum multiplies the runs of the first
 dim's taps and adds them up in one pass, and these sums are added for the taps of the other dims.

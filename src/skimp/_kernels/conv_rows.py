@@ -1,6 +1,6 @@
 """Convolution by rows: only the taps along the inner dims are gathered, and BLAS adds up the rest.
 
-The patches of a place hold each element of an image as many times as the kernel has taps. Gathered
+The columns of im2col hold each element of an image as many times as the kernel has taps. Gathered
 for the taps of all dims but the first, rows of places lie one after another, and what another tap
 of the first dim sees begins some rows later: the same memory from another address. So an image of
 3 x 3 taps is written three times instead of nine, in runs, and three products give its places of

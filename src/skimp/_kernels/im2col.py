@@ -17,9 +17,9 @@ from skimp._kernels.scratch import give, take
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
-SCRATCH: Final = 1 << 19  # elements of patches gathered at once, about
+SCRATCH: Final = 1 << 19  # elements of columns gathered at once, about
 _TURNED: Final = 32  # channels that become the inner side at once
-_FEW: Final = 1 << 20  # elements of patches that are gathered at once if there are no more
+_FEW: Final = 1 << 20  # elements of columns that are gathered at once if there are no more
 LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
 
@@ -85,9 +85,9 @@ class Block:
 
 
 def blocks(w: Window, n: int, depth: int, channels: int) -> Iterator[Block]:
-    """Cut n images so that the patches of a block, `depth` elements for each output, are about
+    """Cut n images so that the columns of a block, `depth` elements for each output, are about
     SCRATCH, at most half as much again, or one row's: in so many blocks that threads share them
-    evenly. Where all patches are few beside the weights of as many as `channels`, one block has
+    evenly. Where all columns are few beside the weights of as many as `channels`, one block has
     them all: its product is as large as that of the blocks, and BLAS's own threads share it."""
     each = depth * math.prod(w.out)
     if each <= SCRATCH:
@@ -108,12 +108,12 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.itemsize == _HALVES and dtype.kind not in "iu" else dtype
 
 
-class Patches:
-    """Gathers the patches of one block: a row of channels and taps for each place.
+class Im2col:
+    """Gathers the columns of one block: a row of channels and taps for each place.
 
     Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
     that makes the longer runs, else places are (images, groups, channels x taps, places). With
-    `ones`, the depth ends with a one, for a bias to be multiplied with. Where the patches are the
+    `ones`, the depth ends with a one, for a bias to be multiplied with. Where the columns are the
     input (`plain`: a kernel of one tap that goes everywhere) nothing is gathered.
     """
 
@@ -135,14 +135,14 @@ class Patches:
         self._kept: list[Array] = []
 
     def weight_back(self, matrix: Array) -> Array:
-        """(groups, co, depth), in the order of the patches' depth, as (groups, co, ci, *kernel)."""
+        """(groups, co, depth), in the order of the columns' depth, as (groups, co, ci, *kernel)."""
         lead = matrix.shape[:2]
         if self.channels_last:
             return channels_outer(matrix.reshape(*lead, *self.w.kernel, self.channels))
         return matrix.reshape(*lead, self.channels, *self.w.kernel)
 
     def gather(self, x: Array, block: Block) -> Array:
-        """The patches that `block` reads of x (n, groups, channels, *size): (images x places,
+        """The columns that `block` reads of x (n, groups, channels, *size): (images x places,
         depth) with channels last, else (images, groups, depth, places). They stay as they are
         until the next block's."""
         if self.plain and x.dtype == self.dtype and rows_flat(x):
@@ -183,19 +183,19 @@ class Patches:
 
 
 class _Room:
-    """Scratch memory for the patches of blocks of one size: the part of the input that a block
-    reads, with its padding, whose zeros are written once; and its patches, with their ones."""
+    """Scratch memory for the columns of blocks of one size: the part of the input that a block
+    reads, with its padding, whose zeros are written once; and its columns, with their ones."""
 
-    def __init__(self, patches: Patches, block: Block) -> None:
-        w = patches.w
+    def __init__(self, im2col: Im2col, block: Block) -> None:
+        w = im2col.w
         self._size = (block.last - block.first, block.start, block.stop)
         low, high = w.rows(block.start, block.stop)
         ends = [(o - 1) * t + r for o, t, r in zip(w.out, w.stride, w.reach, strict=True)]
         size = (high - low, *ends[1:])
-        whole = patches.channels * patches.groups
+        whole = im2col.channels * im2col.groups
         shape = (self._size[0], whole, *size)
-        self._flat = take(math.prod(shape), patches.dtype)
-        last = patches.channels_last
+        self._flat = take(math.prod(shape), im2col.dtype)
+        last = im2col.channels_last
         padded = self._flat.reshape((shape[0], *size, whole) if last else shape)
         if last:
             padded = padded.transpose((0, padded.ndim - 1, *range(1, padded.ndim - 1)))
@@ -209,39 +209,39 @@ class _Room:
         if any(s.stop - s.start < n for s, n in zip(into[2:], size, strict=True)):
             _clear_around(padded, into)
         self._inner = padded[tuple(into)]
-        self._lay_out(patches, padded, (block.stop - block.start, *w.out[1:]))
+        self._lay_out(im2col, padded, (block.stop - block.start, *w.out[1:]))
 
-    def _lay_out(self, patches: Patches, padded: Array, lines: Ints) -> None:
-        """`seen` is the padded input as its patches, `places` where they are gathered in `matrix`,
+    def _lay_out(self, im2col: Im2col, padded: Array, lines: Ints) -> None:
+        """`seen` is the padded input as its columns, `places` where they are gathered in `matrix`,
         of which they may be all but the ones."""
-        w, count, groups = patches.w, self._size[0], patches.groups
+        w, count, groups = im2col.w, self._size[0], im2col.groups
         strides = padded.strides  # (images, channels, *size), whatever the order in memory
         taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
         steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
-        depth = patches.channels * w.taps
-        deep = depth + patches.ones
-        self._gathered = take(groups * deep * count * math.prod(lines), patches.dtype)
+        depth = im2col.channels * w.taps
+        deep = depth + im2col.ones
+        self._gathered = take(groups * deep * count * math.prod(lines), im2col.dtype)
         self.matrix: Array
-        if patches.channels_last:
+        if im2col.channels_last:
             self.matrix = self._gathered.reshape(-1, deep)
-            inner = (*w.kernel, patches.channels)
+            inner = (*w.kernel, im2col.channels)
             shape = (count, *lines, *inner)
             along = (strides[0], *steps, *taps, strides[1])
             places = self.matrix[:, :depth]
-            if patches.ones:
+            if im2col.ones:
                 self.matrix[:, depth] = 1
             if w.dilation[-1] == 1:  # a row of taps and its channels are one run
                 shape = (*shape[:-2], shape[-2] * shape[-1])
                 along = (*along[:-2], along[-1])
         else:
             self.matrix = self._gathered.reshape(count, groups, deep, -1)
-            shape = (count, groups, patches.channels, *w.kernel, *lines)
-            along = (strides[0], strides[1] * patches.channels, strides[1], *taps, *steps)
+            shape = (count, groups, im2col.channels, *w.kernel, *lines)
+            along = (strides[0], strides[1] * im2col.channels, strides[1], *taps, *steps)
             places = self.matrix[:, :, :depth]
-            if patches.ones:
+            if im2col.ones:
                 self.matrix[:, :, depth] = 1
         # by strides, over the buffer: `as_strided` takes 5 us
-        self.seen: Array = np.ndarray(shape, patches.dtype, self._flat, 0, along)
+        self.seen: Array = np.ndarray(shape, im2col.dtype, self._flat, 0, along)
         self.places = places.reshape(shape)  # a view: dims are split
 
     def holds(self, block: Block) -> bool:

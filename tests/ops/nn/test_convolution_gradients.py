@@ -1,4 +1,4 @@
-"""The gradients of a convolution's input and weight from one pass over the patches, against
+"""The gradients of a convolution's input and weight from one gathering of columns (im2col), against
 PyTorch and against each by itself."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from skimp._kernels import conv as patches
+from skimp._kernels import conv, im2col
 from tests.support.functional import both, randn
 from tests.support.samples import agree, same, twin
 
@@ -69,7 +69,8 @@ def test_convolution_of_narrow_groups_and_wide_steps(data: Any, nd: int) -> None
 @pytest.mark.parametrize("stride", [1, 2])
 def test_convolution_in_blocks(limit: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the scratch is, and whether a block is many images or a row of one."""
-    monkeypatch.setattr(patches, "SCRATCH", limit)
+    for module in (conv, im2col):
+        monkeypatch.setattr(module, "SCRATCH", limit)
     x, w = randn(5, 3, 12, 9, grad=True), randn(4, 3, 3, 3, grad=True)
     both("conv2d", x, w, randn(4, grad=True), stride, 1, tolerance=1e-4)
     both("conv_transpose2d", randn(5, 4, 6, 5, grad=True), w, None, stride, tolerance=1e-4)
@@ -85,7 +86,7 @@ def test_convolution_in_blocks(limit: int, stride: int, monkeypatch: pytest.Monk
     )
 
 
-def test_convolution_never_writes_all_patches() -> None:
+def test_convolution_never_writes_all_columns() -> None:
     x, w = skimp.randn(32, 16, 64, 64), skimp.randn(8, 16, 3, 3)
     whole = x.nbytes * 9
     for step in (lambda: F.conv2d(x, w, padding=1), lambda: F.conv2d(x, w, padding=1, stride=2)):
@@ -94,7 +95,7 @@ def test_convolution_never_writes_all_patches() -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < whole / 3
-    assert whole / 3 > 4 * patches.SCRATCH
+    assert whole / 3 > 4 * im2col.SCRATCH
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -427,23 +428,23 @@ def images_of(x: skimp.Tensor) -> list[skimp.Tensor]:
 
 @pytest.mark.parametrize(("images", "size"), [(1, 8), (3, 40), (64, 16), (50, 64)])
 def test_blocks_of_a_convolution_are_about_as_long_as_each_other(images: int, size: int) -> None:
-    """So that threads share them evenly; none holds half more patches than SCRATCH says."""
+    """So that threads share them evenly; none holds half more columns than SCRATCH says."""
     depth = 9 * 32
-    w = patches.Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
-    found = list(patches.blocks(w, images, depth, 32))
+    w = im2col.Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
+    found = list(im2col.blocks(w, images, depth, 32))
     elements = [depth * size * (b.last - b.first) * (b.stop - b.start) for b in found]
     assert sum(elements) == images * depth * size * size
-    assert max(elements) <= 1.5 * patches.SCRATCH
-    if depth * size * size <= patches.SCRATCH:
+    assert max(elements) <= 1.5 * im2col.SCRATCH
+    if depth * size * size <= im2col.SCRATCH:
         assert len({b.last - b.first for b in found[:-1]}) <= 1
         assert [b.first for b in found[1:]] == [b.last for b in found[:-1]]
 
 
 def test_few_patches_of_many_channels_are_one_block() -> None:
-    w = patches.Window((4, 4), (3, 3), (1, 1), (1, 1), (1, 1), (4, 4))
-    (block,) = patches.blocks(w, 16, 9 * 256, 256)
+    w = im2col.Window((4, 4), (3, 3), (1, 1), (1, 1), (1, 1), (4, 4))
+    (block,) = im2col.blocks(w, 16, 9 * 256, 256)
     assert (block.last, block.stop) == (16, 4)
-    assert len(list(patches.blocks(w, 16, 9 * 256, 255))) == patches.LANES
+    assert len(list(im2col.blocks(w, 16, 9 * 256, 255))) == im2col.LANES
 
 
 @pytest.mark.parametrize("groups", [1, 3])

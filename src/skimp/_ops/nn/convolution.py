@@ -446,7 +446,7 @@ _SECTIONS = """\
 Shape: input (n, ci, ...) or (ci, ...), weight {}, bias (co,); the result (n, co, ...).
 Dtypes: floating point and complex, alike.
 Raises: RuntimeError for shapes and dtypes that don't fit.
-Memory: a new tensor; the patches of all places are never written at once."""
+Memory: a new tensor; im2col's matrix of all places is never written at once."""
 
 
 def _declare(nd: int) -> None:
