@@ -4,22 +4,26 @@ out for the row's number of arguments: what follows from the types alone is foun
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.dispatch.operands import OPMATH, constant
+from skimp._engine.dispatch.operands import OPMATH, cast, constant, empty_dense
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
+from skimp._kernels import shaping
 from skimp._kernels.threads import quietly
+from skimp.config import config
 
 if TYPE_CHECKING:
     from skimp._engine.dispatch.pointwise import Pointwise
@@ -32,11 +36,10 @@ Lines = list[str]
 class Typed(NamedTuple):
     """A row for arguments of certain types."""
 
-    kernel: Callable[..., Any]
+    kernel: Kernel
     compute: dtypes.dtype
     result: dtypes.dtype
     made: np.dtype[Any]  # of the result's array
-    aliases: bool  # the kernel may write over what it reads
 
 
 def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
@@ -44,8 +47,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
     nothing else; None where a call is not for it.
 
     First those of one dtype and shape whose elements lie in row-major order (beside such a one,
-    others may be one element, expanded); then any types, of one shape or 0-d, in that order with
-    gaps or without.
+    others may be one element, expanded); then any types, of one shape or 0-d, in that order; then
+    any layouts, whose result lies as `laid_out` has it.
     """
     names = _Names(row)
     first, arrays = names.tensors[0], names.arrays
@@ -75,14 +78,27 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         f"                    recording.record(made, {names.given})",
         "                return made",
         *_typed_text(row, names),
-        "    array = empty(shape, typed.made)",
-        f"    typed.kernel({names.passed}, out=array)",
-        "    made = fresh(array, typed.result)",
+        "    if odd:",
+        f"        form = laid_out(({names.laid}), row_major)",
+        "        if form is None or form[2] >= config.small_below:",
+        "            return",
+        "        array = empty_dense(form[0], form[1], typed.made)",
+        f"        operands = spread(typed.kernel, [{', '.join(arrays)}], array)",
+        f"        typed.kernel.fn({', '.join(['*operands', *names.params])}, out=array)",
+        "        made = as_it_lies(array, typed.result)",
+        "    else:",
+        "        array = empty(shape, typed.made)",
+        f"        typed.kernel.fn({names.passed}, out=array)",
+        "        made = fresh(array, typed.result)",
         "    if needed and recording is not None and state.grad:",
         f"        recording.record(made, {names.given})",
         "    return made",
     ]
-    space = _space(row) | {"fresh": fresh, "kernels": row.kernels, "plain": row.plain}
+    space = _space(row) | {
+        "as_it_lies": as_it_lies, "config": config, "empty_dense": empty_dense, "fresh": fresh,
+        "kernels": row.kernels, "laid_out": laid_out, "plain": row.plain,
+        "row_major": row.row_major, "spread": spread,
+    }  # fmt: skip
     return function_of(f"{row.name}_fast", text, space)
 
 
@@ -101,7 +117,7 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "    mine = a0._np",
         "    if (",
         "        (needed and state.grad) or typed.result is not a0._dtype",
-        "        or shape != mine.shape or not mine.flags.c_contiguous",
+        "        or odd or shape != mine.shape",
         "    ):",
         "        return",
         "    s = a0._storage",
@@ -113,11 +129,11 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         ]
     text += [
         "    mine = to_write(a0)",
-        "    if typed.aliases:",
-        f"        typed.kernel({names.passed}, out=mine)",
+        "    if typed.kernel.aliases:",
+        f"        typed.kernel.fn({names.passed}, out=mine)",
         "    else:",
         "        array = empty(shape, typed.made)",
-        f"        typed.kernel({names.passed}, out=array)",
+        f"        typed.kernel.fn({names.passed}, out=array)",
         "        mine[...] = array",
         "    return True",
     ]
@@ -134,13 +150,14 @@ class _Names:
         self.params = [f"p{i}" for i in range(len(row.params))]
         self.given = ", ".join([*self.tensors, *self.params])
         self.passed = ", ".join([*self.arrays, *self.params])  # as the kernel takes them
+        self.laid = "".join([f"({x}.shape, {x}.strides, {x}.itemsize), " for x in self.arrays])
 
 
 def _typed_text(row: Pointwise, names: _Names) -> Lines:
     """The lines that find the row for the types of a call, the operands in the type that it
-    computes in, the result's shape, and whether an operand requires grad.
+    computes in, the result's shape (unless the layouts are `odd`), and whether one requires grad.
     """
-    text = ["    needed = False"]
+    text = ["    needed = odd = False"]
     for i, (a, x) in enumerate(zip(names.tensors, names.arrays, strict=True)):
         text += [
             f"    k{i} = type({a})",
@@ -149,9 +166,7 @@ def _typed_text(row: Pointwise, names: _Names) -> Lines:
             f"        if {x} is None:",
             "            return",
             f"        if not {x}.flags.c_contiguous:",
-            f"            if not in_order({x}):",
-            "                return",
-            f"            {x} = {x}.copy()",
+            "            odd = True",
         ]
         if not i:
             text.append(f"        shape = {x}.shape")
@@ -159,7 +174,7 @@ def _typed_text(row: Pointwise, names: _Names) -> Lines:
             text += [
                 f"        if {x}.ndim:",
                 f"            if shape and {x}.shape != shape:",
-                "                return",
+                "                odd = True",
                 f"            shape = {x}.shape",
             ]
         text += [
@@ -203,7 +218,7 @@ def _space(row: Pointwise) -> dict[str, Any]:
     return {
         "Tensor": Tensor, "as_type": _as_type, "check": row.check, "constant": constant,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
-        "in_order": _in_order, "known": row.typed, "numbers": _NUMBERS, "ordinary": ORDINARY,
+        "known": row.typed, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "state": modes.state,
     }  # fmt: skip
 
@@ -216,26 +231,69 @@ def _find(row: Pointwise, key: tuple[Any, ...], args: tuple[Any, ...]) -> Typed 
     fits = not narrow and any([isinstance(a, Tensor) for a in args])
     typed = None
     if fits and type(kernel) is Kernel:
-        typed = Typed(kernel.fn, compute, result, result.np, kernel.aliases)
+        typed = Typed(kernel, compute, result, result.np)
     if len(row.typed) < _MANY:
         row.typed[key] = typed
     return typed
 
 
-def _in_order(x: Array) -> bool:
-    """Whether the elements lie in row-major order, with gaps: a result of them has none."""
-    last = math.inf
-    for n, step in zip(x.shape, x.strides, strict=True):
-        if not 0 < step < last or n == 1:
-            return False
-        last = step
-    return True
-
-
 def _as_type(x: Array, dtype: dtypes.dtype) -> Array:
+    if not x.flags.c_contiguous:
+        return cast(x, dtype)
     made = np.empty(x.shape, dtype.np)
     quietly(convert, x, made)
     return made
+
+
+# -- arrays of any layouts -------------------------------------------------------------------------
+
+Laid = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides in bytes, size of an element
+
+
+@lru_cache(maxsize=1024)
+def laid_out(
+    arrays: tuple[Laid, ...], row_major: bool
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """The shape, strides and number of elements of a new result of such arrays; None if they don't
+    broadcast.
+    """
+    try:
+        shape = layouts.broadcast_shapes(*[own for own, _, _ in arrays])
+    except RuntimeError:  # the general way says so when it is its turn
+        return None
+    return shape, strides_like(arrays, shape, row_major), layouts.numel(shape)
+
+
+@lru_cache(maxsize=1024)
+def strides_like(
+    arrays: tuple[Laid, ...], shape: tuple[int, ...], row_major: bool
+) -> tuple[int, ...]:
+    """How a new result of this shape lies in memory, whose operands are such arrays."""
+    if row_major:
+        return layouts.contiguous_strides(shape)
+    like = [Layout(own, tuple([s // n for s in steps]), 0) for own, steps, n in arrays if own]
+    return layouts.dense_strides_like(like, shape)
+
+
+def spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
+    """Operands in the result's shape; in its memory order as well where a kernel's bits depend on
+    that.
+    """
+    if kernel.strided and isinstance(kernel.fn, np.ufunc):
+        return arrays
+    shape, strides = like.shape, like.strides
+    found = []
+    for a in arrays:
+        if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
+            a = shaping.broadcast(a, shape)
+            if not kernel.strided:
+                same_order = empty_dense(
+                    shape, tuple([s // like.itemsize for s in strides]), a.dtype
+                )
+                np.copyto(same_order, a)
+                a = same_order
+        found.append(a)
+    return found
 
 
 def to_write(target: Tensor) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
 from skimp._engine.dispatch.expressions import converted, expression
-from skimp._engine.dispatch.fast_path import Typed, fast_inplace_of, fast_of
+from skimp._engine.dispatch.fast_path import Typed, fast_inplace_of, fast_of, spread, strides_like
 from skimp._engine.dispatch.operands import (
     OPMATH,
     cast,
@@ -36,7 +35,6 @@ from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
-from skimp._kernels import shaping
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
@@ -300,16 +298,12 @@ def _direct(
         arrays = [a._skimp_array() for a in args[: len(row.masks)]] + arrays
     narrow = OPMATH.get(result, result) if row.opmath else result
     if target is None or narrow is not result or target.dtype != result.np:
-        whole = [a for a in arrays if a.ndim]
-        if all([a.flags.c_contiguous and a.shape == shape for a in whole]):
+        if all([a.flags.c_contiguous and a.shape == shape for a in arrays if a.ndim]):
             made = np.empty(shape, narrow.np)
-        elif row.row_major:
-            made = np.empty(shape, narrow.np)
-            arrays = _spread(kernel, arrays, made)
         else:
-            laid = tuple([(a.shape, a.strides, a.itemsize) for a in whole])
-            made = empty_dense(shape, _strides_like(laid, shape), narrow.np)
-            arrays = _spread(kernel, arrays, made)
+            laid = tuple([(a.shape, a.strides, a.itemsize) for a in arrays])
+            made = empty_dense(shape, strides_like(laid, shape, row.row_major), narrow.np)
+            arrays = spread(kernel, arrays, made)
         kernel.fn(*arrays, out=made)
         if target is None:
             if narrow is result:
@@ -320,40 +314,12 @@ def _direct(
     if not kernel.aliases:
         arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
     if kernel.strided or target.flags.c_contiguous:
-        kernel.fn(*_spread(kernel, arrays, target), out=target)
+        kernel.fn(*spread(kernel, arrays, target), out=target)
         return target
     made = np.empty(shape, target.dtype)
-    kernel.fn(*_spread(kernel, arrays, made), out=made)
+    kernel.fn(*spread(kernel, arrays, made), out=made)
     np.copyto(target, made)
     return target
-
-
-def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
-    """Operands in the result's shape; in its memory order as well where a kernel's bits depend on
-    that.
-    """
-    if kernel.strided and isinstance(kernel.fn, np.ufunc):
-        return arrays
-    shape, strides = like.shape, like.strides
-    found = []
-    for a in arrays:
-        if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
-            a = shaping.broadcast(a, shape)
-            if not kernel.strided:
-                same_order = empty_dense(
-                    shape, tuple([s // like.itemsize for s in strides]), a.dtype
-                )
-                np.copyto(same_order, a)
-                a = same_order
-        found.append(a)
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _strides_like(arrays: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a result of arrays of these shapes, strides and sizes of an element."""
-    like = [Layout(own, tuple([s // size for s in steps]), 0) for own, steps, size in arrays]
-    return layouts.dense_strides_like(like, shape)
 
 
 # -- writing --------------------------------------------------------------------------------------

@@ -135,12 +135,19 @@ def _on_array(input: Tensor, a: Any) -> Tensor:
 
 
 def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
-    """A small row-major array broadcast to plain sizes, if the result is small too."""
+    """A small row-major array, or an expanded one, broadcast to plain sizes, if the result is small
+    too.
+    """
     if len(sizes) == 1 and type(sizes[0]) in _SIZES:
         sizes = sizes[0]
     more = len(sizes) - a.ndim
-    if not sizes or more < 0 or not a.flags.c_contiguous:
+    if not sizes or more < 0:
         return None
+    buffer = a
+    if not a.flags.c_contiguous:  # what is expanded shows a row-major array
+        buffer = a[tuple([_WHOLE if s else _FIRST for s in a.strides])]
+        if not buffer.flags.c_contiguous:
+            return None
     shape, strides, elements = [], [], 1
     for i, size in enumerate(sizes):
         have = 1 if i < more else a.shape[i - more]
@@ -157,7 +164,10 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
         shape.append(size)
     if not 0 < elements < config.small_below:
         return None
-    return np.ndarray(shape, a.dtype, a, 0, strides)
+    return np.ndarray(shape, a.dtype, buffer, 0, strides)
+
+
+_WHOLE, _FIRST = slice(None), slice(1)
 
 
 # Orders of a few dims, counted from either end: NumPy cuts other numbers to 32 bits.

@@ -131,7 +131,9 @@ class Storage:
         """Where the bytes begin; materializes."""
         if len(self) == 0:
             return 0
-        address: int = self.flat().__array_interface__["data"][0]
+        block = self.block if self.deferred is None else self.flat()
+        assert block is not None
+        address: int = block.__array_interface__["data"][0]
         return address
 
     def hand_out(self) -> int:

@@ -4,6 +4,7 @@ dimensions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -201,14 +202,14 @@ _RECORDING = recording(_RULE, ("input", "indices"))
 
 
 def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
-    """`input[index]` by NumPy, where `x` is the small row-major array of `input` and the index one
-    tensor of positions, a mask of all dims, or a tensor for each of the first dims or of those
-    after some `:`; else None.
+    """`input[index]` by NumPy, where `x` is the small array of `input`, in row-major order, and the
+    index one tensor of positions, a mask of all dims, or a tensor for each of the first dims or of
+    those after some `:`; else None.
     """
     if type(index) is list and x.size and set(map(type, index)) == _NUMBERS:
         index = _small_list(index)
     indices = (index,) if type(index) is Tensor else index
-    if type(indices) is not tuple or not x.flags.c_contiguous:
+    if type(indices) is not tuple or not (x.flags.c_contiguous or _is_in_order(x)):
         return None
     lead = 0
     while len(indices) > lead and type(i := indices[lead]) is slice:
@@ -236,6 +237,16 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     if input._rg and modes.state.grad:
         _RECORDING.record(made, input, indices)
     return made
+
+
+def _is_in_order(x: Array) -> bool:
+    """Whether the elements lie in row-major order, with gaps: what is taken of them has none."""
+    last = math.inf
+    for n, step in zip(x.shape, x.strides, strict=True):
+        if not 0 < step < last or n == 1:
+            return False
+        last = step
+    return True
 
 
 _NUMBERS = {int}

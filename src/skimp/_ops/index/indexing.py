@@ -65,6 +65,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         picked = _recorded(self, x, index)
         if picked is None:
             picked = advanced.picked(self, x, index)
+        if picked is None and type(index) is tuple:
+            picked = _mixed(self, x, index)
         if picked is not None:
             return picked
     elif x is not None and type(self) is Tensor and not active:
@@ -74,6 +76,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             found = _small_item(x, index)
         if found is None:
             picked = advanced.picked(self, x, index)
+            if picked is None and type(index) is tuple:
+                picked = _mixed(self, x, index)
             if picked is not None:
                 return picked
         else:
@@ -103,6 +107,42 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 views.append(_ref(t))
             return t
     return _general(self, index)
+
+
+def _mixed(self: Tensor, x: Any, index: tuple[Any, ...]) -> Tensor | None:
+    """The elements where tensors of positions say in the view that the ints, slices and None beside
+    them make; None sends the index the general way.
+    """
+    plain: list[Any] = []
+    places: list[Any] = []
+    d, is_view = 0, False
+    if 1 in x.shape:  # whose strides may be any
+        return None
+    for i in index:
+        if i is not None and d == x.ndim:
+            return None
+        if type(i) is Tensor:
+            a = i._np
+            if a is None or not a.ndim or i._dtype is not dtypes.int64:
+                return None
+        elif type(i) is int or i is None:
+            is_view = True
+        elif type(i) is not slice or type(i.stop) is Tensor:
+            return None
+        elif i.start or i.step not in (None, 1) or (i.stop is not None and i.stop < x.shape[d]):
+            is_view = True
+        d += i is not None
+        plain.append(_ALL if type(i) is Tensor else i)
+        if type(i) is not int:
+            places.append(i if type(i) is Tensor else _ALL)
+    while places and places[-1] is _ALL:
+        places.pop()
+    if not (is_view and places):  # a view alone, or none, which would be recorded as one
+        return None
+    while plain[-1] is _ALL:
+        plain.pop()
+    view = getitem(self, tuple(plain))
+    return None if view._np is None else advanced.picked(view, view._np, tuple(places))
 
 
 def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:

@@ -131,7 +131,7 @@ def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
     values = small_array(src) if type(src) is Tensor else None
     if values is None:
         return None
-    fits = values.dtype == x.dtype and values.shape == index.shape and values.flags.c_contiguous
+    fits = values.dtype == x.dtype and values.shape == index.shape
     return None if not fits or np.may_share_memory(values, x) else values.reshape(-1)
 
 
