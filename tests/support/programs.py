@@ -12,6 +12,7 @@ import torch as oracle
 
 import skimp
 from tests.support.autograd_twin import first_line, outcome
+from tests.support.samples import told
 
 Program = Callable[[Any], Any]
 
@@ -24,6 +25,16 @@ def into(programs: dict[str, Program]) -> Callable[[Program], Program]:
         return f
 
     return put
+
+
+def refused(error: type[Exception]) -> Callable[[Program], Program]:
+    """A decorator: PyTorch refuses the program with this class of error."""
+
+    def mark(f: Program) -> Program:
+        f.refused = error  # type: ignore[attr-defined]
+        return f
+
+    return mark
 
 
 def plain(x: Any) -> Any:
@@ -48,13 +59,18 @@ def agree(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def same(program: Program) -> None:
+def same(program: Program, error: type[Exception] | None = None) -> None:
+    """A program ends on both sides with equal values; or both refuse it with one sentence and this
+    class of error, which the case says, here or as `refused`.
+    """
     ours, theirs = outcome(lambda: program(skimp)), outcome(lambda: program(oracle))
+    error = error or getattr(program, "refused", None)
+    told(theirs[1] if theirs[0] == "error" else None, error)
     assert ours[0] == theirs[0], (ours, theirs)
-    if ours[0] == "value":
+    if error is None:
         assert agree(plain(ours[1]), plain(theirs[1])), (ours[1], theirs[1])
     else:
-        assert type(ours[1]).__name__ == type(theirs[1]).__name__
+        assert type(ours[1]).__name__ == error.__name__
         assert first_line(ours[1]) == first_line(theirs[1])
 
 

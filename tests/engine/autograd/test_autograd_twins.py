@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.programs import Program, into, leaf, same
+from tests.support.programs import Program, into, leaf, refused, same
 
 PROGRAMS: dict[str, Program] = {}
 twin = into(PROGRAMS)
@@ -25,6 +25,7 @@ def inplace_formula_reads_the_old_values(torch):
 
 
 @twin
+@refused(RuntimeError)
 def inplace_with_itself(torch):
     y = leaf(torch) * 1
     y.mul_(y)
@@ -112,6 +113,7 @@ def view_made_before_requires_grad(torch):
 
 
 @twin
+@refused(RuntimeError)
 def write_to_view_made_before_requires_grad(torch):
     x = torch.zeros(4)
     v = x[:2]
@@ -120,11 +122,13 @@ def write_to_view_made_before_requires_grad(torch):
 
 
 @twin
+@refused(RuntimeError)
 def leaf_refused(torch):
     leaf(torch).add_(1)
 
 
 @twin
+@refused(RuntimeError)
 def view_of_leaf_refused(torch):
     leaf(torch)[:2].add_(1)
 
@@ -139,6 +143,7 @@ def leaf_under_no_grad(torch):
 
 
 @twin
+@refused(RuntimeError)
 def no_grad_view_refused(torch):
     y = leaf(torch) * 1
     with torch.no_grad():
@@ -147,6 +152,7 @@ def no_grad_view_refused(torch):
 
 
 @twin
+@refused(RuntimeError)
 def no_grad_view_of_modified_base(torch):
     y = leaf(torch) * 1
     with torch.no_grad():
@@ -165,16 +171,19 @@ def no_grad_view_flows_nowhere(torch):
 
 
 @twin
+@refused(RuntimeError)
 def unbind_refused(torch):
     (leaf(torch) * 1).unbind()[0].mul_(2)
 
 
 @twin
+@refused(RuntimeError)
 def split_refused(torch):
     (leaf(torch) * 1).split(2)[0].mul_(2)
 
 
 @twin
+@refused(RuntimeError)
 def chunk_of_plain_refused_with_gradient(torch):
     a, _ = torch.ones(4).chunk(2)
     a.mul_(leaf(torch, 2))
@@ -196,6 +205,7 @@ def view_then_write_under_no_grad(torch):
 
 
 @twin
+@refused(RuntimeError)
 def saved_then_modified(torch):
     y = leaf(torch) * 1
     z = y * y
@@ -204,6 +214,7 @@ def saved_then_modified(torch):
 
 
 @twin
+@refused(RuntimeError)
 def result_then_modified(torch):
     y = leaf(torch).exp()
     y.add_(1)
@@ -211,6 +222,7 @@ def result_then_modified(torch):
 
 
 @twin
+@refused(RuntimeError)
 def saved_view_modified_through_base(torch):
     x = leaf(torch)
     b = torch.ones(4)
@@ -233,6 +245,7 @@ def data_is_not_watched(torch):
 
 
 @twin
+@refused(RuntimeError)
 def second_backward(torch):
     y = (leaf(torch) * leaf(torch)).sum()
     y.backward()
@@ -258,53 +271,63 @@ def retained(torch):
 
 
 @twin
+@refused(RuntimeError)
 def nothing_requires_grad(torch):
     torch.ones(1).backward()
 
 
 @twin
+@refused(RuntimeError)
 def not_a_scalar(torch):
     (leaf(torch) * 2).backward()
 
 
 @twin
+@refused(RuntimeError)
 def wrong_shape_of_gradient(torch):
     (leaf(torch) * 2).backward(torch.ones(3))
 
 
 @twin
+@refused(RuntimeError)
 def complex_loss(torch):
     (leaf(torch) * 2j).sum().backward()
 
 
 @twin
+@refused(RuntimeError)
 def integers_refused(torch):
     torch.ones(3, dtype=torch.int64).requires_grad_()
 
 
 @twin
+@refused(RuntimeError)
 def only_leaves_change_requires_grad(torch):
     y = leaf(torch) * 2
     y.requires_grad = False
 
 
 @twin
+@refused(RuntimeError)
 def grad_of_wrong_shape(torch):
     leaf(torch).grad = torch.ones(3)
 
 
 @twin
+@refused(TypeError)
 def grad_of_wrong_type(torch):
     leaf(torch).grad = 3
 
 
 @twin
+@refused(RuntimeError)
 def grad_of_itself(torch):
     x = leaf(torch)
     x.grad = x
 
 
 @twin
+@refused(RuntimeError)
 def detach_inplace_of_view(torch):
     leaf(torch)[:2].detach_()
 
@@ -342,6 +365,7 @@ def set_data(torch):
 
 
 @twin
+@refused(RuntimeError)
 def set_data_to_integers(torch):
     leaf(torch).data = torch.ones(3, dtype=torch.int64)
 
@@ -386,6 +410,7 @@ def data_dependent_graph(torch):
 
 
 @twin
+@refused(RuntimeError)
 def unused(torch):
     torch.autograd.grad((leaf(torch) * 2).sum(), leaf(torch))
 
@@ -401,31 +426,37 @@ def unused_materialized(torch):
 
 
 @twin
+@refused(ValueError)
 def materialize_but_not_unused(torch):
     torch.autograd.grad(leaf(torch).sum(), leaf(torch), materialize_grads=True, allow_unused=False)
 
 
 @twin
+@refused(RuntimeError)
 def with_respect_to_a_constant(torch):
     torch.autograd.grad((leaf(torch) * 2).sum(), torch.ones(4))
 
 
 @twin
+@refused(RuntimeError)
 def no_inputs(torch):
     torch.autograd.grad(leaf(torch).sum(), [])
 
 
 @twin
+@refused(RuntimeError)
 def no_inputs_for_backward(torch):
     leaf(torch).sum().backward(inputs=[])
 
 
 @twin
+@refused(RuntimeError)
 def wrong_number_of_gradients(torch):
     torch.autograd.backward([leaf(torch).sum(), leaf(torch).sum()], [None])
 
 
 @twin
+@refused(TypeError)
 def number_as_gradient(torch):
     torch.autograd.backward([leaf(torch).sum()], [3])
 

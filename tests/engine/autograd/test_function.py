@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import Program, into, leaf, same
+from tests.support.programs import Program, into, leaf, refused, same
 
 PROGRAMS: dict[str, Program] = {}
 twin = into(PROGRAMS)
@@ -56,6 +56,7 @@ def names_of_node_attributes_are_free(torch):
 
 
 @twin
+@refused(RuntimeError)
 def too_few(torch):
     make(torch, lambda c, a, b: a * 1, lambda c, g: g).apply(
         leaf(torch), leaf(torch)
@@ -63,6 +64,7 @@ def too_few(torch):
 
 
 @twin
+@refused(RuntimeError)
 def too_many(torch):
     passing(torch, lambda c, g: (g, g)).apply(leaf(torch)).sum().backward()
 
@@ -75,16 +77,19 @@ def too_many_but_none(torch):
 
 
 @twin
+@refused(RuntimeError)
 def gradient_is_a_number(torch):
     passing(torch, lambda c, g: 3).apply(leaf(torch)).sum().backward()
 
 
 @twin
+@refused(RuntimeError)
 def gradient_for_a_number(torch):
     passing(torch, lambda c, g: (g, g)).apply(leaf(torch), 3).sum().backward()
 
 
 @twin
+@refused(RuntimeError)
 def gradient_of_wrong_shape(torch):
     passing(torch, lambda c, g: g[:2]).apply(leaf(torch)).sum().backward()
 
@@ -123,6 +128,7 @@ def returns_a_view(torch):
 
 
 @twin
+@refused(RuntimeError)
 def returned_view_is_not_written_to(torch):
     make(torch, lambda c, a: a[:2], lambda c, g: g * 7).apply(leaf(torch) * 1).add_(1)
 
@@ -143,6 +149,7 @@ def marked_dirty(torch):
 
 
 @twin
+@refused(RuntimeError)
 def marked_dirty_leaf(torch):
     make(torch, dirty, lambda c, g: g * 7).apply(leaf(torch))
 
@@ -158,6 +165,7 @@ def marked_dirty_view(torch):
 
 
 @twin
+@refused(RuntimeError)
 def marked_dirty_and_not_returned(torch):
     make(torch, lambda c, a: (dirty(c, a), a * 1)[1], lambda c, g: g).apply(leaf(torch) * 1)
 
@@ -195,6 +203,7 @@ def saving(ctx: Any, a: Any) -> Any:
 
 
 @twin
+@refused(RuntimeError)
 def saved_twice_used(torch):
     y = make(torch, saving, lambda c, g: (c.saved_tensors, g)[1]).apply(leaf(torch))
     y.sum().backward()
@@ -211,6 +220,7 @@ def nothing_saved_twice_used(torch):
 
 
 @twin
+@refused(RuntimeError)
 def saved_then_modified(torch):
     z = leaf(torch) * 1
     y = make(torch, saving, lambda c, g: (c.saved_tensors, g)[1]).apply(z)
@@ -219,11 +229,13 @@ def saved_then_modified(torch):
 
 
 @twin
+@refused(TypeError)
 def saves_a_number(torch):
     make(torch, lambda c, a: (c.save_for_backward(3), a)[1], lambda c, g: g).apply(leaf(torch))
 
 
 @twin
+@refused(RuntimeError)
 def saved_result_has_its_history(torch):
     def forward(ctx, a):
         r = a.exp()
@@ -261,22 +273,26 @@ def setup_context(torch):
 
 
 @twin
+@refused(NotImplementedError)
 def no_forward(torch):
     type("N", (torch.autograd.Function,), {}).apply(leaf(torch))
 
 
 @twin
+@refused(NotImplementedError)
 def no_backward(torch):
     f = type("N", (torch.autograd.Function,), {"forward": staticmethod(lambda ctx, a: a * 1)})
     f.apply(leaf(torch)).sum().backward()
 
 
 @twin
+@refused(RuntimeError)
 def legacy_call(torch):
     passing(torch, lambda c, g: g)()(leaf(torch))
 
 
 @twin
+@refused(RuntimeError)
 def once(torch):
     f = passing(torch, torch.autograd.function.once_differentiable(lambda c, g: g * 2))
     x, w = leaf(torch), leaf(torch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import skimp
-from tests.support.programs import Program, into, leaf, same
+from tests.support.programs import Program, into, leaf, refused, same
 
 PROGRAMS: dict[str, Program] = {}
 twin = into(PROGRAMS)
@@ -35,6 +35,7 @@ def removed_hook(torch):
 
 
 @twin
+@refused(RuntimeError)
 def hook_changes_shape(torch):
     y = leaf(torch) * 2
     y.register_hook(lambda g: g[:2])
@@ -42,6 +43,7 @@ def hook_changes_shape(torch):
 
 
 @twin
+@refused(TypeError)
 def hook_returns_a_number(torch):
     y = leaf(torch) * 2
     y.register_hook(lambda g: 3)
@@ -59,6 +61,7 @@ def node_hooks(torch):
 
 
 @twin
+@refused(RuntimeError)
 def node_hook_returns_too_few(torch):
     y = leaf(torch) * 2
     y.grad_fn.register_hook(lambda gi, go: (gi[0] * 2,))
@@ -66,6 +69,7 @@ def node_hook_returns_too_few(torch):
 
 
 @twin
+@refused(TypeError)
 def node_prehook_returns_no_tuple(torch):
     y = leaf(torch) * 2
     y.grad_fn.register_prehook(lambda go: go[0] * 2)
@@ -82,6 +86,7 @@ def post_accumulate(torch):
 
 
 @twin
+@refused(RuntimeError)
 def post_accumulate_of_result(torch):
     (leaf(torch) * 2).register_post_accumulate_grad_hook(print)
 
@@ -134,11 +139,13 @@ def multi_grad_hook(torch):
 
 
 @twin
+@refused(RuntimeError)
 def retain_grad_of_a_constant(torch):
     torch.ones(3).retain_grad()
 
 
 @twin
+@refused(RuntimeError)
 def hook_on_a_constant(torch):
     torch.ones(3).register_hook(print)
 
@@ -209,6 +216,7 @@ def inference_tensors(torch):
 
 
 @twin
+@refused(RuntimeError)
 def inference_tensor_saved(torch):
     with torch.inference_mode():
         y = torch.ones(4) * 2
@@ -216,6 +224,7 @@ def inference_tensor_saved(torch):
 
 
 @twin
+@refused(RuntimeError)
 def inference_tensor_written(torch):
     with torch.inference_mode():
         y = torch.ones(4) * 2
@@ -223,6 +232,7 @@ def inference_tensor_written(torch):
 
 
 @twin
+@refused(RuntimeError)
 def inference_tensor_requires_grad(torch):
     with torch.inference_mode():
         y = torch.ones(4) * 2

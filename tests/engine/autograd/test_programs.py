@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,14 +9,10 @@ import torch as oracle
 import torch.utils.checkpoint as oracle_checkpoint
 
 import skimp
-from tests.support.programs import same
+from tests.support.programs import Program, into, refused, same
 
-PROGRAMS: dict[str, Callable[[Any], Any]] = {}
-
-
-def program(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    PROGRAMS[f.__name__] = f
-    return f
+PROGRAMS: dict[str, Program] = {}
+program = into(PROGRAMS)
 
 
 def checkpoints(torch: Any) -> Any:
@@ -104,6 +99,7 @@ def function_that_writes_to_a_view(torch):
 
 
 @program
+@refused(RuntimeError)
 def function_that_writes_to_a_leaf(torch):
     class F(torch.autograd.Function):
         @staticmethod
@@ -120,6 +116,7 @@ def function_that_writes_to_a_leaf(torch):
 
 
 @program
+@refused(RuntimeError)
 def function_differentiable_once(torch):
     once_differentiable = torch.autograd.function.once_differentiable
 
@@ -171,6 +168,7 @@ def functional_forms(torch):
 
 
 @program
+@refused(RuntimeError)
 def anomaly_mode(torch):
     with torch.autograd.set_detect_anomaly(True):
         x = torch.zeros(1, requires_grad=True)
@@ -226,6 +224,7 @@ def saved_on_the_cpu(torch):
 
 
 @program
+@refused(RuntimeError)
 def hooks_disabled(torch):
     graph = torch.autograd.graph
     with (
@@ -258,6 +257,7 @@ def hooks_of_one_saved_tensor(torch):
 
 
 @program
+@refused(RuntimeError)
 def a_saved_tensor_that_is_freed(torch):
     y = torch.ones(3, requires_grad=True).exp()
     y.sum().backward()
@@ -337,6 +337,7 @@ def checkpoint_sequential(torch):
 
 
 @program
+@refused(RuntimeError)
 def backward_twice(torch):
     x = torch.ones(2, requires_grad=True)
     y = x.exp()
@@ -345,6 +346,7 @@ def backward_twice(torch):
 
 
 @program
+@refused(RuntimeError)
 def backward_of_a_constant(torch):
     torch.ones(2).sum().backward()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import skimp
-from tests.support.programs import Program, into, leaf, same
+from tests.support.programs import Program, into, leaf, refused, same
 
 PROGRAMS: dict[str, Program] = {}
 twin = into(PROGRAMS)
@@ -48,6 +48,7 @@ def innermost_hooks_win(torch):
 
 
 @twin
+@refused(TypeError)
 def unpacked_number(torch):
     x = leaf(torch)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: 3, lambda t: t):
@@ -56,6 +57,7 @@ def unpacked_number(torch):
 
 
 @twin
+@refused(RuntimeError)
 def pack_hook_writes(torch):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2), lambda t: t):
         leaf(torch).exp()
@@ -81,6 +83,7 @@ def save_on_cpu(torch):
 
 
 @twin
+@refused(RuntimeError)
 def disabled(torch):
     with torch.autograd.graph.disable_saved_tensors_hooks("nope"):
         x = leaf(torch)
@@ -90,6 +93,7 @@ def disabled(torch):
 
 
 @twin
+@refused(RuntimeError)
 def disabled_inside_hooks(torch):
     with (
         torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
@@ -116,6 +120,7 @@ def raw_hooks(torch):
 
 
 @twin
+@refused(RuntimeError)
 def raw_hooks_twice(torch):
     y = leaf(torch).exp()
     y.grad_fn._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
@@ -123,6 +128,7 @@ def raw_hooks_twice(torch):
 
 
 @twin
+@refused(RuntimeError)
 def raw_hooks_after_backward(torch):
     y = leaf(torch).exp()
     y.sum().backward()
@@ -143,6 +149,7 @@ def saved_attributes(torch):
 
 
 @twin
+@refused(RuntimeError)
 def saved_attributes_after_backward(torch):
     y = leaf(torch) * leaf(torch)
     y.sum().backward()

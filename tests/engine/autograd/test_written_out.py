@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 import skimp
 from skimp._engine.autograd import record
 from skimp._engine.autograd.rules import Rule
-from tests.support.programs import same
+from tests.support.programs import Program, into, same
 
 
 def leaf(torch: Any, *shape: int) -> Any:
@@ -21,12 +20,8 @@ def leaf(torch: Any, *shape: int) -> Any:
     return ((torch.arange(n) * 7 % 11 - 4) / 8).reshape(shape or (4,)).requires_grad_()
 
 
-PROGRAMS: dict[str, Callable[[Any], Any]] = {}
-
-
-def program(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    PROGRAMS[f.__name__] = f
-    return f
+PROGRAMS: dict[str, Program] = {}
+program = into(PROGRAMS)
 
 
 def shown(e: BaseException) -> str:
