@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import skimp
 from skimp._engine.dispatch.row import OPS
-from tests.support.samples import agree
+from tests.support.samples import agree, alike, both
 
 LIBS = (skimp, torch)
 # what PyTorch says of its own implementation
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def dense(t: Any) -> Any:
     t = t.detach()
     return (t.to_dense() if t.is_sparse else t).numpy()
-
-
-def both(f: Any) -> list[Any]:
-    return [f(lib) for lib in LIBS]
 
 
 AT = [[0, 2, 3, 0, 2, 0], [1, 0, 3, 1, 2, 0]]  # (0, 1) twice, rows out of order
@@ -140,8 +136,7 @@ def test_parts_and_queries() -> None:
             for t in (a, b, a.t(), lib.sparse_coo_tensor((2, 3)), lib.eye(3).to_sparse())
         ]  # fmt: skip
 
-    ours, theirs = both(look)
-    assert ours == theirs
+    alike(look)
     assert not skimp.ones(2).is_sparse
 
 
@@ -192,8 +187,7 @@ TEXTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_text(case: str) -> None:
-    ours, theirs = both(lambda lib: repr(TEXTS[case](lib)))
-    assert ours == theirs
+    alike(TEXTS[case])
 
 
 @given(st.data())
@@ -250,8 +244,7 @@ def test_leaves() -> None:
         lib.sparse.mm(a, lib.arange(8.0, dtype=lib.float64).view(4, 2)).square().sum().backward()
         return a.is_leaf, a.grad.is_sparse, a.grad.to_dense().tolist()
 
-    ours, theirs = both(run)
-    assert ours == theirs
+    alike(run)
 
 
 def test_dense_to_sparse_passes_gradients() -> None:
@@ -260,8 +253,7 @@ def test_dense_to_sparse_passes_gradients() -> None:
         lib.sparse.mm(d.to_sparse(), lib.ones(2, 2)).square().sum().backward()
         return d.grad.tolist()
 
-    ours, theirs = both(run)
-    assert ours == theirs
+    alike(run)
 
 
 def test_a_graph_net_learns() -> None:

@@ -61,12 +61,19 @@ def number_of(value: Any) -> Any:
     of Python's own kinds becomes a float (bools and complex64 too), as in PyTorch.
     """
     if isinstance(value, int):
-        if not -(1 << 63) <= value < 1 << 64:
-            raise OverflowError("int too big to convert")
+        refuse_huge(value)
         return value
     if isinstance(value, (float, complex)):
         return value.item() if isinstance(value, np.generic) else value
     return int(value) if isinstance(value, np.integer) else float(value)
+
+
+def refuse_huge(value: int) -> None:
+    """Refuse an integer that neither int64 nor uint64 holds, as the C API that PyTorch asks."""
+    if not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(
+            "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
+        )
 
 
 def constant(value: Any, dtype: dtypes.dtype) -> Array:
@@ -79,10 +86,8 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
         or (dtype.category == dtypes.FLOAT and -_EXACT <= value <= _EXACT)
     ):
         return np.array(value, dtype.np)
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        raise OverflowError(
-            "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
-        )
+    if isinstance(value, int):
+        refuse_huge(value)
     if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
         bits = 8 * dtype.itemsize
         value &= (1 << bits) - 1
@@ -120,8 +125,8 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
     """Refuse a number that the type can't hold: too large, nan for an integer, or with an imaginary
     part. The negative of what an unsigned type holds wraps, as in PyTorch.
     """
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        raise OverflowError("int too big to convert")
+    if isinstance(value, int):
+        refuse_huge(value)
     if isinstance(value, complex) and not isinstance(value, np.generic):
         fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
     elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
