@@ -209,6 +209,13 @@ def answer(f: Callable[..., Any], *args: Any) -> Any:
         return error.with_traceback(None)
 
 
+def refused_with(f: Callable[[], Any]) -> tuple[str, str]:
+    """How a call is refused: the class of the error and its first line. One that is taken fails."""
+    error = answer(f)
+    assert isinstance(error, Exception), f"{error!r}, and the case says that it is refused"
+    return type(error).__name__, str(error).split("\n")[0].replace("skimp.", "torch.")
+
+
 def both(f: Callable[[Any], Any]) -> list[Any]:
     """What f(library) gives on our side and on theirs."""
     return [f(library) for library in (skimp, torch)]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import torch as oracle
 
 import skimp
 from tests.support.programs import Program, into
+from tests.support.samples import refused_with
 
 PROGRAMS: dict[str, Program] = {}
 twin = into(PROGRAMS)
@@ -37,14 +37,6 @@ def plain(x: Any) -> Any:
     ):
         return [plain(v) for v in x]
     return x if isinstance(x, (int, float, str, type(None))) else repr(x)
-
-
-def refusal(f: Callable[[], Any]) -> tuple[str, str]:
-    try:
-        f()
-    except Exception as e:
-        return type(e).__name__, str(e).split("\n")[0].replace("skimp.", "torch.")
-    return "nothing", ""
 
 
 def model(torch: Any) -> Any:
@@ -121,7 +113,7 @@ def attribute_errors(torch):
             self.x = what
 
     return [
-        refusal(f)
+        refused_with(f)
         for f in (
             lambda: m.missing,
             lambda: setattr(m, "scale", torch.ones(1)),
@@ -223,7 +215,7 @@ def state_dicts(torch):
     bad["b.nowhere"] = torch.ones(1)
     del bad["a.bias"]
     bad["scale"] = torch.ones(2, 2)
-    out.append(refusal(lambda: n.load_state_dict(bad)))
+    out.append(refused_with(lambda: n.load_state_dict(bad)))
     del bad["scale"]
     out.append(repr(n.load_state_dict(bad, strict=False)))
     out.append(repr(n.load_state_dict({k: v + 1 for k, v in state.items()})))
@@ -275,7 +267,7 @@ def extra_state(torch):
     a, b = Counting(), Counting()
     a.n = 7
     b.load_state_dict(a.state_dict())
-    return [a.state_dict(), b.n, refusal(lambda: b.load_state_dict({}))]
+    return [a.state_dict(), b.n, refused_with(lambda: b.load_state_dict({}))]
 
 
 @twin
@@ -297,8 +289,8 @@ def forward_hooks(torch):
     for h in handles:
         h.remove()
     m.register_forward_hook(lambda mod, args, out: calls.append("always"), always_call=True)
-    out = [first, calls, refusal(lambda: m(torch.ones(3, 5)))[0], calls]
-    return [*out, refusal(lambda: hooked_badly(torch))]
+    out = [first, calls, refused_with(lambda: m(torch.ones(3, 5)))[0], calls]
+    return [*out, refused_with(lambda: hooked_badly(torch))]
 
 
 def hooked_badly(torch: Any) -> Any:
@@ -383,7 +375,7 @@ def parameters(torch):
         nn.Parameter().shape,
         isinstance(nn.Buffer(base), nn.Buffer),
         isinstance(base, nn.Buffer),
-        refusal(lambda: p.add_(1)),
+        refused_with(lambda: p.add_(1)),
         next(k for k in (q, p) if k is p) is p,
         {p: 1}[p],
         type(copy.deepcopy(p)).__name__,
@@ -408,7 +400,7 @@ def sequential(torch):
         repr(t + nn.Sequential(nn.Mish())),
         repr(t * 2),
     ]
-    return [*out, refusal(lambda: t * 0), refusal(lambda: t + 1)]
+    return [*out, refused_with(lambda: t * 0), refused_with(lambda: t + 1)]
 
 
 @twin
@@ -416,7 +408,7 @@ def what_libraries_take_from_inside(torch):
     layers = torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Tanh()])
     kept = [torch.ones(1), torch.ones(1)]
     out = [layers._get_abs_string_index(-1), len({t._cdata for t in kept})]
-    return [*out, refusal(lambda: layers._get_abs_string_index(5))]
+    return [*out, refused_with(lambda: layers._get_abs_string_index(5))]
 
 
 @twin
@@ -439,7 +431,7 @@ def lists_and_dicts(torch):
         repr(d.pop("a")),
         [k for k, _ in d.items()],
         len(d),
-        refusal(lambda: d["q"]),
+        refused_with(lambda: d["q"]),
     ]
     d.clear()
     p = nn.ParameterList([torch.ones(1), nn.Parameter(torch.zeros(2)), "text"])
@@ -470,7 +462,7 @@ def lazy(torch):
         nn.Flatten(),
         nn.LazyLinear(2),
     )
-    out = [repr(m), m[0].has_uninitialized_params(), refusal(lambda: m[4].weight.shape)]
+    out = [repr(m), m[0].has_uninitialized_params(), refused_with(lambda: m[4].weight.shape)]
     m(torch.ones(2, 3, 5, 5))
     n = nn.LazyLinear(2)
     n.load_state_dict(m[4].state_dict())

@@ -14,6 +14,7 @@ import torch as oracle
 
 import skimp
 from tests.support.optim_rows import OPTIMIZERS, SCHEDULES, halved
+from tests.support.samples import refused_with
 
 LARGE = 70_000  # is run in blocks
 
@@ -122,21 +123,13 @@ def bad_calls(torch: Any, o: Any, a: Any, b: Any) -> tuple[Any, ...]:
     )
 
 
-def refusal(call: Any) -> tuple[str, str]:
-    try:
-        call()
-    except Exception as e:
-        return type(e).__name__, str(e)
-    return "nothing", ""
-
-
 def test_groups_and_errors() -> None:
     found = []
     for torch in (skimp, oracle):
         a, b, c = [torch.ones(2, requires_grad=True) for _ in range(3)]
         o = torch.optim.SGD([{"params": [a], "lr": 0.5}, {"params": b}], lr=0.1, momentum=0.9)
         o.add_param_group({"params": c, "weight_decay": 0.1})
-        found.append([repr(o), *[refusal(f) for f in bad_calls(torch, o, a, b)]])
+        found.append([repr(o), *[refused_with(f) for f in bad_calls(torch, o, a, b)]])
     assert found[0] == found[1]
 
 
@@ -374,7 +367,9 @@ def test_schedule_warnings_and_errors() -> None:
             s.get_lr()
             s.step(5)
         told = [str(x.message) for x in w]
-        found.append([told, s.get_last_lr(), *[refusal(f) for f in bad_schedules(torch, o, s)]])
+        found.append(
+            [told, s.get_last_lr(), *[refused_with(f) for f in bad_schedules(torch, o, s)]]
+        )
     assert found[0] == found[1]
 
 
