@@ -110,6 +110,67 @@ def conv(batch: int) -> Step:
     return step
 
 
+class Inverted(nn.Module):
+    """Ends with a sum, as MobileNetV2's blocks."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.wide = nn.Sequential(nn.Conv2d(d, 4 * d, 1), nn.BatchNorm2d(4 * d))
+        self.deep = nn.Sequential(nn.Conv2d(4 * d, 4 * d, 3, 1, 1, 1, d), nn.BatchNorm2d(4 * d))
+        self.narrow = nn.Sequential(nn.Conv2d(4 * d, d, 1), nn.BatchNorm2d(d))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.narrow(F.silu(self.deep(F.relu(self.wide(x)))))
+
+
+class Residual(nn.Module):
+    """Ends with an activation that is made again of what both branches keep, as RegNet's."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(d, d, 3, padding=1), nn.BatchNorm2d(d), nn.ReLU(True))
+        self.end = nn.Sequential(nn.Conv2d(d, d, 3, padding=1), nn.BatchNorm2d(d))
+        self.side = nn.Sequential(nn.Conv2d(d, d, 1), nn.BatchNorm2d(d))
+
+    def forward(self, x: Any) -> Any:
+        out = self.end(self.body(x))
+        out += self.side(x)
+        return F.relu(out)
+
+
+class Norms(nn.Module):
+    """Ends with a convolution that writes a shortcut into its result, as pre-activation nets."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.GroupNorm(4, d), nn.BatchNorm2d(d)
+        self.conv1 = nn.Conv2d(d, d, 3, padding=1)
+        self.conv2 = nn.Conv2d(d, d, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        out = self.conv1(F.relu(self.first(x)))
+        out = self.conv2(F.relu(self.second(out)))
+        out += x
+        return out
+
+
+def image_net(block: type[nn.Module], again: bool) -> Step:
+    blocks = [block(16) for _ in range(4)]
+    if again:
+        blocks = [Again(b) for b in blocks]
+    stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+    net = nn.Sequential(stem, nn.Sequential(*blocks), nn.AvgPool2d(24), nn.Flatten())
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+    def step() -> None:
+        x, y = torch.randn(16, 3, 24, 24), torch.randint(0, 10, (16,))
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
 def lstm(batch: int) -> Step:
     net = nn.LSTM(32, 64, 2, batch_first=True)
     optimizer = torch.optim.Adam(net.parameters())
@@ -191,6 +252,31 @@ def test_the_change_gives_the_peak_that_was_told(name: str) -> None:
     measured = report_of(after()).peak.bytes
     assert measured == pytest.approx(advice.peak, rel=WITHIN)
     assert advice.saves > 0
+
+
+@default_mode  # activations are made again there
+@pytest.mark.parametrize("block", [Inverted, Residual, Norms])
+def test_checkpoints_of_blocks_with_norms_give_the_peak_that_was_told(
+    block: type[nn.Module],
+) -> None:
+    before = report_of(image_net(block, False))
+    advice = next(a for a in before.advice if a.kind == "checkpoint")
+    assert advice.modules == tuple([f"1.{i}" for i in range(4)])
+    after = report_of(image_net(block, True))
+    assert after.peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
+    assert advice.saves > 0.2 * before.peak.bytes
+
+
+def test_single_layers_are_not_told_to_be_checkpointed() -> None:
+    """They would keep their inputs, which is what they keep anyway."""
+    layers = [m for _ in range(4) for m in (nn.Linear(256, 256), nn.LayerNorm(256), nn.Tanh())]
+    net = nn.Sequential(nn.Sequential(*layers))
+
+    def step() -> None:
+        net(torch.randn(1024, 256)).sum().backward()
+        memory.step()
+
+    assert "checkpoint" not in [a.kind for a in report_of(step).advice]
 
 
 def test_what_writes_over_its_input_anyway_is_not_told_to() -> None:

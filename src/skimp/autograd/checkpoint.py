@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from skimp._engine.autograd import calls, engine, modes, node_lines as lines
-from skimp._engine.autograd.graph_hooks import saved_tensors_hooks
+from skimp._engine.autograd.graph_hooks import saved_tensors_hooks, saved_tensors_told
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.interrupts import insist, region
@@ -258,7 +258,7 @@ class _Frame:
         found: list[Any] = []
         expected = len(self.holders)
 
-        def keep(t: Tensor) -> Tensor:
+        def keep(t: Tensor) -> None:
             place = len(found)
             found.append(_description(t, self.how.level))
             if place >= expected:
@@ -273,13 +273,8 @@ class _Frame:
                     values[place] = t.detach()
                 if self.how.early_stop and place == expected - 1:
                     raise _StopRecomputation
-            return t.detach()
 
-        with (
-            contextlib.suppress(_StopRecomputation),
-            modes.enable_grad(),
-            saved_tensors_hooks(keep, lambda t: t),
-        ):
+        with contextlib.suppress(_StopRecomputation), modes.enable_grad(), saved_tensors_told(keep):
             self.run()
         self._compare(found)
         self.ready[task] = values

@@ -160,18 +160,22 @@ def _in_backward(played: Replay) -> list[Advice]:
 
 def _checkpoint(played: Replay) -> list[Advice]:
     """Modules whose saved tensors go after forward and are made again in backward."""
-    groups: dict[str, set[str]] = defaultdict(set)
+    groups: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for r in played.rows:
         if not (played.forward(r) and r.role == "saved for backward"):
             continue
         names = r.module.split(".")
         for depth in range(1, len(names)):
-            groups[".".join(names[:depth])].add(".".join(names[: depth + 1]))
+            groups[".".join(names[:depth])][".".join(names[: depth + 1])].add(r.place.op)
     found = []
     for container, modules in groups.items():
-        if len(modules) < 2 or not all(m.rpartition(".")[2].isdigit() for m in modules):
+        # a single layer would keep its input instead of what it saves
+        several = [m for m, ops in modules.items() if len(ops) > 1]
+        if len(several) < 2 or not all(m.rpartition(".")[2].isdigit() for m in modules):
             continue
-        found.append(_with_checkpoints(played, container, sorted(modules, key=_natural)))
+        several.sort(key=_natural)
+        whose = f"{container}.*" if len(several) == len(modules) else ", ".join(several)
+        found.append(_with_checkpoints(played, whose, several))
     return sorted([a for a in found if a.saves > 0], key=lambda a: -a.saves)[:2]
 
 
@@ -179,13 +183,12 @@ def _natural(module: str) -> tuple[int, str]:
     return int(module.rpartition(".")[2]), module
 
 
-def _with_checkpoints(played: Replay, container: str, modules: list[str]) -> Advice:
+def _with_checkpoints(played: Replay, names: str, modules: list[str]) -> Advice:
     rows = list(played.rows)
     seconds = 0.0
     for module in modules:
         rows, took = _checkpointed(played, rows, module)
         seconds += took
-    names = f"{container}.*" if len(modules) > 1 else modules[0]
     text = f"checkpoint each of {names} (torch.utils.checkpoint): forward runs twice there"
     return _advice(played, rows, "checkpoint", text, None, seconds, tuple(modules))
 
@@ -195,19 +198,28 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
     inside = [
         r for r in rows if played.forward(r) and (r.module == module or r.module.startswith(below))
     ]
-    back = [
-        r.start
+    if len(inside) < 2:
+        return rows, 0.0
+    first, last = min(r.start for r in inside), max(r.start for r in inside)
+    # the module returns before anything else is made
+    others = [r.start for r in rows if played.forward(r) and r.start > last]
+    left = min(others, default=last + 1) - 0.25
+    result = max([r for r in inside if r.end > left] or inside, key=lambda r: r.start)
+    late = [
+        r
         for r in rows
         if r.step == played.step
         and r.start >= played.turn
         and (r.place.module == module or r.place.module.startswith(below))
     ]
-    if len(inside) < 2 or not back:
+    remade = [r for r in late if r.place == result.place and r.bytes == result.bytes]
+    back = [r.start for r in late if r not in remade]
+    if not back:
         return rows, 0.0
-    result = max(inside, key=lambda r: r.start)
-    left = result.start + 0.25  # when the module returns
     again = min(back) - 0.5  # when its backward begins
-    first = min(r.start for r in inside)
+    if any(r.start < again for r in remade):
+        rows, result = _kept_result(rows, result, remade, again)
+        inside = [result if r.start == result.start else r for r in inside]
     scale = 0.4 / (left - first)
     # forward keeps nothing for backward there: a tensor goes when the ops behind it have run, or is
     # written over by a pointwise one that is deferred
@@ -230,6 +242,24 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
     done = max(back) + 0.5
     state = replace(result, start=first, end=done, bytes=STATE, role="saved for backward")
     return [*made, state], result.born - min(r.born for r in inside)
+
+
+def _kept_result(
+    rows: list[Row], result: Row, remade: list[Row], again: float
+) -> tuple[list[Row], Row]:
+    """A module's result that its readers had made again, of what the module keeps, stays until they
+    have run: there is nothing to make it of before the module's second forward.
+    """
+    kept = replace(result, end=max(result.end, again))
+    found = []
+    for r in rows:
+        if r is result:
+            found.append(kept)
+        elif r not in remade or r.start >= again:
+            found.append(r)
+        elif r.end > again:  # the module's own node reads it too
+            found.append(replace(r, start=again + 0.45))
+    return found, kept
 
 
 def _in_place(played: Replay) -> list[Advice]:

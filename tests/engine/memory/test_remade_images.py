@@ -15,11 +15,13 @@ import torch
 
 import skimp
 from skimp._engine.memory.ledger import host
+from skimp.utils.checkpoint import checkpoint
 
 MIB = 1 << 20
 IMAGES = (16, 16, 32, 32)  # of float32: 1 MiB
 CHANNELS = IMAGES[1]
 FEW = 16 * CHANNELS * 4  # bytes of vectors
+STATE = 2 * 5056  # of the generator, which a checkpoint keeps and restores
 
 ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relu": lambda f, y: f.relu(y),
@@ -112,6 +114,64 @@ def test_a_layer_keeps_one_tensor(name: str) -> None:
     kept, most = held(name, remake_from=1 << 40)
     assert kept - graph > 0.99 * MIB
     assert peak <= most
+
+
+@pytest.mark.parametrize("name", ["relu", "relu in place", "leaky_relu in place", "silu"])
+def test_a_checkpoints_second_forward_keeps_one_tensor_too(name: str) -> None:
+    def peak(again: bool, **settings: Any) -> int:
+        given = inputs(skimp)
+
+        def block(x: Any) -> Any:
+            for _ in range(4):
+                x = forward(skimp, name, given | {"x": x})
+            return x.sum()
+
+        before = host.allocated
+        host.reset_peak()
+        with skimp.config.using(**settings):
+            loss = (
+                checkpoint(block, given["x"], use_reentrant=False) if again else block(given["x"])
+            )
+            loss.backward()
+        return host.peak - before
+
+    assert peak(True) <= peak(False) + STATE
+    assert peak(True, remake_from=1 << 40) > peak(True) + 2.9 * MIB
+
+
+@pytest.mark.parametrize("swish", ["x * x.sigmoid()", "silu", "relu of a norm"])
+def test_what_a_function_or_a_checkpoint_is_given_is_kept_as_an_op_would(swish: str) -> None:
+    """When they save it, nobody has computed it yet."""
+    F = skimp.nn.functional
+
+    def graph(call: Callable[[Any, Any], Any], **settings: Any) -> int:
+        given = inputs(skimp)
+        with skimp.config.using(**settings):
+            before = host.allocated
+            x = F.conv2d(given["x"], given["first"], padding=1)
+            if swish == "silu":
+                y = F.silu(x)
+            elif swish == "relu of a norm":
+                y = F.relu(F.batch_norm(x, None, None, training=True))
+            else:
+                y = x * x.sigmoid()
+            del x
+            out = call(y, given["second"])
+            out.item()
+            del y
+            bytes_held = host.allocated - before
+            out.backward()
+            return bytes_held
+
+    def block(x: Any, w: Any) -> Any:
+        return F.conv2d(x, w, padding=1).sum()
+
+    def again(x: Any, w: Any) -> Any:
+        return checkpoint(block, x, w, use_reentrant=False)
+
+    plain = graph(block)
+    assert graph(again) <= plain + STATE
+    assert graph(again, remake_from=1 << 40) > plain + 0.99 * MIB
 
 
 @pytest.mark.parametrize("name", ["relu", "relu in place", "leaky_relu"])
@@ -228,8 +288,6 @@ def test_checkpoints_and_hooks_see_the_tensor_itself() -> None:
         out = F.conv2d(h, given["second"], padding=1)
     assert seen.count(h.data_ptr()) == 2  # by the ReLU and by the convolution
     out.sum().backward()
-    from skimp.utils.checkpoint import checkpoint
-
     again = inputs(skimp)
     checkpoint(lambda: forward(skimp, "relu in place", again), use_reentrant=False).sum().backward()
     plain = inputs(skimp)

@@ -22,7 +22,7 @@ OFF = (
 class _Hooks:
     """Inside, what is saved goes through a pair of functions."""
 
-    def _skimp_functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
+    def _skimp_functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor] | None]:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
@@ -51,6 +51,16 @@ class saved_tensors_hooks(_Hooks):  # noqa: N801
 
     def _skimp_functions(self) -> tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]:
         return self.pack_hook, self.unpack_hook
+
+
+class saved_tensors_told(_Hooks):  # noqa: N801
+    """What is saved inside is saved as it would be outside, and told to a function."""
+
+    def __init__(self, told: Callable[[Tensor], None]) -> None:
+        self.told = told
+
+    def _skimp_functions(self) -> tuple[Callable[[Tensor], None], None]:
+        return self.told, None
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801

@@ -182,11 +182,7 @@ def save(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
     if isinstance(value, Tensor):
         if GUARDED or value._skimp_inference:
             return _save_tensor(node, value, result)
-        if value._np is None and result is not None:
-            value = rematerialized.of_result(node, value)
-        elif value._np is None and value._rg:
-            value = rematerialized.instead_of(value)
-        return _kept(value, result)
+        return _kept(node, value, result)
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
         pairs: list[Any] = []
         for v in value:
@@ -203,11 +199,19 @@ def _save_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
         return Withheld(state.save_nothing), None
     if state.hooks:
         pack, unpack = state.hooks[-1]
+        if unpack is None:  # it is told of what is kept
+            kept = _kept(node, t, result)
+            pack(kept[0])
+            return kept
         return Packed(t if result is None else revived(t, node, result), pack, unpack, result), None
-    return _kept(t, result)
+    return _kept(node, t, result)
 
 
-def _kept(t: Tensor, result: int | None) -> tuple[Tensor, int]:
+def _kept(node: Node, t: Tensor, result: int | None) -> tuple[Tensor, int]:
+    if t._np is None and result is not None:
+        t = rematerialized.of_result(node, t)
+    elif t._np is None and t._rg:
+        t = rematerialized.instead_of(t)
     s = t._storage
     s.saved = True
     counter = t._skimp_counter
