@@ -26,10 +26,7 @@ from skimp.lens.noted import Noted, instances
 from skimp.lens.routine import Routine, saved_by
 from skimp.lens.stacks import BITS, MODULE, OUTSIDE, PATH, UNASKED, Here, Stacks, next_number
 from skimp.nn.modules.hooks import Hooked
-from skimp.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from skimp.optim.optimizer import WATCHERS
 
 _SAVED: Final = Noted(Storage, "saved", False)
 DATA: Final = Role("data")
@@ -49,7 +46,6 @@ class Watch:
         self.routine = Routine(collector, self.stacks)
         self.explicit = False  # the program says itself where its steps end
         self.after_step: Any = None  # called when a step was told
-        self._handles: list[Any] = []
         self._call: Any = None
         # the parameters' owners of each optimizer
         self._optimizers: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
@@ -73,10 +69,7 @@ class Watch:
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
-        self._handles = [
-            register_optimizer_step_pre_hook(self._optimizer_begins),
-            register_optimizer_step_post_hook(self._optimizer_ends),
-        ]
+        WATCHERS.append(self)
 
     def stop(self) -> None:
         """Listen no longer; everything is as it was."""
@@ -88,8 +81,7 @@ class Watch:
         layouts.unwatch([one for one in alive if isinstance(one, Tensor)])
         call_site.finder = None
         steps.LISTENERS.remove(self._explicit_step)
-        for handle in self._handles:
-            handle.remove()
+        WATCHERS.remove(self)
 
     # -- modules ----------------------------------------------------------------------------------
 
@@ -187,7 +179,8 @@ class Watch:
 
     # -- optimizers -------------------------------------------------------------------------------
 
-    def _optimizer_begins(self, optimizer: Any, *_: Any) -> None:
+    def optimizer_begins(self, optimizer: Any) -> None:
+        """What is allocated from now on is the optimizer's."""
         here = self.stacks.of_thread.here
         here.optimizing += 1
         if here.optimizing > 1:
@@ -219,7 +212,8 @@ class Watch:
                     self.collector.gradient(id(g._storage), of)
         return found
 
-    def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
+    def optimizer_ends(self, optimizer: Any, done: bool) -> None:
+        """Its step is over; one that failed ends no step of the program."""
         here = self.stacks.of_thread.here
         here.optimizing -= 1
         if here.optimizing > 0:
@@ -229,7 +223,7 @@ class Watch:
         self.collector.marked("optimizer", type(optimizer).__name__, self._optimizing, now)
         if host.made != self._made and not self.routine.follows:  # else its state is what it was
             self._keep_state(optimizer)
-        if not self.explicit:
+        if done and not self.explicit:
             self.step()
 
     def _keep_state(self, optimizer: Any) -> None:

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._engine.tensor import dtypes
@@ -19,6 +19,15 @@ SAYS = """\
 Shape: any.
 Dtypes: floating point and complex numbers."""
 
+
+class Watcher(Protocol):
+    """Is told of every optimizer's step, around its hooks; of its end also when it has failed."""
+
+    def optimizer_begins(self, optimizer: Any) -> None: ...
+    def optimizer_ends(self, optimizer: Any, done: bool) -> None: ...
+
+
+WATCHERS: Final[list[Watcher]] = []
 Hooks = OrderedDict[int, Callable[..., Any]]
 _STEP_PRE: Hooks = OrderedDict()
 _STEP_POST: Hooks = OrderedDict()
@@ -56,6 +65,21 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         if "_optimizer_step_pre_hooks" not in self.__dict__:  # a wrapper, no optimizer itself
             return step(self, *args, **kwargs)
+        if not WATCHERS:
+            return whole(self, args, kwargs)
+        watchers = tuple(WATCHERS)
+        done = False
+        for watcher in watchers:
+            watcher.optimizer_begins(self)
+        try:
+            out = whole(self, args, kwargs)
+            done = True
+        finally:
+            for watcher in watchers:
+                watcher.optimizer_ends(self, done)
+        return out
+
+    def whole(self: Any, args: Any, kwargs: Any) -> Any:
         for hook in (*_STEP_PRE.values(), *self._optimizer_step_pre_hooks.values()):
             new = hook(self, args, kwargs)
             if new is None:

@@ -22,10 +22,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.index.indexing import GETITEM, SETITEM
-from skimp.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from skimp.optim.optimizer import WATCHERS
 
 _NODE = "autograd::engine::evaluate_function: {}"
 
@@ -135,7 +132,6 @@ class Recorder:
         self.memory = Memory() if memory else None
         self.records_shapes = shapes
         self.thread = threading.get_ident()
-        self._handles: list[Any] = []  # of optimizers' hooks
         self._open: list[Event] = []
         self._running: list[Event] = []  # nodes of backward, optimizers' steps, and evaluations
         self._backwards: list[int] = []  # how many of these were running before each backward
@@ -147,10 +143,7 @@ class Recorder:
         regions.active.append("profile")
         watched.observe(self)
         run.OBSERVERS.append(self)
-        self._handles = [
-            register_optimizer_step_pre_hook(self._optimizer_begins),
-            register_optimizer_step_post_hook(self._optimizer_ends),
-        ]
+        WATCHERS.append(self)
         if self.memory is not None:
             host.watch(self.memory)
 
@@ -158,8 +151,7 @@ class Recorder:
         """Listen no longer; what is open ends now."""
         if self.memory is not None:
             host.unwatch(self.memory)
-        for handle in self._handles:
-            handle.remove()
+        WATCHERS.remove(self)
         run.OBSERVERS.remove(self)
         watched.unobserve(self)
         regions.active.remove("profile")
@@ -199,10 +191,10 @@ class Recorder:
         self._end()
         self._end()
 
-    def _optimizer_begins(self, optimizer: Any, *_: Any) -> None:
+    def optimizer_begins(self, optimizer: Any) -> None:
         self._begin(f"Optimizer.step#{type(optimizer).__name__}.step")
 
-    def _optimizer_ends(self, *_: Any) -> None:
+    def optimizer_ends(self, optimizer: Any, done: bool) -> None:
         self._end()
 
     def evaluation_begins(self) -> None:
