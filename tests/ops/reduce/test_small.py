@@ -21,7 +21,7 @@ SHAPES = [
 ]  # fmt: skip
 DTYPES = ["float32", "float64", "int64", "bool"]
 # Calls that PyTorch refuses for a type, whatever the shape; those of a dim 5 too.
-_FLOATS_ONLY = (r"mean_.*|var.*|std(_whole|_kept|_biased)?|norm.*|vector_norm|gelu.*|lerp_.*"
+_FLOATS_ONLY = (r"mean_.*|var.*|std(_whole|_kept|_biased)?|norm.*|vector_norm.*|gelu.*|lerp_.*"
                 r"|glu|add_scaled|clamp_|add_")  # fmt: skip
 REFUSED = {
     "float32": r"one_hot.*",
@@ -95,6 +95,25 @@ CALLS: dict[str, Call] = {
     "argsort_down": lambda t, x: t.argsort(x, dim=0, descending=True, stable=True),
     "median": lambda t, x: x.median(),
     "nanmedian": lambda t, x: x.nanmedian(),
+    "median_dim": lambda t, x: x.median(-1),
+    "median_0": lambda t, x: t.median(x, 0, keepdim=True),
+    "nanmedian_dim": lambda t, x: x.nanmedian(0),
+    "sort_kth": lambda t, x: x.kthvalue(2),
+    "sort_kth_0": lambda t, x: x.kthvalue(1, 0, True),
+    "sort_down_0": lambda t, x: x.sort(0, True),
+    "topk_least_0": lambda t, x: x.topk(2, 0, largest=False),
+    "cummax": lambda t, x: x.cummax(-1),
+    "cummin": lambda t, x: t.cummin(x, 0),
+    "prod": lambda t, x: x.prod(),
+    "prod_0": lambda t, x: x.prod(0, keepdim=True),
+    "sum_ends": lambda t, x: x.sum((0, -1)),
+    "mean_ends": lambda t, x: x.mean([0, -1], True),
+    "var_ends": lambda t, x: x.var((0, -1)),
+    "var_of_all": lambda t, x: x.std(tuple(range(x.ndim)), keepdim=True, correction=0),
+    "amax_ends": lambda t, x: x.amax((0, -1)),
+    "vector_norm_0": lambda t, x: t.linalg.vector_norm(x, 2, 0, True),
+    "vector_norm_1": lambda t, x: t.linalg.vector_norm(x, 1, -1),
+    "norm_ends": lambda t, x: x.norm(dim=(0, -1), keepdim=True),
     "cumprod": lambda t, x: x.cumprod(-1),
     "cumsum": lambda t, x: x.cumsum(0),
     "trace": lambda t, x: x.trace(),

@@ -221,8 +221,25 @@ _same_dtype("cumprod")
 
 
 def _extremes(name: str, compare: Any, doc: str) -> None:
+    def small(input: Tensor, dim: int) -> tuple[Tensor, Tensor] | None:
+        x = input._np
+        if x is None or type(dim) is not int or not -x.ndim <= dim < x.ndim:
+            return None
+        if not x.size or not x.flags.c_contiguous or input._dtype not in dtypes.FLOATING:
+            return None
+        values = compare.accumulate(x, dim)
+        if np.isnan(compare.reduce(values, None)):
+            return None
+        n = x.shape[dim]
+        steps = np.arange(n).reshape(n, *(1,) * (x.ndim - 1 - dim % x.ndim))
+        at = np.maximum.accumulate(np.multiply(x == values, steps), dim)
+        return getattr(return_types, name)(  # type: ignore[no-any-return]
+            fresh(values, input._dtype), fresh(at, dtypes.int64)
+        )
+
     @rowwise(
         name,
+        fast=small,
         out="same",
         batch=batching.dims.by_dims("dim"),
         rule=Rule(

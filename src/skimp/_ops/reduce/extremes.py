@@ -61,7 +61,7 @@ def _extreme(name: str, how: R.Reducer, doc: str) -> Any:
     return reduction(
         name,
         out=True,
-        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum),
+        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum, how),
         rule=Rule(f"{name.capitalize()}Backward0", input=_extreme_back),
         batch=batching.dims.reduces,
     )(f)
@@ -129,7 +129,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
     rule = Rule(f"{name.capitalize()}Backward0", input=_at_back)
-    highest = small.extreme(np.maximum if name == "max" else np.minimum)
+    highest = small.extreme(*((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN)))
 
     @reduction(
         f"_{name}_dim",

@@ -121,7 +121,10 @@ def _small_sort(
 ) -> Pair | None:
     if type(descending) is not bool or axis is not None or input._np is None:
         return None
-    found = small.in_order(input, dim, descending, input._np.shape[-1] if input._np.ndim else 0)
+    shape = input._np.shape
+    if type(dim) is not int or not -len(shape) <= dim < len(shape):
+        return None
+    found = small.in_order(input, dim, descending, shape[dim])
     if found is None:
         return None
     made: Pair = return_types.sort(*found)
@@ -268,7 +271,17 @@ _REDUCED = {
 }
 
 
-@rowwise(out="same", rule=Rule("KthvalueBackward0", _REDUCED), batch=batching.dims.by_dims("dim"))
+def _small_kth(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Pair | None:
+    found = small.ranked(input, dim, keepdim, k - 1) if type(k) is int else None
+    return None if found is None else return_types.kthvalue(*found)
+
+
+@rowwise(
+    out="same",
+    fast=_small_kth,
+    rule=Rule("KthvalueBackward0", _REDUCED),
+    batch=batching.dims.by_dims("dim"),
+)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th smallest value along a dim, counted from 1, and where it is.
 
@@ -345,8 +358,16 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
             return fresh(np.asarray(value, input._dtype.np), input._dtype)
         return _chosen(name, input.reshape(-1), 0, False, at)[0]
 
+    def small_along(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair | None:
+        shape = () if input._np is None else input._np.shape
+        if type(dim) is not int or not -len(shape) <= dim < len(shape):
+            return None
+        found = small.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
+        return None if found is None else getattr(return_types, name)(*found)
+
     @rowwise(
         f"_{name}_dim",
+        fast=small_along,
         method=False,
         namespaces=(),
         out="same",

@@ -225,6 +225,7 @@ def _others(x: Tensor, dim: int) -> Any:
 @reduction(
     "prod",
     out=True,
+    fast=small.prod,
     overlap="free",
     rule=by_dim("Prod", {"input": _prod_back}),
     autocast="float32",
@@ -319,8 +320,10 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
         )
 
 
-def _small_spread(rule: Rule, finish: Callable[[Any], Any]) -> Callable[..., Tensor | None]:
-    """What `var` and `std` do with small rows: `finish` is of the variance."""
+def _small_spread(
+    rule: Rule, finish: Callable[[Any], Any], how: Callable[[float], R.Reducer]
+) -> Callable[..., Tensor | None]:
+    """What `var` and `std` do with small tensors: `finish` is of the variance of rows."""
 
     def fast(
         input: Any,
@@ -335,8 +338,11 @@ def _small_spread(rule: Rule, finish: Callable[[Any], Any]) -> Callable[..., Ten
         degrees = 1.0 if correction is None else float(correction)
         found = small.moments(input, dim, keepdim, degrees)
         if found is None:
-            return None
-        made = fresh(finish(found), input._dtype)
+            made = small.blocked(input, dim, keepdim, how(degrees), degrees)
+            if made is None:
+                return None
+        else:
+            made = fresh(finish(found), input._dtype)
         if input._rg and modes.state.grad:
             given = {"input": input, "dim": dim, "keepdim": keepdim, "degrees": degrees}
             record(rule, given, made)
@@ -345,7 +351,9 @@ def _small_spread(rule: Rule, finish: Callable[[Any], Any]) -> Callable[..., Ten
     return fast
 
 
-@reduction("var", out=True, overlap="free", fast=_small_spread(VAR, lambda variance: variance))
+@reduction(
+    "var", out=True, overlap="free", fast=_small_spread(VAR, lambda variance: variance, R.var)
+)
 def var(
     input: Tensor,
     dim: Any = None,
@@ -363,7 +371,7 @@ def var(
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@reduction("std", out=True, overlap="free", fast=_small_spread(STD, np.sqrt))
+@reduction("std", out=True, overlap="free", fast=_small_spread(STD, np.sqrt, R.std))
 def std(
     input: Tensor,
     dim: Any = None,

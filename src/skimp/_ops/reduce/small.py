@@ -12,7 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._engine.eval.reducers import in_range
+from skimp._engine.dispatch.reduction import dims_of, kept_shape
+from skimp._engine.eval import reducers as R
+from skimp._engine.eval.reduce import Geometry, geometry, of_unit
+from skimp._engine.eval.reducers import Reducer, in_range
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -120,6 +123,45 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
     return (add(x, dim, None, None, keepdim), n) if short else None
 
 
+def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0) -> Tensor | None:
+    """What `dispatch.reduction.reduced` gives of a small tensor of floats, over any dims: it is one
+    block. None unless more than `degrees` elements make one of the result.
+    """
+    x = floats(input)
+    if type(dim) is list:
+        dim = tuple(dim)
+    if type(dim) is tuple:
+        if not _INTS.issuperset(map(type, dim)):
+            return None
+    elif dim is not None and type(dim) is not int:
+        return None
+    if x is None or type(keepdim) is not bool:
+        return None
+    form = _form(x.shape, dim, keepdim)
+    if form is None or form[2] <= degrees:
+        return None
+    cut = form[0]
+    value = of_unit(x.reshape(cut.groups, cut.rows, cut.columns), cut, how)
+    return fresh(value.astype(x.dtype, copy=False).reshape(form[1]), input._dtype)
+
+
+_INTS: Final = frozenset({int})
+
+
+@lru_cache(maxsize=1024)
+def _form(
+    shape: tuple[int, ...], dim: Any, keepdim: bool
+) -> tuple[Geometry, tuple[int, ...], int] | None:
+    """How an array is cut, the result's shape, and how many elements make one of it."""
+    try:
+        dims = dims_of(dim, len(shape))
+    except (IndexError, RuntimeError):  # the general way says so
+        return None
+    cut = geometry(shape, dims)
+    kept = kept_shape(shape, dims, keepdim)
+    return (cut, kept, cut.size // numel(kept)) if cut.alone else None
+
+
 def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`sum`."""
     x = input._np
@@ -136,7 +178,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
         x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
     if dim is None:
         if keepdim:
-            return None
+            return blocked(input, dim, keepdim, R.SUM)
         return fresh(add(x.reshape(-1)) if x.size < _PIECE else total(x), d)
     if type(dim) is tuple and len(dim) == 1:
         dim = dim[0]
@@ -145,7 +187,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
         if x.shape[dim] < _COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
             return fresh(add(x, dim), d)
     found = _summed(x, dim, keepdim)
-    return None if found is None else fresh(found[0], d)
+    return blocked(input, dim, keepdim, R.SUM) if found is None else fresh(found[0], d)
 
 
 def _counted(x: Array, d: dtypes.dtype) -> Any:
@@ -158,13 +200,15 @@ def _counted(x: Array, d: dtypes.dtype) -> Any:
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`mean`."""
     x = _resident(input) if input._np is None and dim is None else floats(input)
-    if x is None or dtype is not None or (dim is None and keepdim):
+    if x is None or dtype is not None:
         return None
+    if dim is None and keepdim:
+        return blocked(input, dim, keepdim, R.MEAN)
     if x.size > _UNIT:
         return fresh(x.dtype.type(_in_units(x.reshape(-1)) / x.size), input._dtype)
     found = (total(x), x.size) if dim is None else _summed(x, dim, keepdim)
     if found is None:
-        return None
+        return blocked(input, dim, keepdim, R.MEAN)
     sums, n = found
     return fresh(sums / sums.dtype.type(n), input._dtype)
 
@@ -224,34 +268,66 @@ def _starts(count: int, n: int) -> Array:
     return np.arange(0, count * n, n)
 
 
+@lru_cache(maxsize=256)
+def _origins(shape: tuple[int, ...], dim: int) -> tuple[Array, int]:
+    """Where the first element of each row along a dim lies in a row-major array, with size 1 in
+    place of the dim, and how far apart the elements of a row are.
+    """
+    first = np.arange(math.prod(shape)).reshape(shape)
+    return first.take([0], dim), math.prod(shape[dim % len(shape) + 1 :])
+
+
 def extremes(find: str, input: Any, dim: Any) -> tuple[Tensor, Tensor] | None:
-    """The largest or smallest of each row, and where it is."""
-    x = rows(input, dim)
-    if x is None or x.ndim < 2:
+    """The largest or smallest of each row along a dim, and where it is."""
+    x = floats(input)
+    if x is None or type(dim) is not int or x.ndim < 2 or not -x.ndim <= dim < x.ndim:
         return None
-    n = x.shape[-1]
-    places = getattr(x, find)(-1)
-    at = places.reshape(-1) + _starts(x.size // n, n)
-    values = x.reshape(-1).take(at).reshape(places.shape)
+    places = getattr(x, find)(dim)
+    values = _picked(x, places, dim)
     return fresh(values, input._dtype), fresh(places, dtypes.int64)
 
 
+def _picked(x: Array, places: Array, dim: int) -> Array:
+    """One element of each row along a dim, by its place."""
+    first, apart = _origins(x.shape, dim)
+    at = places if apart == 1 else places * apart
+    return x.reshape(-1).take(at + first.reshape(places.shape))
+
+
 def in_order(input: Any, dim: Any, descending: bool, k: int) -> tuple[Tensor, Tensor] | None:
-    """The first k of each row along the last dim, sorted, and where they are; ties keep their
-    order. Rows with NaN, whose place depends on the direction, go the general way.
+    """The first k of each row along a dim, sorted, and where they are; ties keep their order. Rows
+    with NaN, whose place depends on the direction, go the general way.
     """
-    x = rows(input, dim)
-    if x is None or x.size > _SORTED or not 0 < k <= x.shape[-1]:
+    x = floats(input)
+    if x is None or x.size > _SORTED or type(dim) is not int or not -x.ndim <= dim < x.ndim:
         return None
-    if not math.isfinite(add(x.reshape(-1))):
+    if not 0 < k <= x.shape[dim] or not math.isfinite(add(x.reshape(-1))):
         return None
-    n = x.shape[-1]
-    places = (np.negative(x) if descending else x).argsort(-1, "stable")
-    if k < n:
-        places = places[..., :k].copy()
-    starts = _starts(x.size // n, n)
-    at = places + (starts[:, None] if x.ndim == 2 else starts.reshape(*x.shape[:-1], 1))
+    places = (np.negative(x) if descending else x).argsort(dim, "stable")
+    if k < x.shape[dim]:
+        places = places[(*(_ALL,) * (dim % x.ndim), slice(k))].copy()
+    first, apart = _origins(x.shape, dim)
+    at = (places if apart == 1 else places * apart) + first
     return fresh(x.reshape(-1).take(at), input._dtype), fresh(places, dtypes.int64)
+
+
+_ALL: Final = slice(None)
+
+
+def ranked(input: Any, dim: Any, keepdim: Any, k: int) -> tuple[Tensor, Tensor] | None:
+    """The k-th smallest (from 0) of each row along a dim, the first of those that are equal to have
+    this rank, and where it is.
+    """
+    x = floats(input)
+    if x is None or x.size > _SORTED or input._dtype is not dtypes.float32:
+        return None  # of longer types positions of what is equal are in no order (`eval/ranks.py`)
+    if type(dim) is not int or type(keepdim) is not bool or not -x.ndim <= dim < x.ndim:
+        return None
+    if not 0 <= k < x.shape[dim] or not math.isfinite(add(x.reshape(-1))):
+        return None
+    places = x.argsort(dim, "stable").take([k] if keepdim else k, dim)
+    values = _picked(x, places, dim)
+    return fresh(values, input._dtype), fresh(places, dtypes.int64)
 
 
 def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -> Array | None:
@@ -280,19 +356,25 @@ def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
     return fresh(found.astype(np.int64), dtypes.int64)
 
 
-def extreme(ufunc: Any) -> Any:
-    """`amax` or `amin`, of all elements or along the last dim."""
+def extreme(ufunc: Any, how: Reducer) -> Any:
+    """`amax` or `amin`."""
 
     def fast(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-        if keepdim is not False:
-            return None
-        if type(dim) is tuple and not dim:
+        if keepdim is False and type(dim) is tuple and not dim:
             x = _resident(input) if input._np is None else floats(input)
             return None if x is None else fresh(ufunc.reduce(x.reshape(-1)), input._dtype)
-        x = rows(input, dim)
-        return None if x is None else fresh(ufunc.reduce(x, -1), input._dtype)
+        x = rows(input, dim) if keepdim is False else None
+        if x is None:
+            return blocked(input, dim, keepdim, how)
+        return fresh(ufunc.reduce(x, -1), input._dtype)
 
     return fast
+
+
+def prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """`prod`, of all elements or along one dim."""
+    one = dtype is None and (dim is None or type(dim) is int)
+    return blocked(input, dim, keepdim, R.PROD) if one else None
 
 
 def truth(every: bool) -> Any:

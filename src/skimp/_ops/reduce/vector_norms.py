@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -84,14 +84,19 @@ VECTOR_NORM = Rule("LinalgVectorNormBackward0", input=_norm_back)
 def _small_vector_norm(
     input: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
 ) -> Tensor | None:
-    if dim is not None or keepdim is not False or dtype is not None:
+    if dtype is not None or type(ord) not in (int, float) or ord not in _SUMS:
         return None
-    if ord != 2 or type(ord) not in (int, float):
-        return None
-    made: Tensor | None = small.norm(input)
+    if dim is None and keepdim is False and ord == 2:
+        made: Tensor | None = small.norm(input)
+    else:
+        made = small.blocked(input, None if dim == () else dim, keepdim, _SUMS[ord])
     if made is not None and input._rg and modes.state.grad:
-        record(VECTOR_NORM, {"input": input, "p": 2.0, "dim": None, "keepdim": False}, made)
+        given = {"input": input, "p": float(ord), "dim": dim, "keepdim": keepdim}
+        record(VECTOR_NORM, given, made)
     return made
+
+
+_SUMS: Final = {1: R.SUM_ABS, 2: R.NORM}
 
 
 def _small_norm(
