@@ -71,6 +71,8 @@ def described(found: Any) -> Any:
         return [described(one) for one in found]
     if isinstance(found, (torch.Tensor, skimp.Tensor)):
         return tuple(found.shape), str(found.dtype), found.stride(), str(found.device)
+    if type(found).__name__ == "TypedStorage":
+        return repr(found), repr(found.untyped()), str(found.device)
     return found
 
 

@@ -59,11 +59,12 @@ def entered(library: Any, value: Any, made: dict[int, Any]) -> Any:
 
 
 def function_of(library: Any, name: str) -> Callable[..., Any]:
-    """The public function of that name, or the method."""
+    """The public function of that name, or the method (`torch.bool` is a type)."""
     try:
-        return reduce(getattr, name.split("."), library)
+        found = reduce(getattr, name.split("."), library)
     except AttributeError:
-        return getattr(library.Tensor, name)
+        found = None
+    return found if callable(found) else getattr(library.Tensor, name)
 
 
 def samples(count: int, dtype: oracle.dtype = oracle.float64) -> Iterator[Sample]:
@@ -86,6 +87,8 @@ def samples(count: int, dtype: oracle.dtype = oracle.float64) -> Iterator[Sample
 X = oracle.arange(6.0, dtype=oracle.float64).reshape(2, 3) / 3 - 0.5
 PLACES = oracle.tensor([2, 0, 2])
 OWN: dict[str, list[tuple[Any, ...]]] = {
+    "cpu": [(X,), (X.t(),)],
+    "storage": [(X,), (X.t(),)],
     "copy_": [(X.clone(), X[0]), (X.float(), PLACES)],
     "svd_lowrank": [(X, 2), (X.t(), 1)],
     "pca_lowrank": [(X, 2), (X.t(), 1)],

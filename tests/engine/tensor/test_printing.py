@@ -256,8 +256,10 @@ def test_storages(seed: int, count: int, fill: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # TypedStorage is deprecated
             typed = repr(tensor.storage())
-        assert printing.storage_str(array, dt) == typed
-        untyped = printing.untyped_storage_str(array.view(np.uint8))
+        kind = f"TypedStorage(dtype={dt!r}, device=cpu)"
+        assert printing.storage_str(kind, array.size, array) == typed
+        raw = array.view(np.uint8)
+        untyped = printing.storage_str("UntypedStorage(device=cpu)", raw.size, raw)
         assert untyped == repr(tensor.untyped_storage())
 
 

@@ -8,8 +8,8 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor.tensor import Tensor
 
 
-class memory_format:  # noqa: N801  (PyTorch's name)
-    """One of the four singletons below."""
+class _Named:
+    """What is pickled, and shown, by its name in `torch`."""
 
     __slots__ = ("name",)
 
@@ -21,6 +21,12 @@ class memory_format:  # noqa: N801  (PyTorch's name)
 
     def __reduce__(self) -> str:
         return self.name
+
+
+class memory_format(_Named):  # noqa: N801  (PyTorch's name)
+    """One of the four singletons below."""
+
+    __slots__ = ()
 
 
 contiguous_format: memory_format = memory_format("contiguous_format")
@@ -29,19 +35,10 @@ channels_last_3d: memory_format = memory_format("channels_last_3d")
 preserve_format: memory_format = memory_format("preserve_format")
 
 
-class layout:  # noqa: N801  (PyTorch's name)
+class layout(_Named):  # noqa: N801  (PyTorch's name)
     """How elements are stored; skimp has dense strided tensors."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
+    __slots__ = ()
 
 
 strided: layout = layout("strided")

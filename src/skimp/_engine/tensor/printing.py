@@ -280,16 +280,9 @@ def _padded(texts: list[str], width: int) -> Texts:
 # --- storages ---------------------------------------------------------------------------------
 
 
-def storage_str(elements: npt.NDArray[Any], dt: dtypes.dtype, *, device: str = "cpu") -> str:
-    """The `repr` of a TypedStorage: all its elements, one per line, as Python's numbers."""
-    return _listed(elements, f"torch.storage.TypedStorage(dtype={dt!r}, device={device})")
-
-
-def untyped_storage_str(data: npt.NDArray[np.uint8], *, device: str = "cpu") -> str:
-    """The `repr` of an UntypedStorage: all its bytes, one per line."""
-    return _listed(data, f"torch.storage.UntypedStorage(device={device})")
-
-
-def _listed(elements: npt.NDArray[Any], title: str) -> str:
-    lines = "\n ".join(map(str, elements.tolist()))
-    return f" {lines}\n[{title} of size {elements.size}]"
+def storage_str(kind: str, size: int, elements: npt.NDArray[Any] | None) -> str:
+    """The `repr` of a storage: all its elements, one per line, as Python's numbers; those of one
+    without bytes (None) are left out.
+    """
+    lines = "..." if elements is None else " " + "\n ".join(map(str, elements.tolist()))
+    return f"{lines}\n[torch.storage.{kind} of size {size}]"

@@ -175,7 +175,10 @@ class UntypedStorage:
         return hash(id(self._storage))
 
     def __repr__(self) -> str:
-        return printing.untyped_storage_str(self._bytes())
+        elements = None if self.device is META else self._bytes()
+        return printing.storage_str(
+            f"UntypedStorage(device={self.device})", self.nbytes(), elements
+        )
 
 
 class TypedStorage:
@@ -226,7 +229,7 @@ class TypedStorage:
 
     @property
     def device(self) -> device:
-        return CPU
+        return self._untyped.device
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
@@ -254,7 +257,9 @@ class TypedStorage:
         return found
 
     def __repr__(self) -> str:
-        return printing.storage_str(self._array(), self.dtype)
+        elements = None if self.device is META else self._array()
+        kind = f"TypedStorage(dtype={self.dtype!r}, device={self.device})"
+        return printing.storage_str(kind, len(self), elements)
 
 
 def method(f: F) -> F:

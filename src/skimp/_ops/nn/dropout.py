@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Tensor, empty, fresh
 from skimp._kernels.random import draws
@@ -71,8 +71,10 @@ def _dropped(input: Any, mask: Any, scale: float) -> Any:
     return input * _noise(mask, scale, input._dtype)
 
 
-def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
-    p = _check_p(p)
+def _without_draws(input: Any, p: float, training: bool, feature: bool) -> Any:
+    """The result where nothing is drawn, or None: then `input` is one of which elements can be
+    dropped.
+    """
     if not training or p == 0.0 or input.numel() == 0:
         return input
     if p == 1.0:
@@ -81,10 +83,15 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     if input._dtype.is_complex:
         raise no_kernel("bernoulli_scalar_cpu_", input._dtype)
-    if input._dtype.category < dtypes.FLOAT:
-        raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {_c_type(input)}"
-        )
+    refuse_cast(dtypes.float32, input._dtype)
+    return None
+
+
+def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
+    p = _check_p(p)
+    whole = _without_draws(input, p, training, feature)
+    if whole is not None:
+        return whole
     scale = 1.0 / (1.0 - p)
     return _dropped(input, _kept(input, p, feature), scale)
 
@@ -108,25 +115,15 @@ def _small_dropout(
     return made
 
 
-def _c_type(t: Tensor) -> str:
-    return promotion.scalar_type_name(t._dtype)
-
-
 # -- alpha dropout ---------------------------------------------------------------------------------
 
 
 def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
     """Dropped elements become selu's limit; then a * x + b gives the mean and variance back."""
     p = _check_p(p)
-    if not training or p == 0.0 or input.numel() == 0:
-        return input
-    if p == 1.0:
-        return input * input.new_zeros(())
-    if feature and input.ndim < 2:
-        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
-    if input._dtype.is_complex:
-        raise no_kernel("bernoulli_scalar_cpu_", input._dtype)
-    refuse_cast(dtypes.float32, input._dtype)
+    whole = _without_draws(input, p, training, feature)
+    if whole is not None:
+        return whole
     limit = ALPHA * SCALE
     a = 1.0 / math.sqrt((limit * limit * p + 1) * (1 - p))
     kept = _kept(input, p, feature).to(input._dtype)
