@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as oracle
 from hypothesis import given, settings, strategies as st
 
 import skimp
@@ -146,6 +148,23 @@ def test_batch_norm(data: Any, laid: str, dtype: Any, training: bool) -> None:
 
     same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
     assert moved[0] == moved[1]
+
+
+@given(st.data(), LAID, TYPES, st.sampled_from([1, 1e-25, 1e20, 0]))
+@settings(max_examples=60, deadline=None)
+def test_group_norm(data: Any, laid: str, dtype: Any, scale: float) -> None:
+    draw = data.draw
+    groups, each = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    places = draw(st.sampled_from([(3,), (4, 5), (300, 2), ()]))
+    x = numbers(draw, draw(st.integers(2, 3)), groups * each, *places, dtype=dtype)
+    with np.errstate(over="ignore"):
+        x *= np.asarray(scale, dtype)
+    affine = [numbers(draw, groups * each, dtype=dtype) for _ in range(draw(st.integers(0, 2)))]
+    same_both_ways(lambda x, *p: F.group_norm(x, groups, *p), [x, *affine], laid)
+    if scale == 1 and np.isfinite(x).all() and len(affine) != 1:
+        theirs = oracle.group_norm(torch.from_numpy(x), groups, *map(torch.from_numpy, affine))
+        ours = F.group_norm(skimp.from_numpy(x), groups, *map(skimp.from_numpy, affine))
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-3, atol=1e-4)
 
 
 @given(st.data(), LAID, TYPES, st.booleans())

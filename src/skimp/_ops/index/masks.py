@@ -81,11 +81,15 @@ def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
 
 
 def _small_branch(value: Any, dtype: dtypes.dtype) -> Any:
-    """A branch of `where` as NumPy takes it: of the type, row-major; None for any other."""
+    """A branch of `where` as NumPy takes it: of the type, row-major, or one element expanded; None
+    for any other.
+    """
     if type(value) is not Tensor:
         return small_number(value, dtype)
     x = value._np
-    return None if value._dtype is not dtype or x is None or not x.flags.c_contiguous else x
+    if x is None or value._dtype is not dtype:
+        return None
+    return x if x.flags.c_contiguous or not any(x.strides) else None
 
 
 def _small_where(

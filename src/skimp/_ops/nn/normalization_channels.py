@@ -11,8 +11,6 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.saving import ghost
-from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -38,24 +36,16 @@ _FEW = 16  # images of which one more does not matter
 # --------------------------------------------------------------
 
 
-def _affine(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
-    """x * a + b with a = rstd * weight, b = bias - mean * a: two small tensors, one pass,
-    deferred where x is large."""
-    a = rstd if weight is None else rstd * weight
-    b = -mean * a if bias is None else bias - mean * a
-    return x * a + b
-
-
-def _moments(x: Any, dims: list[int]) -> tuple[Any, Any]:
+def moments(x: Any, dims: list[int]) -> tuple[Any, Any]:
     """Mean and biased variance over `dims`, kept as size 1, in float32 for half precision."""
-    return _accumulated(x).mean(dims, True), _accumulated(x).var(dims, correction=0, keepdim=True)
+    return accumulated(x).mean(dims, True), accumulated(x).var(dims, correction=0, keepdim=True)
 
 
-def _accumulated(t: Any) -> Any:
+def accumulated(t: Any) -> Any:
     return t.to(dtypes.float32) if t is not None and t._dtype in dtypes.HALVES else t
 
 
-def _standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list[int]) -> Any:
+def standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list[int]) -> Any:
     """(dx, g * xhat): the gradient through statistics over `dims`, as one deferred expression of
     g and x."""
     n = math.prod([x.shape[d] for d in dims])
@@ -70,7 +60,7 @@ def _standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list
 
 def _shared(t: Any, ndim: int) -> Any:
     """A vector of channels as it broadcasts against (n, channels, ...)."""
-    return None if t is None else _accumulated(t).reshape((1, -1) + (1,) * (ndim - 2))
+    return None if t is None else accumulated(t).reshape((1, -1) + (1,) * (ndim - 2))
 
 
 def _batch_back(
@@ -87,14 +77,14 @@ def _batch_back(
     if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
         return _batch_back_in_rows(g0, input, weight, result1, result2)
     dims = [d for d in range(input.ndim) if d != 1]
-    x, g, w = _accumulated(input), _accumulated(g0), _shared(weight, input.ndim)
+    x, g, w = accumulated(input), accumulated(g0), _shared(weight, input.ndim)
     if training:
         if modes.state.grad:
             mean = x.mean(dims, True)
             rstd = (((x - mean) * (x - mean)).mean(dims, True) + eps) ** -0.5
         else:
             mean, rstd = _shared(result1, input.ndim), _shared(result2, input.ndim)
-        dx, xhat = _standard_back(g, x, mean, rstd, w, dims)
+        dx, xhat = standard_back(g, x, mean, rstd, w, dims)
     else:
         mean, rstd = (
             _shared(running_mean, input.ndim),
@@ -110,7 +100,7 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     g0._skimp_array()  # read twice: a deferred one is written, over its own operand if it can
     mean, rstd = result1._skimp_array(), result2._skimp_array()
     sums = channel_sums.gradient_sums(g0, input, mean, rstd)
-    scale = None if weight is None else _accumulated(weight)._skimp_array()
+    scale = None if weight is None else accumulated(weight)._skimp_array()
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
     own, seen = channel_sums.small_sums(g0, input), channel_sums.small_sums(input, input)
@@ -119,7 +109,7 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
             quietly(channel_sums.blended, own, seen, *channel_sums.beside(seen, line)), input._dtype
         )
         return dx, _vector(dw), _vector(db)
-    dx = _blend(_accumulated(g0), _accumulated(input), *[_channels(v, input) for v in line])
+    dx = _blend(accumulated(g0), accumulated(input), *[_channels(v, input) for v in line])
     return dx, _vector(dw), _vector(db)
 
 
@@ -205,7 +195,7 @@ def _batch_norm(
     """(normalised, the batch's mean, one over its deviation); updates the running statistics in
     place."""
     affine = [
-        None if t is None else _accumulated(t)._skimp_array().reshape(-1) for t in (weight, bias)
+        None if t is None else accumulated(t)._skimp_array().reshape(-1) for t in (weight, bias)
     ]
     if training:
         mean, var = _batch_moments(input)
@@ -215,9 +205,7 @@ def _batch_norm(
             n = input.numel() // max(1, input.shape[1])
             _update(running_var, var * (n / max(1, n - 1)), momentum)
     else:
-        mean, var = [
-            _accumulated(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)
-        ]
+        mean, var = [accumulated(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)]
     rstd, a, b = quietly(channel_sums.line, mean, var, eps, *affine)
     own = (
         channel_sums.small_sums(input, input)
@@ -229,7 +217,7 @@ def _batch_norm(
             quietly(channel_sums.scaled, own, *channel_sums.beside(own, (a, b))), input._dtype
         )
     else:
-        y = _accumulated(input) * _channels(a, input) + _channels(b, input)
+        y = accumulated(input) * _channels(a, input) + _channels(b, input)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
@@ -242,7 +230,7 @@ def _batch_moments(input: Any) -> tuple[Array, Array]:
     """Mean and biased variance of each channel, in float32 for half precision."""
     if channel_sums.has_rows(input):
         return channel_sums.moments(input)
-    found = _moments(input, [d for d in range(input.ndim) if d != 1])
+    found = moments(input, [d for d in range(input.ndim) if d != 1])
     return found[0]._skimp_array().reshape(-1), found[1]._skimp_array().reshape(-1)
 
 
@@ -331,8 +319,7 @@ def native_batch_norm(
     )
 
 
-# -- instance_norm and group_norm
-# ---------------------------------------------------------------------
+# -- instance_norm --------------------------------------------------------------------------------
 
 
 def instance_norm(
@@ -377,124 +364,3 @@ def instance_norm(
 
 
 export("instance_norm", instance_norm, ("nn.functional",), method=False)
-
-
-def _group_shapes(input: Any, groups: int) -> tuple[Ints, Ints]:
-    """The input as (n, groups, channels of one, places), and an affine parameter beside it."""
-    n, c = input.shape[:2]
-    return (n, groups, c // groups, math.prod(input.shape[2:])), (1, groups, c // groups, 1)
-
-
-def _group_back(
-    g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
-) -> Any:
-    whole, affine = _group_shapes(input, groups)
-    x, g = _accumulated(input).reshape(whole), _accumulated(g).reshape(whole)
-    w = None if weight is None else _accumulated(weight).reshape(affine)
-    if modes.state.grad:
-        mean = x.mean([2, 3], True)
-        rstd = (((x - mean) * (x - mean)).mean([2, 3], True) + eps) ** -0.5
-    else:
-        mean, rstd = [s.reshape((*whole[:2], 1, 1)) for s in (result1, result2)]
-    dx, xhat = _standard_back(g, x, mean, rstd, w, [2, 3])
-    dw, db = (g * xhat).sum([0, 3]), g.sum([0, 3])
-    return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
-
-
-@general(
-    "_group_norm",
-    method=False,
-    namespaces=(),
-    nondiff=(1, 2),
-    rule=Rule(
-        "NativeGroupNormBackward0",
-        {
-            ("input", "weight", "bias"): lambda g0, input, groups, weight, result1, result2, eps: (
-                _group_back(g0, input, groups, weight, result1, result2, eps)
-            )
-        },
-    ),
-    batch=batching.layers.group_norm,
-)
-def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
-    whole, affine = _group_shapes(input, groups)
-    x = input.reshape(whole)
-    mean, var = _moments(x, [2, 3])
-    rstd = (var + eps) ** -0.5
-    w, b = [None if t is None else _accumulated(t).reshape(affine) for t in (weight, bias)]
-    y = _affine(_accumulated(x), mean, rstd, w, b)
-    if y._dtype is not input._dtype:
-        y = y.to(input._dtype)
-    # results of their own, no views: what follows may write to them
-    y = ghost(y.reshape(tuple(input.shape)))
-    return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
-
-
-@general(method=False, namespaces=("nn.functional",))
-def group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
-    """Groups of channels of each image with their mean taken out, over their deviation.
-
-    Shape: (n, channels, ...); weight and bias (channels,); the result has the input's.
-    Dtypes: floating point.
-    Raises: RuntimeError for channels that don't divide into groups, ZeroDivisionError for none.
-    Memory: a new tensor; two numbers per group are saved.
-    Source: Wu and He, 2018.
-    """
-    if input.ndim < 2:
-        raise RuntimeError(
-            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
-        )
-    c = input.shape[1]
-    if not num_groups:
-        raise ZeroDivisionError("integer division or modulo by zero")
-    if num_groups <= 0:
-        raise RuntimeError(f"num_groups must be positive but got {num_groups}")
-    if c % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input of "
-            f"shape {list(input.shape)} and num_groups={num_groups}"
-        )
-    for name, t in (("weight", weight), ("bias", bias)):
-        if t is not None and tuple(t.shape) != (c,):
-            raise RuntimeError(
-                f"Expected {name} to be a vector of size equal to the number of channels in input, "
-                f"but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
-            )
-    refuse_mixed(input, weight, bias)
-    floating("GroupNormKernelImpl", input)
-    return _group_norm(input, int(num_groups), weight, bias, eps)[0]
-
-
-@general("native_group_norm", method=False)
-@shown("NativeGroupNormBackward0", "input", "weight", "bias")
-def native_group_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    N: int,  # noqa: N803
-    C: int,  # noqa: N803
-    HxW: int,  # noqa: N803
-    group: int,
-    eps: float,
-) -> Any:
-    """(normalised, mean, one over deviation) of groups of channels; all three have gradients.
-
-    Shape: (N, C, ...) with C a multiple of `group`; mean and deviation are (N, group).
-    """
-    if input.numel() != N * C * HxW:
-        raise RuntimeError(
-            "Expected X.numel() == N * C * HxW to be true, but got false. "
-            f"X has {input.numel()} elements, and N, C, HxW are {N}, {C}, {HxW}"
-        )
-    y = group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
-    x = _accumulated(input.reshape((N, group, C * HxW // group)))
-    mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
-    return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
-
-
-SAYS = """\
-Dtypes: floating point.
-Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit.
-Memory: a new tensor."""

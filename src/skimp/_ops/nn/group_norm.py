@@ -1,0 +1,188 @@
+"""group_norm: groups of channels of each image, as rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.saving import ghost
+from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch.forms import general
+from skimp._engine.eval import reducers
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.threads import quietly
+from skimp._ops import batching
+from skimp._ops.nn.normalization import refuse_mixed, with_statistics
+from skimp._ops.nn.normalization_channels import accumulated, moments, standard_back
+from skimp._ops.reduce.softmax import floating
+
+Ints = tuple[int, ...]
+
+
+def _affine(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
+    """x * a + b with a = rstd * weight, b = bias - mean * a: two small tensors, one pass,
+    deferred where x is large."""
+    a = rstd if weight is None else rstd * weight
+    b = -mean * a if bias is None else bias - mean * a
+    return x * a + b
+
+
+def _group_shapes(input: Any, groups: int) -> tuple[Ints, Ints]:
+    """The input as (n, groups, channels of one, places), and an affine parameter beside it."""
+    n, c = input.shape[:2]
+    return (n, groups, c // groups, math.prod(input.shape[2:])), (1, groups, c // groups, 1)
+
+
+def _group_back(
+    g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
+) -> Any:
+    whole, affine = _group_shapes(input, groups)
+    x, g = accumulated(input).reshape(whole), accumulated(g).reshape(whole)
+    w = None if weight is None else accumulated(weight).reshape(affine)
+    if modes.state.grad:
+        mean = x.mean([2, 3], True)
+        rstd = (((x - mean) * (x - mean)).mean([2, 3], True) + eps) ** -0.5
+    else:
+        mean, rstd = [s.reshape((*whole[:2], 1, 1)) for s in (result1, result2)]
+    dx, xhat = standard_back(g, x, mean, rstd, w, [2, 3])
+    dw, db = (g * xhat).sum([0, 3]), g.sum([0, 3])
+    return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
+
+
+def _small_group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    x, dtype = input._np, input._dtype
+    if x is None or dtype not in dtypes.FLOATING or not x.flags.c_contiguous or not x.size:
+        return None
+    vectors: list[Any] = []
+    for t in (weight, bias):
+        v = None if t is None else t._np
+        if t is not None and (v is None or t._dtype is not dtype):
+            return None
+        vectors.append(v)
+    found = quietly(_grouped, x, groups, *vectors, eps)
+    return None if found is None else tuple([fresh(a, dtype) for a in found])
+
+
+def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    """`_group_norm` on small arrays; None where the moments are to be taken in float64."""
+    n, c = x.shape[:2]
+    rows = x.reshape(n * groups, -1, 1)
+    length = x.dtype.type(rows.shape[1])
+    mean = reducers.add_up(rows) / length
+    apart = rows - mean[:, None]
+    squares = reducers.add_up(np.square(apart, out=apart))
+    if x.dtype.itemsize < 8 and not reducers.in_range(squares):
+        return None
+    rstd = 1 / np.sqrt(squares / length + eps)
+    beside = (1, groups, c // groups, 1)
+    middle, scale = [v.reshape(n, groups, 1, 1) for v in (mean, rstd)]
+    a = scale if weight is None else scale * weight.reshape(beside)
+    b = -middle * a if bias is None else bias.reshape(beside) - middle * a
+    y = x.reshape(n, groups, c // groups, -1) * a
+    y += b
+    return y.reshape(x.shape), mean.reshape(n, groups), rstd.reshape(n, groups)
+
+
+@general(
+    "_group_norm",
+    fast=_small_group_norm,
+    method=False,
+    namespaces=(),
+    nondiff=(1, 2),
+    rule=Rule(
+        "NativeGroupNormBackward0",
+        {
+            ("input", "weight", "bias"): lambda g0, input, groups, weight, result1, result2, eps: (
+                _group_back(g0, input, groups, weight, result1, result2, eps)
+            )
+        },
+    ),
+    batch=batching.layers.group_norm,
+)
+def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    whole, affine = _group_shapes(input, groups)
+    x = input.reshape(whole)
+    mean, var = moments(x, [2, 3])
+    rstd = (var + eps) ** -0.5
+    w, b = [None if t is None else accumulated(t).reshape(affine) for t in (weight, bias)]
+    y = _affine(accumulated(x), mean, rstd, w, b)
+    if y._dtype is not input._dtype:
+        y = y.to(input._dtype)
+    # results of their own, no views: what follows may write to them
+    y = ghost(y.reshape(tuple(input.shape)))
+    return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
+
+
+@general(method=False, namespaces=("nn.functional",))
+def group_norm(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Groups of channels of each image with their mean taken out, over their deviation.
+
+    Shape: (n, channels, ...); weight and bias (channels,); the result has the input's.
+    Dtypes: floating point.
+    Raises: RuntimeError for channels that don't divide into groups, ZeroDivisionError for none.
+    Memory: a new tensor; two numbers per group are saved.
+    Source: Wu and He, 2018.
+    """
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    c = input.shape[1]
+    if not num_groups:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    if num_groups <= 0:
+        raise RuntimeError(f"num_groups must be positive but got {num_groups}")
+    if c % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != (c,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
+            )
+    refuse_mixed(input, weight, bias)
+    floating("GroupNormKernelImpl", input)
+    return _group_norm(input, int(num_groups), weight, bias, eps)[0]
+
+
+@general("native_group_norm", method=False)
+@shown("NativeGroupNormBackward0", "input", "weight", "bias")
+def native_group_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    N: int,  # noqa: N803
+    C: int,  # noqa: N803
+    HxW: int,  # noqa: N803
+    group: int,
+    eps: float,
+) -> Any:
+    """(normalised, mean, one over deviation) of groups of channels; all three have gradients.
+
+    Shape: (N, C, ...) with C a multiple of `group`; mean and deviation are (N, group).
+    """
+    if input.numel() != N * C * HxW:
+        raise RuntimeError(
+            "Expected X.numel() == N * C * HxW to be true, but got false. "
+            f"X has {input.numel()} elements, and N, C, HxW are {N}, {C}, {HxW}"
+        )
+    y = group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
+    x = accumulated(input.reshape((N, group, C * HxW // group)))
+    mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
+    return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
+
+
+SAYS = """\
+Dtypes: floating point.
+Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit.
+Memory: a new tensor."""
