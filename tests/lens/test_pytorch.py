@@ -189,6 +189,29 @@ def test_places_name_line_op_module_and_phase(trained: dict[str, Report]) -> Non
     assert [step.first for step in report.steps] == [0, 1, 2, 3]
 
 
+FAILING = """
+    import contextlib
+    import torch
+
+    net = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for i in range(4):
+        net(torch.ones(2, 8)).sum().backward()
+        with contextlib.suppress(ZeroDivisionError):
+            optimizer.step(lambda: 1 / (i - 1))
+"""
+
+
+def test_a_step_that_fails_ends(tmp_path: Path) -> None:
+    write(tmp_path, FAILING, "fails.py")
+    done = skimp("run", "--engine", "torch", "--report", "t.json", "fails.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = load(tmp_path / "t.json")
+    assert {p.phase for p in report.places if p.op == "linear"} == {"forward"}
+    assert report.steps[-1].last == 3  # three of the four ended one, and then came the end
+    assert [m.start <= m.end for m in report.marks if m.kind == "optimizer"] == [True] * 4
+
+
 def test_a_long_program_is_counted_in_parts(folder: Path) -> None:
     """More facts than one profile takes: the totals are the same."""
     whole, parts = load(folder / "mlp.json"), load(folder / "parts.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
 import types
@@ -137,6 +138,21 @@ def test_phases_and_steps(recorded: Recorded) -> None:
     assert [(s.first, s.last) for s in report.steps] == [(0, 0), (1, 1), (2, 2), (3, 3)]
     assert report.peak.bytes == max(s.peak for s in report.steps)
     assert {m.kind for m in report.marks} == {"forward", "backward", "optimizer"}
+
+
+def test_an_optimizers_step_that_fails_is_no_step_and_its_phase_ends() -> None:
+    net = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with Recording() as recording:
+        for i in range(4):
+            net(torch.ones(2, 8)).sum().backward()
+            with contextlib.suppress(ZeroDivisionError):
+                optimizer.step(lambda i=i: 1 / (i - 1))
+        report = recording.report()
+    ended = [m for m in report.marks if m.kind == "optimizer"]
+    assert len(ended) == 4
+    assert report.steps[-1].last == 3  # three of the four ended one, and then came the end
+    assert {p.phase for p in report.places if p.op == "linear"} == {"forward"}
 
 
 def test_what_nodes_saved_is_so_until_they_have_run() -> None:

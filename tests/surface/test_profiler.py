@@ -64,6 +64,25 @@ def test_nodes_and_optimizers_steps_have_rows_of_their_own() -> None:
     assert rows[0]["Optimizer.step#AdamW.step"] == rows[0]["ReluBackward0"] == 2
 
 
+def test_a_step_that_fails_ends() -> None:
+    """What comes after it is no part of it, and the bytes of all rows are PyTorch's."""
+    rows = []
+    for t, profiled in ((skimp, profile), (torch, torch.profiler.profile)):
+        net = t.nn.Linear(3, 3)
+        optimizer = t.optim.SGD(net.parameters())
+        with profiled(profile_memory=True) as prof:
+            for _ in range(2):
+                with pytest.raises(ZeroDivisionError):
+                    optimizer.step(lambda: 1 / 0)
+                x = t.ones(1000)
+                del x
+        row = {row.key: row for row in prof.key_averages()}["Optimizer.step#SGD.step"]
+        rows.append((row.count, row.cpu_memory_usage, row.self_cpu_memory_usage))
+        events = [e for e in prof.events() if e.name in ("Optimizer.step#SGD.step", "aten::ones")]
+        assert [e.name[:4] for e in events] == ["Opti", "aten"] * 2  # in the order of beginnings
+    assert rows[0] == rows[1] == (2, 0, 0)
+
+
 def test_times_nest() -> None:
     with profile() as prof, record_function("outer"):
         with record_function("inner"):

@@ -7,8 +7,10 @@ order with allocations, which the profiler records.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
+from types import CodeType
 from typing import Any, Final
 
 import torch
@@ -45,6 +47,7 @@ class Hooks:
         self._modules: list[tuple[Any, int]] = []
         self._roots: list[Any] = []
         self._phases: list[str] = []
+        self._step_code: CodeType | None = None  # of PyTorch's function around an optimizer's step
         self._graph_waits = False
         self._batch = ""
         self._copies = Copies()
@@ -143,6 +146,7 @@ class Hooks:
         parent, inside = self._modules[-1] if self._modules else (None, OUTSIDE)
         with self._quiet():
             if parent is None:
+                self._end_failed(self._steps_running())
                 sizes = [t.shape[0] for t in args if isinstance(t, torch.Tensor) and t.ndim]
                 self._batch = str(sizes[0]) if sizes else ""
                 self.tell(Edge("forward", self._batch, True))
@@ -182,7 +186,9 @@ class Hooks:
 
     def _optimizer_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         start = time.perf_counter()
+        self._step_code = sys._getframe(1).f_code
         with self._quiet():
+            self._end_failed(self._steps_running() - 1)
             self.tell(Edge("optimizer", type(optimizer).__name__, True))
             for p in _parameters(optimizer):
                 self._became(p, Role("parameter", address(p)))
@@ -203,6 +209,20 @@ class Hooks:
             self.tell(Edge("optimizer", type(optimizer).__name__, False))
             self.tell(StepEnds())
         self.seconds += time.perf_counter() - start
+
+    def _steps_running(self) -> int:
+        frame, count = sys._getframe(), 0
+        while frame is not None:
+            count += frame.f_code is self._step_code
+            frame = frame.f_back  # type: ignore[assignment]
+        return count
+
+    def _end_failed(self, running: int) -> None:
+        """Optimizers' steps that failed have called no hook: only so many are `running`."""
+        phases = self._phases
+        while phases.count("optimizer") > running:
+            del phases[len(phases) - 1 - phases[::-1].index("optimizer")]
+            self.tell(Edge("optimizer", "", False))
 
     @contextlib.contextmanager
     def _quiet(self) -> Any:
