@@ -215,7 +215,7 @@ def test_large_writes_show_on_both_sides(share: Callable[[Any], Any]) -> None:
     assert float(other[100]) == 2
 
 
-def test_promises_on_elements_deliver_before_they_are_exported() -> None:
+def test_deferred_elements_materialize_before_they_are_exported() -> None:
     x = skimp.ones(LARGE)
     y = x + 1
     x.numpy()[:] = 10

@@ -58,7 +58,7 @@ def test_values_whatever_the_settings(shape: Any, layout: str, dtype: str) -> No
     assert np.all(np.abs(found[0] - exact) <= 0.5 * np.sqrt(k) * np.finfo(dtype).eps * size)
 
 
-def test_what_is_added_may_be_promised_or_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_added_may_be_deferred_or_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bias is read when the product is made; what it came from may change afterwards."""
     (_, x), (_, y) = _matrix(256, 300, "rows", "float32", 0), _matrix(300, 64, "rows", "float32", 1)
     b = skimp.arange(64.0)

@@ -143,7 +143,7 @@ def test_followed_steps_are_reported_as_any(
     reports = both(monkeypatch, lambda: train(**options))
     assert facts(reports[0]) == facts(reports[1])
     assert not followed[1]
-    # promises that nobody looks at are not alike in each step
+    # deferred storages that nobody looks at are not alike in each step
     assert followed[2] or {"seen", "prefetch", "leaks"} & options.keys()
 
 

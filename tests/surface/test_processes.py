@@ -82,7 +82,7 @@ def test_share_memory(dtype: Any) -> None:
     assert (x + x).tolist() == [2 * v if dtype is not skimp.bool else v for v in x.tolist()]
 
 
-def test_share_memory_of_promises_small_and_empty_tensors() -> None:
+def test_share_memory_of_deferred_small_and_empty_tensors() -> None:
     x = skimp.ones(1 << 17) * 2
     y = x + 1
     x.share_memory_()

@@ -38,16 +38,16 @@ _NO_TENSORS: Final = frozenset([int, float, bool, type(None)])  # and most of wh
 
 class Awaited:
     """An allocation of the learned step. `guess` is where its frames stand; None: `within` a node
-    of backward, or of a storage that was promised at `spot`.
+    of backward, or of a storage that was deferred at `spot`.
     """
 
     __slots__ = (
+        "deferred",
         "guess",
         "let_go",
         "nbytes",
         "next",
         "owner",
-        "promised",
         "record",
         "saves",
         "settled",
@@ -62,7 +62,7 @@ class Awaited:
         self.spot: Any = record.site
         self.guess: Guess | None = None
         self.within: Ending | None = None
-        self.promised = False
+        self.deferred = False
         self.next: Awaited | None = None
         self.saves = 0  # times that nodes save it
         self.let_go: list[Ending] = []  # nodes that do
@@ -249,14 +249,14 @@ class Routine:
 
     def _learned_birth(self, nbytes: int, owner: Any) -> None:
         site = owner.site
-        promised = site is not None
-        if not promised:
+        deferred = site is not None
+        if not deferred:
             site = self._stacks.find()
         one = Awaited(nbytes, self._collector.allocated(id(owner), nbytes, site))
         one.owner = id(owner)
         here = self._of_thread.here
-        if promised:
-            one.promised = True
+        if deferred:
+            one.deferred = True
         elif here.node is not None and len(here.calls) == here.depth:
             one.within = here.ending  # type: ignore[assignment]
         elif here.guess.spot is site:
@@ -287,7 +287,7 @@ class Routine:
         number = self._collector.steps.now.number
         owners = {id(r): owner for owner, r in self._collector.live.owners.copy().items()}
         for one in learned:
-            if one.guess is None and one.within is None and not one.promised:
+            if one.guess is None and one.within is None and not one.deferred:
                 return
             r = one.record
             one.saves = max(r.saves, 0)
@@ -327,7 +327,7 @@ class Routine:
             calls = here.calls
             guess = one.guess
             if owner.site is not None:
-                same = one.promised and owner.site is one.spot
+                same = one.deferred and owner.site is one.spot
             elif here.node is not None and len(calls) == here.depth:
                 same = one.within is here.ending is not None
             elif guess is not None:

@@ -221,7 +221,7 @@ def test_leaves_are_told_apart() -> None:
     assert kinds == ["leaf", "saved"]
 
 
-def test_promises_cost_nothing() -> None:
+def test_what_is_deferred_costs_nothing() -> None:
     with skimp.config.using(defer="always"):
         x = skimp.ones(100, requires_grad=True)
         y = x.exp()

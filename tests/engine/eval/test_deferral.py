@@ -30,11 +30,11 @@ def large(value: float = 1.0) -> skimp.Tensor:
     return skimp.full((N,), value)
 
 
-def is_promise(t: Any) -> bool:
+def is_deferred(t: Any) -> bool:
     return t._storage.deferred is not None
 
 
-def test_a_view_as_another_type_shows_the_bits_of_the_promise() -> None:
+def test_a_view_as_another_type_shows_the_bits_of_the_deferred_storage() -> None:
     bits = 1073741824  # of 2.0 in float32
     for look in (
         lambda v: v + 0,
@@ -104,20 +104,20 @@ def test_errors_are_raised_at_the_call() -> None:
 # -- 3: writes ------------------------------------------------------------------------------------
 
 
-def test_a_write_delivers_the_promises_that_read_the_bytes() -> None:
+def test_a_write_materializes_what_reads_the_bytes() -> None:
     x = large(2.0)
     y = x * 3
-    assert is_promise(y)
+    assert is_deferred(y)
     x[5] = 100.0
-    assert not is_promise(y)
+    assert not is_deferred(y)
     assert y[5].item() == 6.0
 
 
-def test_a_write_through_a_view_delivers_them_too() -> None:
+def test_a_write_through_a_view_materializes_them_too() -> None:
     x = large(2.0)
     y = x * 3
     x[10:].view(-1)[:1].zero_()
-    assert not is_promise(y)
+    assert not is_deferred(y)
     assert y[10].item() == 6.0
 
 
@@ -143,31 +143,31 @@ def test_assigning_a_function_of_the_target_holds_no_second_block() -> None:
         assert r.peak == before
 
 
-def test_a_write_delivers_no_others() -> None:
+def test_a_write_materializes_no_others() -> None:
     x, other = large(2.0), large(3.0)
     y = other * 3
     x.add_(1)
-    assert is_promise(y)
+    assert is_deferred(y)
 
 
-def test_in_place_on_a_whole_promise_replaces_it() -> None:
+def test_in_place_on_a_whole_deferred_storage_replaces_it() -> None:
     x = large(2.0)
     y = x * 3
     z = y + 1
     before = host.made
     y.add_(1).mul_(2)
-    assert is_promise(y)
-    assert is_promise(z)
+    assert is_deferred(y)
+    assert is_deferred(z)
     assert host.made == before
     assert (y[0].item(), z[0].item()) == (14.0, 7.0)
     assert y._version == 2
 
 
-def test_a_write_to_part_of_a_promise_delivers_it() -> None:
+def test_a_write_to_part_of_a_deferred_storage_materializes_it() -> None:
     y = large(2.0) * 3
     view = y[3:]
     view.zero_()
-    assert not is_promise(y)
+    assert not is_deferred(y)
     assert (y[2].item(), y[3].item()) == (6.0, 0.0)
 
 
@@ -191,11 +191,11 @@ def test_a_write_to_part_of_a_promise_delivers_it() -> None:
         lambda y: y.untyped_storage().data_ptr(),
     ],
 )
-def test_looking_delivers(look: Any) -> None:
+def test_looking_materializes(look: Any) -> None:
     y = large(2.0) * 3
-    assert is_promise(y)
+    assert is_deferred(y)
     look(y)
-    assert not is_promise(y)
+    assert not is_deferred(y)
     assert y[0].item() == 6.0
 
 
@@ -208,7 +208,7 @@ def test_shape_dtype_version_and_sharing_do_not_look() -> None:
     assert y._version == 0
     assert skimp.shares_memory(y, y.detach())
     assert len(skimp.aliases(y)) == 2
-    assert is_promise(y)
+    assert is_deferred(y)
 
 
 # -- 5: donation ----------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_block_that_somebody_still_reads_is_not_taken() -> None:
     assert view[2].item() == 0.0
 
 
-def test_a_block_that_another_promise_reads_is_not_taken() -> None:
+def test_a_block_that_another_deferred_storage_reads_is_not_taken() -> None:
     x = large(1.0)
     y, z = x + 1, x + 2
     del x
@@ -292,7 +292,7 @@ def torch_of(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS.values(), ids=list(CONSUMERS))
-def test_what_reads_a_promise_is_not_overtaken_by_its_donation(consumer: Any) -> None:
+def test_what_reads_a_deferred_storage_is_not_overtaken_by_its_donation(consumer: Any) -> None:
     """The consumer asks for room for its own result, and that materializes the expression."""
     generator = np.random.default_rng(0)
     arrays = [generator.random((80_000, 64), np.float32) for _ in range(3)]
@@ -301,7 +301,7 @@ def test_what_reads_a_promise_is_not_overtaken_by_its_donation(consumer: Any) ->
     assert (a.sum() + b.sum()).item() > 0  # both are there
     x = a * b
     del a, b
-    assert is_promise(x)
+    assert is_deferred(x)
     found = consumer(x)
     assert np.allclose(found.numpy(), want.numpy(), rtol=1e-4)
 
@@ -393,7 +393,7 @@ def test_a_chain_holds_one_block() -> None:
 # -- 7: bounded -----------------------------------------------------------------------------------
 
 
-def test_promises_do_not_grow_without_bound() -> None:
+def test_expressions_do_not_grow_without_bound() -> None:
     x = large(0.0)
     for _ in range(1000):
         x = x + 1
@@ -407,16 +407,16 @@ def test_what_is_computed_inside_others_twice_is_kept() -> None:
     y = x * 2 + 1
     for _ in range(5):
         assert (y + 1).sum().item() == 4.0 * N
-    assert not is_promise(y)
+    assert not is_deferred(y)
 
 
 # -- 8: small tensors -----------------------------------------------------------------------------
 
 
 def test_small_tensors_are_never_deferred() -> None:
-    assert not is_promise(skimp.ones(1000) + 1)
-    assert not is_promise(skimp.ones((1 << 17) - 1) + 1)
-    assert is_promise(skimp.ones(1 << 17) + 1)
+    assert not is_deferred(skimp.ones(1000) + 1)
+    assert not is_deferred(skimp.ones((1 << 17) - 1) + 1)
+    assert is_deferred(skimp.ones(1 << 17) + 1)
 
 
 # -- 9: random numbers ----------------------------------------------------------------------------

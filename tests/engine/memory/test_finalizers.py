@@ -75,7 +75,7 @@ assert len(done) == 90
 
 
 @pytest.mark.parametrize("program", [_DIRECT, _BY_THE_COLLECTOR])
-def test_finalizers_on_helpers_read_promises_and_draw(program: str) -> None:
+def test_finalizers_on_helpers_read_deferred_storages_and_draw(program: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, check=False
     )

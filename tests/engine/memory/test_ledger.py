@@ -178,7 +178,7 @@ def test_observers_are_told_of_everything_while_they_watch(book: Ledger) -> None
     del before
 
 
-def test_a_promise_names_the_line_that_made_it(book: Ledger) -> None:
+def test_a_deferred_storage_names_the_line_that_made_it(book: Ledger) -> None:
     log = Log()
     book.watch(log)
     made = Site("train.py", 12, "relu")

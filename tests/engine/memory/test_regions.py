@@ -85,7 +85,9 @@ def test_an_open_region_can_be_read_and_a_closed_one_used_again(book: Ledger) ->
     del a
 
 
-def test_promises_are_delivered_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deferred_storages_materialize_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[int] = []
     monkeypatch.setattr(ledger, "before_reading", [lambda: calls.append(1)])
     for read in (
@@ -112,13 +114,13 @@ def test_promises_are_delivered_before_anything_is_read(monkeypatch: pytest.Monk
 
 def test_an_error_in_a_region_comes_out_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
-        raise OutOfMemoryError("promised too much")
+        raise OutOfMemoryError("asked too much")
 
     failed, ended = region("failed").__enter__(), region("ended").__enter__()
     monkeypatch.setattr(ledger, "before_reading", [fails])
     failed.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert failed.allocated == 0
-    with pytest.raises(OutOfMemoryError, match="promised"):
+    with pytest.raises(OutOfMemoryError, match="asked too much"):
         ended.__exit__(None, None, None)
     assert ended.seconds > 0
 

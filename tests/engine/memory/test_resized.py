@@ -86,7 +86,7 @@ def test_every_method_refuses_a_storage_that_is_too_small() -> None:
 
 
 @pytest.mark.parametrize("size", [4, 70_000])
-def test_views_arrays_and_promises_of_a_storage_that_shrinks(size: int) -> None:
+def test_views_arrays_and_readers_of_a_storage_that_shrinks(size: int) -> None:
     t = skimp.arange(size, dtype=skimp.float32)
     view, twice = t[1:], t * 2  # the second may be deferred and read it
     t.untyped_storage().resize_(8)

@@ -45,7 +45,7 @@ def test_allocated_is_what_tensors_asked_for(sizes: list[int]) -> None:
     assert stats.memory_allocated() == base
 
 
-def test_a_promise_and_its_block_are_what_was_asked_for() -> None:
+def test_a_deferred_storage_and_its_block_are_what_was_asked_for() -> None:
     x = skimp.zeros(1025, 1025)
     base = stats.memory_allocated()
     assert x.nbytes == 4_202_500

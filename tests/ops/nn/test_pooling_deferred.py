@@ -41,7 +41,7 @@ def test_same_bits(name: str, shape: tuple[int, ...], args: tuple[Any, ...]) -> 
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_promise_is_not_written() -> None:
+def test_a_deferred_storage_is_not_written() -> None:
     with config.using(defer="auto"):
         x = skimp.randn(64, 32, 32, 32)
         x.data_ptr()

@@ -38,7 +38,7 @@ def test_softmax_of_many_blocks(name: str, shape: tuple[int, ...], dim: int, shi
     both(name, (randn(*shape) + shift).requires_grad_(), dim)
 
 
-def test_softmax_of_a_promise_writes_only_its_result() -> None:
+def test_softmax_of_a_deferred_storage_writes_only_its_result() -> None:
     x = skimp.randn(512, 1024)
     y = F.softmax(x * 2 + 1, dim=-1)
     want = torch.softmax(torch.from_numpy(x.numpy().copy()) * 2 + 1, -1)

@@ -90,7 +90,7 @@ def test_every_way_of_holding_is_found_and_named(kind: str) -> None:
     assert not any("keep" in line for line in after), str(after)
 
 
-def test_a_promise_that_reads_it_is_a_holder() -> None:
+def test_a_deferred_storage_that_reads_it_is_a_holder() -> None:
     x = torch.randn(700, 700)
     y = torch.exp(x)
     found = memory.holders(x)

@@ -194,7 +194,7 @@ class Storage:
                 deferred = reader.deferred
                 if reader is not but and deferred is not None and self.is_read_by(deferred):
                     reader.materialize()
-            self.readers = None  # not before: a delivery may fail, and the rest is still to come
+            self.readers = None  # not before: one may fail, and the rest is still to come
 
     def overwrite(self, source: Storage, array: Array) -> bool:
         """Compute `source`'s expression straight over `array`, elements of this storage that it may
@@ -447,7 +447,7 @@ def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
 
 
 def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
-    """`allocate`, without delivering what would have been freed by now."""
+    """`allocate`, without materializing what would have been freed by now."""
     if nbytes < POOLED:
         if host.budget is not None:
             host.budget.receive(nbytes, owner)
