@@ -16,8 +16,9 @@ demo: $(VENV)/.skimp
 
 test: $(VENV)/.skimp-test
 	@for mode in auto always never; do \
-	    echo "SKIMP_DEFER=$$mode"; \
-	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
+	    [ $$mode = always ] && onednn=never || onednn=auto; \
+	    echo "SKIMP_DEFER=$$mode SKIMP_ONEDNN=$$onednn"; \
+	    SKIMP_DEFER=$$mode SKIMP_ONEDNN=$$onednn $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
 	done
 	@echo "SKIMP_BUDGET=always"  # whatever may go, goes at every allocation
 	@SKIMP_BUDGET=always SKIMP_DEFER=always $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(BUDGETED)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import conv_planes, conv_rows
+from skimp._kernels import conv_onednn, conv_planes, conv_rows
 from skimp._kernels.blas import multiply, spread
 from skimp._kernels.im2col import (
     LANES,
@@ -59,7 +59,7 @@ def _each(todo: list[Any], multiplications: int, worker: Any) -> None:
 
 def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> None:
     """out = x * weight + bias: for each place, the sum over channels and taps."""
-    if out.size == 0:
+    if out.size == 0 or conv_onednn.forward(x, weight, bias, out, w):
         return
     if conv_rows.suits(w, x, out.shape[2], weight, out, bias):
         add = None if bias is None else bias[0]
@@ -152,6 +152,8 @@ def _multiply_columns(im2col: Im2col, matrix: Array, columns: Array, target: Arr
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> None:
     """out (groups, co, ci, *kernel): for each tap, the sum of g times what the tap saw; bias
     (groups, co): the sum of g, which rides along against ones."""
+    if conv_onednn.weights(g, x, out, w, bias):
+        return
     if conv_rows.suits(w, x, g.shape[2], g, out, bias):
         conv_rows.weights(g[:, 0], x[:, 0], out[0], w, None if bias is None else bias[0])
         return
@@ -162,10 +164,11 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
     # channels first, each image of a block has a product of its own
-    each = max(depth, depth * g.shape[2] // max(1, math.prod(w.out)))
+    apart = max(depth, depth * g.shape[2] // max(1, math.prod(w.out)))
     ones = bias is not None
     for some in _bundles(x, w):
         many = some.stop - some.start
+        each = depth if Patches(w, channels, dtype, many, ones).channels_last else apart
         todo = list(blocks(w, len(x), many * each, many * g.shape[2])) if g.size else []
         sums = _Lanes(todo, (many, g.shape[2], channels * w.taps + ones), dtype)
 

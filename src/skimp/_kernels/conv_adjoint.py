@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import shaping
+from skimp._kernels import conv_onednn, shaping
 from skimp._kernels.blas import multiply, side_by_side, spread
 from skimp._kernels.conv import Array, forward, forward_and_weights, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
@@ -25,6 +25,8 @@ _NARROW: Final = 16  # channels of an input below which a product with it is slo
 def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
     """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel
     covers it."""
+    if conv_onednn.adjoint(g, weight, out, w):
+        return
     back = _turned_window(w)
     if _to_few(weight, w):
         _scatter(g[:, 0], weight[0], out[:, 0], w)
@@ -55,6 +57,9 @@ def adjoint_and_weights(
     """`adjoint` into out, and `weights` of g and x into grad (groups, co, ci, *kernel) and bias
     (groups, co); where it can be, both from columns of g that are gathered once: in <g, x * w> the
     turned kernel's gradient is to x what the kernel's is to g."""
+    if conv_onednn.adjoint(g, weight, out, w):
+        weights(g, x, grad, w, bias)
+        return
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):
         pieces = partial(adjoint, g, weight, out, w), partial(weights, g, x, grad, w, bias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skimp._kernels import onednn
 from skimp._kernels.blas import get_num_threads
 from skimp.version import VERSION, __version__
 
@@ -14,7 +15,7 @@ def show() -> str:
     """The versions of what computes here."""
     return (
         f"skimp {VERSION}, which behaves as PyTorch {__version__.partition('+')[0]}:\n  - NumPy "
-        f"{np.__version__}\n  - no C++ of its own, no CUDA"
+        f"{np.__version__}\n  - {onednn.state()}\n  - no C++ of its own, no CUDA"
     )
 
 

@@ -1,9 +1,14 @@
-"""torch.backends.mkldnn: not there; its flags are kept and change nothing."""
+"""torch.backends.mkldnn: whether oneDNN is there; its flags are kept and change nothing.
+
+Convolutions are oneDNN's where it is installed (`pip install 'skimp[onednn]'`), unless the process
+was started with `SKIMP_ONEDNN=never`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
+from skimp._kernels import onednn
 from skimp.backends.flags import using
 
 enabled = True
@@ -13,8 +18,8 @@ fp32_precision = "none"
 
 
 def is_available() -> bool:
-    """Whether oneDNN is there."""
-    return False
+    """Whether oneDNN is there, and used."""
+    return onednn.library() is not None
 
 
 def flags(

@@ -1,0 +1,299 @@
+"""oneDNN, where it is installed: its convolutions, asked for by their names in its C library.
+
+It is the library whose convolutions PyTorch has on a CPU. Skimp runs without it, and leaves it
+alone with `SKIMP_ONEDNN=never`, for a whole process: what is made again later has the same bits.
+Each primitive runs on the thread that asks for it, in scratch memory that it is given: work is
+shared by our own threads, and stays within what their scratch memory is bounded to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+Ints = tuple[int, ...]
+
+MODES: Final = ("auto", "never")
+MAJOR: Final = 3  # of the versions whose interface this is
+_NAME: Final = f"libdnnl.so.{MAJOR}"
+_RUNTIMES: Final = (1, 2)  # how it runs threads: not at all, or by OpenMP
+_CPU: Final = 1
+_IN_ORDER: Final = 1
+_FLOAT: Final = 3
+_ANY: Final = 1  # the layout that a primitive likes best
+_DIRECT: Final = 1  # the algorithm
+_TRAINING: Final = 64
+_USER: Final = 1  # scratch memory is given by who calls
+_MOST_DIMS: Final = 12
+_SCRATCHPAD: Final = 80  # arguments of a primitive, by DNNL_ARG_...
+FROM: Final = 1
+TO: Final = 17
+_SCRATCHPAD_MD: Final = 136
+_Pointer = ctypes.c_void_p
+_Dims = ctypes.c_int64 * _MOST_DIMS
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+        ("patch", ctypes.c_int),
+        ("hash", ctypes.c_char_p),
+        ("cpu_runtime", ctypes.c_uint),
+        ("gpu_runtime", ctypes.c_uint),
+    )
+
+
+class _Argument(ctypes.Structure):
+    """A memory object and what it is to a primitive."""
+
+    _fields_ = (("number", ctypes.c_int), ("memory", _Pointer))
+
+
+class Unsupported(Exception):
+    """oneDNN has no such primitive, or takes no such layout."""
+
+
+def _mode(environ: Any) -> str:
+    mode = environ.get("SKIMP_ONEDNN", "auto")
+    if mode not in MODES:
+        raise ValueError(f"SKIMP_ONEDNN must be one of {', '.join(MODES)}; got {mode!r}")
+    return str(mode)
+
+
+_chosen: Final = _mode(os.environ)
+_why_not: Final[list[str]] = []
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The C library beside this Python (where its wheel and conda put it) or the system's; None
+    where there is none, or one of another version.
+
+    It is loaded when a convolution first asks: 15 MiB.
+    """
+    if _chosen == "never" or not sys.platform.startswith("linux"):
+        return None
+    beside = Path(sys.prefix) / "lib" / _NAME
+    for place in (str(beside), _NAME):
+        if place == _NAME or beside.exists():
+            try:
+                found = ctypes.CDLL(place)
+            except OSError as error:  # not there, or what it needs itself is not
+                _why_not.append(str(error))
+                continue
+            if _suits(found):
+                return _declared(found)
+            _why_not.append(f"{place} is of another version, or runs threads in another way")
+    return None
+
+
+def _suits(found: ctypes.CDLL) -> bool:
+    found.dnnl_version.restype = ctypes.POINTER(_Version)
+    version = found.dnnl_version().contents
+    return version.major == MAJOR and version.cpu_runtime in _RUNTIMES
+
+
+def _declared(found: ctypes.CDLL) -> ctypes.CDLL:
+    """The library with the types of what is called often or returns no status."""
+    found.dnnl_primitive_desc_query_md.restype = _Pointer
+    found.dnnl_primitive_desc_query_md.argtypes = [_Pointer, ctypes.c_int, ctypes.c_int]
+    found.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+    found.dnnl_memory_desc_get_size.argtypes = [_Pointer]
+    found.dnnl_memory_desc_equal.argtypes = [_Pointer, _Pointer]
+    found.dnnl_memory_set_data_handle.argtypes = [_Pointer, _Pointer]
+    found.dnnl_primitive_execute.argtypes = [_Pointer, _Pointer, ctypes.c_int, _Pointer]
+    found.dnnl_set_primitive_cache_capacity(0)  # who asks keeps them, and lets them go
+    return found
+
+
+def state() -> str:
+    """Its version, or why it is not used."""
+    found = library()
+    if found is not None:
+        version = found.dnnl_version().contents
+        return f"oneDNN {version.major}.{version.minor}.{version.patch}"
+    return f"no oneDNN ({_why_not[0] if _why_not else 'SKIMP_ONEDNN=never, or not Linux'})"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, primitives are made for, and run on, the thread that asks for them."""
+    found = library()
+    put = getattr(found, "omp_set_num_threads", None)
+    if found is None or put is None:
+        yield
+        return
+    before = found.omp_get_max_threads()
+    put(1)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+class Handle:
+    """Something that oneDNN made, destroyed with this object."""
+
+    __slots__ = ("_destroy", "value")
+
+    def __init__(self, kind: str, make: str, *args: Any) -> None:
+        found = library()
+        assert found is not None
+        self.value = _Pointer()
+        self._destroy: Callable[[Any], int] | None = None
+        if getattr(found, make)(ctypes.byref(self.value), *args):
+            raise Unsupported(make)
+        self._destroy = getattr(found, f"dnnl_{kind}_destroy")
+
+    def __del__(self) -> None:
+        if self._destroy is not None:
+            self._destroy(self.value)
+
+
+@cache
+def _engine() -> Handle:
+    return Handle("engine", "dnnl_engine_create", _CPU, ctypes.c_size_t(0))
+
+
+def stream() -> Handle:
+    """Where primitives run; one serves one thread at a time."""
+    return Handle("stream", "dnnl_stream_create", _engine().value, _IN_ORDER)
+
+
+def _dims(sizes: Sequence[int]) -> Any:
+    return _Dims(*sizes)
+
+
+def layout(shape: Ints, strides: Ints | None = None) -> Handle:
+    """float32 of a shape, by strides in elements; without them as a primitive likes it."""
+    kind, sizes = "memory_desc", _dims(shape)
+    if strides is None:
+        make = "dnnl_memory_desc_create_with_tag"
+        return Handle(kind, make, len(shape), sizes, _FLOAT, _ANY)
+    make = "dnnl_memory_desc_create_with_strides"
+    return Handle(kind, make, len(shape), sizes, _FLOAT, _dims(strides))
+
+
+@cache
+def _given_scratch() -> Handle:
+    """The attribute that scratch memory is given by the caller."""
+    made = Handle("primitive_attr", "dnnl_primitive_attr_create")
+    found = library()
+    assert found is not None
+    found.dnnl_primitive_attr_set_scratchpad_mode(made.value, _USER)
+    return made
+
+
+class Memory:
+    """A layout over an address that is told before each use."""
+
+    __slots__ = ("_handle", "_put", "value")
+
+    def __init__(self, descriptor: Any) -> None:
+        found = library()
+        assert found is not None
+        self._handle = Handle(
+            "memory", "dnnl_memory_create", descriptor, _engine().value, _Pointer()
+        )
+        self.value = self._handle.value
+        self._put = found.dnnl_memory_set_data_handle
+
+    def at(self, address: int) -> None:
+        self._put(self.value, address)
+
+
+class Primitive:
+    """What oneDNN computes: its description, from which layouts are asked, and its code."""
+
+    __slots__ = ("code", "description", "scratch")
+
+    def __init__(self, make: str, *args: Any) -> None:
+        found = library()
+        assert found is not None
+        self.description = Handle("primitive_desc", make, *args)
+        self.code = Handle("primitive", "dnnl_primitive_create", self.description.value)
+        self.scratch = size(self.wants(_SCRATCHPAD_MD))  # bytes
+
+    def wants(self, query: int) -> Any:
+        """The layout of one of its arguments, which lives as long as this."""
+        found = library()
+        assert found is not None
+        return _Pointer(found.dnnl_primitive_desc_query_md(self.description.value, query, 0))
+
+
+class Arguments:
+    """A primitive with the memory that it runs on, and scratch memory that is told each time."""
+
+    __slots__ = ("_array", "_code", "_execute", "_kept", "_scratch")
+
+    def __init__(self, primitive: Primitive, pairs: Sequence[tuple[int, Memory]]) -> None:
+        found = library()
+        assert found is not None
+        self._scratch = Memory(primitive.wants(_SCRATCHPAD_MD)) if primitive.scratch else None
+        if self._scratch is not None:
+            pairs = [*pairs, (_SCRATCHPAD, self._scratch)]
+        self._kept = primitive, pairs
+        self._code = primitive.code.value
+        self._array = (_Argument * len(pairs))(
+            *[_Argument(number, memory.value) for number, memory in pairs]
+        )
+        self._execute = found.dnnl_primitive_execute
+
+    def run(self, on: Handle, scratch: int) -> None:
+        """Compute."""
+        if self._scratch is not None:
+            self._scratch.at(scratch)
+        if self._execute(self._code, on.value, len(self._array), self._array):
+            raise RuntimeError("oneDNN could not run a primitive that it made")
+
+
+def size(descriptor: Any) -> int:
+    """The bytes of a layout."""
+    found = library()
+    assert found is not None
+    return int(found.dnnl_memory_desc_get_size(descriptor))
+
+
+def equal(a: Any, b: Any) -> bool:
+    found = library()
+    assert found is not None
+    return bool(found.dnnl_memory_desc_equal(a, b))
+
+
+def reorder(source: Any, target: Any) -> Primitive:
+    """The copy from one layout to another of the same shape."""
+    engine = _engine().value
+    return Primitive(
+        "dnnl_reorder_primitive_desc_create",
+        source, engine, target, engine, _given_scratch().value,
+    )  # fmt: skip
+
+
+def convolution(
+    face: str, layouts: Sequence[Handle], bias: Handle | None, steps: Sequence[Ints]
+) -> Primitive:
+    """One of a convolution's three faces: "forward", "adjoint" or "weights".
+
+    `layouts` of input, weights and result; `steps`: strides, dilations less one, padding before and
+    after.
+    """
+    engine, (x, w, y) = _engine().value, [handle.value for handle in layouts]
+    along = [_dims(each) for each in steps]
+    last = (*along, _given_scratch().value)
+    add = None if bias is None else bias.value
+    forward = "dnnl_convolution_forward_primitive_desc_create"
+    if face == "forward":
+        return Primitive(forward, engine, _TRAINING, _DIRECT, x, w, add, y, *last)
+    hint = Handle("primitive_desc", forward, engine, _TRAINING, _DIRECT, x, w, add, y, *last)
+    if face == "adjoint":
+        make = "dnnl_convolution_backward_data_primitive_desc_create"
+        return Primitive(make, engine, _DIRECT, x, w, y, *along, hint.value, last[-1])
+    make = "dnnl_convolution_backward_weights_primitive_desc_create"
+    return Primitive(make, engine, _DIRECT, x, w, add, y, *along, hint.value, last[-1])

@@ -1,0 +1,217 @@
+"""Convolution by oneDNN: its values beside PyTorch's, whatever the layout, and how it is cut."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import skimp
+from skimp._kernels import conv_onednn, onednn
+from skimp._kernels.im2col import Window, out_size
+from skimp.config import config
+from tests.kernels.windows import by_pytorch, numbers, windows
+
+Array = np.ndarray[Any, Any]
+
+there = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is not installed, or not asked")
+
+
+def laid_out(a: Array, how: str) -> Array:
+    """The same numbers, elsewhere in memory."""
+    if how == "channels last":
+        order = (0, *range(2, a.ndim), 1)
+        return np.ascontiguousarray(a.transpose(order)).transpose(np.argsort(order))
+    if how == "backwards":
+        return np.ascontiguousarray(a[..., ::-1])[..., ::-1]
+    if how == "every other":
+        wide = np.zeros((*a.shape[:-1], 2 * a.shape[-1]), a.dtype)
+        wide[..., ::2] = a
+        return wide[..., ::2]
+    return a
+
+
+def split(a: Array, dim: int, groups: int) -> Array:
+    """The channels' groups apart."""
+    return a.reshape(*a.shape[:dim], groups, a.shape[dim] // groups, *a.shape[dim + 1 :])
+
+
+def ours(x: Array, weight: Array, bias: Array, g: Array, w: Window, groups: int) -> list[Array]:
+    made = [np.empty_like(each) for each in (g, x, weight, bias)]
+    y, to_x, to_weight, to_bias = made
+    add, to_add = bias.reshape(groups, -1), to_bias.reshape(groups, -1)
+    factor, to_factor = split(weight, 0, groups), split(to_weight, 0, groups)
+    places, images = split(g, 1, groups), split(x, 1, groups)
+    assert conv_onednn.forward(images, factor, add, split(y, 1, groups), w)
+    assert conv_onednn.adjoint(places, factor, split(to_x, 1, groups), w)
+    assert conv_onednn.weights(places, images, to_factor, w, to_add)
+    return made
+
+
+@there
+@given(
+    windows(1, 3),
+    st.sampled_from([1, 2, 3, 17]),
+    st.tuples(st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 16]), st.sampled_from([1, 2, 17])),
+    st.sampled_from(["dense", "channels last", "backwards", "every other"]),
+    st.integers(0, 99),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_convolution_and_its_gradients_are_pytorchs(
+    w: Window, n: int, channels: tuple[int, int, int], how: str, seed: int
+) -> None:
+    groups, ci, co = channels
+    x = laid_out(numbers(seed, n, groups * ci, *w.size).astype("f4"), how)
+    weight = numbers(1, groups * co, ci, *w.kernel).astype("f4")
+    bias = numbers(2, groups * co).astype("f4")
+    g = laid_out(numbers(3, n, groups * co, *w.out).astype("f4"), how)
+    wanted = by_pytorch(*[np.array(a, "f8", order="C") for a in (x, weight, bias, g)], w, groups)
+    for a, b in zip(ours(x, weight, bias, g, w, groups), wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * max(1, float(np.abs(b).max())))
+
+
+# images, channels and their groups, and sizes for which the cuts differ: some images, some
+# channels, some groups, sums of one and of several pieces
+CUTS = [
+    (16, 1, 32, 48, (24, 24)),
+    (3, 1, 64, 80, (16, 16)),
+    (2, 96, 1, 1, (40, 40)),
+    (24, 1, 96, 96, (4, 4)),
+    (1, 4, 16, 40, (48, 48)),
+    (70, 1, 16, 16, (20, 20)),
+]
+
+
+@there
+@pytest.mark.parametrize(("n", "groups", "ci", "co", "size"), CUTS)
+def test_bits_are_those_of_any_number_of_threads(
+    n: int, groups: int, ci: int, co: int, size: tuple[int, ...]
+) -> None:
+    ones = (1, 1)
+    w = Window(size, (3, 3), ones, ones, ones, size)
+    x, g = [numbers(3, n, groups * c, *size).astype("f4") for c in (ci, co)]
+    weight = numbers(1, groups * co, ci, 3, 3).astype("f4")
+    bias = numbers(2, groups * co).astype("f4")
+    found = []
+    for threads in (1, 2, 7):
+        with config.using(threads=threads, threads_from=1):
+            found.append(ours(x, weight, bias, g, w, groups))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    wanted = by_pytorch(x, weight, bias, g, w, groups)
+    for a, b in zip(found[0], wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5 * float(np.abs(b).max()))
+
+
+@there
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves_are_multiplied_as_float32(dtype: str) -> None:
+    results = []
+    for lib in (skimp, torch):
+        lib.manual_seed(0)
+        x, weight = [lib.randn(*s).to(getattr(lib, dtype)) for s in ((3, 8, 9, 9), (16, 8, 3, 3))]
+        x.requires_grad_()
+        weight.requires_grad_()
+        lib.nn.functional.conv2d(x, weight, stride=2).sum().backward()
+        results.append([t.grad.float().numpy() for t in (x, weight)])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-2, atol=2e-2)
+
+
+@there
+def test_an_image_too_large_for_scratch_memory_is_left_to_rows() -> None:
+    size = (1100, 1000)
+    w = Window(size, (3, 3), (1, 1), (1, 1), (1, 1), size)
+    x, weight = np.ones((1, 1, 1, *size), "f4"), np.ones((1, 1, 1, 3, 3), "f4")
+    out = np.zeros_like(x)
+    assert not conv_onednn.forward(x, weight, None, out, w)
+    assert not out.any()
+    found = skimp.nn.functional.conv2d(skimp.ones(1, 1, *size), skimp.ones(1, 1, 3, 3), padding=1)
+    assert found[0, 0, :2, :2].tolist() == [[4, 6], [6, 9]]
+
+
+@there
+def test_doubles_and_complex_numbers_are_left_to_products() -> None:
+    w = Window((5,), (3,), (1,), (1,), (1,), out_size((5,), (3,), (1,), (1,), (1,)))
+    for kind in "dFD":
+        x, weight = np.ones((1, 1, 2, 5), kind), np.ones((1, 3, 2, 3), kind)
+        assert not conv_onednn.forward(x, weight, None, np.empty((1, 1, 3, 5), kind), w)
+
+
+@there
+def test_threads_of_openmp_are_as_they_were() -> None:
+    library = onednn.library()
+    assert library is not None
+    before = library.omp_get_max_threads()
+    with onednn.one_thread():
+        assert library.omp_get_max_threads() == 1
+    assert library.omp_get_max_threads() == before
+
+
+@there
+def test_primitives_go_with_their_plans() -> None:
+    """What is made for sizes that are not met again goes: code of a thousand sizes would be 50
+    MiB."""
+    conv_onednn._work.cache_clear()
+    weight = skimp.ones(4, 4, 3)
+    alive = []
+    for length in range(5, 5 + 600):
+        skimp.nn.functional.conv1d(skimp.ones(1, 4, length), weight)
+        alive.append(conv_onednn._work.cache_info().currsize)
+    assert max(alive) == conv_onednn._work.cache_info().maxsize
+    conv_onednn._work.cache_clear()
+
+
+# -- as a user has it -----------------------------------------------------------------------------
+
+PROGRAM = """
+import torch
+torch.manual_seed(0)
+x, layer = torch.randn(4, 3, 16, 16), torch.nn.Conv2d(3, 8, 3)
+loss = layer(x).square().mean()
+loss.backward()
+print(torch.backends.mkldnn.is_available(), "no oneDNN" in torch.__config__.show())
+print(f"{loss.item():.5f} {layer.weight.grad.norm():.5f}")
+"""
+
+
+def run(path: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    program = path / "program.py"
+    program.write_text(PROGRAM)
+    return subprocess.run(
+        [sys.executable, "-m", "skimp", "run", "--quiet", str(program)],
+        env={**os.environ, "SKIMP_ONEDNN": mode},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@there
+def test_a_program_runs_with_and_without_it(tmp_path: Path) -> None:
+    with_it, without = [run(tmp_path, mode).stdout.splitlines() for mode in ("auto", "never")]
+    assert with_it[0] == "True False"
+    assert without[0] == "False True"
+    assert with_it[1] == without[1]
+
+
+def test_a_wrong_setting_says_what_would_be_right(tmp_path: Path) -> None:
+    done = run(tmp_path, "perhaps")
+    assert done.returncode != 0
+    assert "SKIMP_ONEDNN must be one of auto, never; got 'perhaps'" in done.stderr
+
+
+def test_what_is_no_library_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libdnnl.so.3").write_bytes(b"not a library")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    found = onednn.library.__wrapped__()
+    assert found is None or "oneDNN 3" in onednn.state()
