@@ -168,7 +168,7 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
     ones = bias is not None
     for some in _bundles(x, w):
         many = some.stop - some.start
-        each = depth if Patches(w, channels, dtype, many, ones).channels_last else apart
+        each = depth if Im2col(w, channels, dtype, many, ones).channels_last else apart
         todo = list(blocks(w, len(x), many * each, many * g.shape[2])) if g.size else []
         sums = _Lanes(todo, (many, g.shape[2], channels * w.taps + ones), dtype)
 
