@@ -17,24 +17,19 @@ from tests.support.samples import told
 Program = Callable[[Any], Any]
 
 
-def into(programs: dict[str, Program]) -> Callable[[Program], Program]:
-    """A decorator that puts a program into the dict, by its name."""
+def into(
+    programs: dict[str, Program], refused: type[Exception] | None = None
+) -> Callable[[Program], Program]:
+    """A decorator that puts a program into the dict, by its name; PyTorch refuses it with this
+    class of error.
+    """
 
     def put(f: Program) -> Program:
+        f.refused = refused  # type: ignore[attr-defined]
         programs[f.__name__] = f
         return f
 
     return put
-
-
-def refused(error: type[Exception]) -> Callable[[Program], Program]:
-    """A decorator: PyTorch refuses the program with this class of error."""
-
-    def mark(f: Program) -> Program:
-        f.refused = error  # type: ignore[attr-defined]
-        return f
-
-    return mark
 
 
 def plain(x: Any) -> Any:
@@ -61,7 +56,7 @@ def agree(a: Any, b: Any) -> bool:
 
 def same(program: Program, error: type[Exception] | None = None) -> None:
     """A program ends on both sides with equal values; or both refuse it with one sentence and this
-    class of error, which the case says, here or as `refused`.
+    class of error, which the case says, here or in `into`.
     """
     ours, theirs = outcome(lambda: program(skimp)), outcome(lambda: program(oracle))
     error = error or getattr(program, "refused", None)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.programs import Program, into, leaf, refused, same
+from tests.support.programs import Program, into, leaf, same
 
 PROGRAMS: dict[str, Program] = {}
-twin = into(PROGRAMS)
+twin, refused = into(PROGRAMS), into(PROGRAMS, RuntimeError)
 
 
 # -- in-place --------------------------------------------------------------------------------------
@@ -24,8 +24,7 @@ def inplace_formula_reads_the_old_values(torch):
     return x.grad, b.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def inplace_with_itself(torch):
     y = leaf(torch) * 1
     y.mul_(y)
@@ -112,8 +111,7 @@ def view_made_before_requires_grad(torch):
     return v.requires_grad, v.grad_fn, v.is_leaf
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def write_to_view_made_before_requires_grad(torch):
     x = torch.zeros(4)
     v = x[:2]
@@ -121,14 +119,12 @@ def write_to_view_made_before_requires_grad(torch):
     v.add_(1)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def leaf_refused(torch):
     leaf(torch).add_(1)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def view_of_leaf_refused(torch):
     leaf(torch)[:2].add_(1)
 
@@ -142,8 +138,7 @@ def leaf_under_no_grad(torch):
     return x, x.grad_fn
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def no_grad_view_refused(torch):
     y = leaf(torch) * 1
     with torch.no_grad():
@@ -151,8 +146,7 @@ def no_grad_view_refused(torch):
     v.mul_(2)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def no_grad_view_of_modified_base(torch):
     y = leaf(torch) * 1
     with torch.no_grad():
@@ -170,20 +164,17 @@ def no_grad_view_flows_nowhere(torch):
     return v.requires_grad, v.grad_fn, y.grad_fn, y.grad_fn.next_functions
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def unbind_refused(torch):
     (leaf(torch) * 1).unbind()[0].mul_(2)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def split_refused(torch):
     (leaf(torch) * 1).split(2)[0].mul_(2)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def chunk_of_plain_refused_with_gradient(torch):
     a, _ = torch.ones(4).chunk(2)
     a.mul_(leaf(torch, 2))
@@ -204,8 +195,7 @@ def view_then_write_under_no_grad(torch):
     return v.grad_fn, x.grad_fn
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def saved_then_modified(torch):
     y = leaf(torch) * 1
     z = y * y
@@ -213,16 +203,14 @@ def saved_then_modified(torch):
     z.sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def result_then_modified(torch):
     y = leaf(torch).exp()
     y.add_(1)
     y.sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def saved_view_modified_through_base(torch):
     x = leaf(torch)
     b = torch.ones(4)
@@ -244,8 +232,7 @@ def data_is_not_watched(torch):
 # -- leaves ----------------------------------------------------------------------------------------
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def second_backward(torch):
     y = (leaf(torch) * leaf(torch)).sum()
     y.backward()
@@ -270,64 +257,54 @@ def retained(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def nothing_requires_grad(torch):
     torch.ones(1).backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def not_a_scalar(torch):
     (leaf(torch) * 2).backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def wrong_shape_of_gradient(torch):
     (leaf(torch) * 2).backward(torch.ones(3))
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def complex_loss(torch):
     (leaf(torch) * 2j).sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def integers_refused(torch):
     torch.ones(3, dtype=torch.int64).requires_grad_()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def only_leaves_change_requires_grad(torch):
     y = leaf(torch) * 2
     y.requires_grad = False
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def grad_of_wrong_shape(torch):
     leaf(torch).grad = torch.ones(3)
 
 
-@twin
-@refused(TypeError)
+@into(PROGRAMS, TypeError)
 def grad_of_wrong_type(torch):
     leaf(torch).grad = 3
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def grad_of_itself(torch):
     x = leaf(torch)
     x.grad = x
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def detach_inplace_of_view(torch):
     leaf(torch)[:2].detach_()
 
@@ -364,8 +341,7 @@ def set_data(torch):
     return x, x.grad, x.grad_fn
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def set_data_to_integers(torch):
     leaf(torch).data = torch.ones(3, dtype=torch.int64)
 
@@ -409,8 +385,7 @@ def data_dependent_graph(torch):
 # -- grad ------------------------------------------------------------------------------------------
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def unused(torch):
     torch.autograd.grad((leaf(torch) * 2).sum(), leaf(torch))
 
@@ -425,38 +400,32 @@ def unused_materialized(torch):
     return torch.autograd.grad((leaf(torch) * 2).sum(), leaf(torch), materialize_grads=True)
 
 
-@twin
-@refused(ValueError)
+@into(PROGRAMS, ValueError)
 def materialize_but_not_unused(torch):
     torch.autograd.grad(leaf(torch).sum(), leaf(torch), materialize_grads=True, allow_unused=False)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def with_respect_to_a_constant(torch):
     torch.autograd.grad((leaf(torch) * 2).sum(), torch.ones(4))
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def no_inputs(torch):
     torch.autograd.grad(leaf(torch).sum(), [])
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def no_inputs_for_backward(torch):
     leaf(torch).sum().backward(inputs=[])
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def wrong_number_of_gradients(torch):
     torch.autograd.backward([leaf(torch).sum(), leaf(torch).sum()], [None])
 
 
-@twin
-@refused(TypeError)
+@into(PROGRAMS, TypeError)
 def number_as_gradient(torch):
     torch.autograd.backward([leaf(torch).sum()], [3])
 

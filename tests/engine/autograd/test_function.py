@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import Program, into, leaf, refused, same
+from tests.support.programs import Program, into, leaf, same
 
 PROGRAMS: dict[str, Program] = {}
-twin = into(PROGRAMS)
+twin, refused = into(PROGRAMS), into(PROGRAMS, RuntimeError)
 
 
 def make(torch: Any, forward: Any, backward: Any) -> Any:
@@ -55,16 +55,14 @@ def names_of_node_attributes_are_free(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def too_few(torch):
     make(torch, lambda c, a, b: a * 1, lambda c, g: g).apply(
         leaf(torch), leaf(torch)
     ).sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def too_many(torch):
     passing(torch, lambda c, g: (g, g)).apply(leaf(torch)).sum().backward()
 
@@ -76,20 +74,17 @@ def too_many_but_none(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def gradient_is_a_number(torch):
     passing(torch, lambda c, g: 3).apply(leaf(torch)).sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def gradient_for_a_number(torch):
     passing(torch, lambda c, g: (g, g)).apply(leaf(torch), 3).sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def gradient_of_wrong_shape(torch):
     passing(torch, lambda c, g: g[:2]).apply(leaf(torch)).sum().backward()
 
@@ -127,8 +122,7 @@ def returns_a_view(torch):
     return y._is_view(), y._base is x, y.grad_fn
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def returned_view_is_not_written_to(torch):
     make(torch, lambda c, a: a[:2], lambda c, g: g * 7).apply(leaf(torch) * 1).add_(1)
 
@@ -148,8 +142,7 @@ def marked_dirty(torch):
     return y is z, y.grad_fn, z._version, x.grad, y
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def marked_dirty_leaf(torch):
     make(torch, dirty, lambda c, g: g * 7).apply(leaf(torch))
 
@@ -164,8 +157,7 @@ def marked_dirty_view(torch):
     return y is v, z.grad_fn, v.grad_fn, x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def marked_dirty_and_not_returned(torch):
     make(torch, lambda c, a: (dirty(c, a), a * 1)[1], lambda c, g: g).apply(leaf(torch) * 1)
 
@@ -202,8 +194,7 @@ def saving(ctx: Any, a: Any) -> Any:
     return a * 2
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def saved_twice_used(torch):
     y = make(torch, saving, lambda c, g: (c.saved_tensors, g)[1]).apply(leaf(torch))
     y.sum().backward()
@@ -219,8 +210,7 @@ def nothing_saved_twice_used(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def saved_then_modified(torch):
     z = leaf(torch) * 1
     y = make(torch, saving, lambda c, g: (c.saved_tensors, g)[1]).apply(z)
@@ -228,14 +218,12 @@ def saved_then_modified(torch):
     y.sum().backward()
 
 
-@twin
-@refused(TypeError)
+@into(PROGRAMS, TypeError)
 def saves_a_number(torch):
     make(torch, lambda c, a: (c.save_for_backward(3), a)[1], lambda c, g: g).apply(leaf(torch))
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def saved_result_has_its_history(torch):
     def forward(ctx, a):
         r = a.exp()
@@ -272,27 +260,23 @@ def setup_context(torch):
     return x.grad, seen
 
 
-@twin
-@refused(NotImplementedError)
+@into(PROGRAMS, NotImplementedError)
 def no_forward(torch):
     type("N", (torch.autograd.Function,), {}).apply(leaf(torch))
 
 
-@twin
-@refused(NotImplementedError)
+@into(PROGRAMS, NotImplementedError)
 def no_backward(torch):
     f = type("N", (torch.autograd.Function,), {"forward": staticmethod(lambda ctx, a: a * 1)})
     f.apply(leaf(torch)).sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def legacy_call(torch):
     passing(torch, lambda c, g: g)()(leaf(torch))
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def once(torch):
     f = passing(torch, torch.autograd.function.once_differentiable(lambda c, g: g * 2))
     x, w = leaf(torch), leaf(torch)

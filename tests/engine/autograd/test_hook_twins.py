@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import skimp
-from tests.support.programs import Program, into, leaf, refused, same
+from tests.support.programs import Program, into, leaf, same
 
 PROGRAMS: dict[str, Program] = {}
-twin = into(PROGRAMS)
+twin, refused = into(PROGRAMS), into(PROGRAMS, RuntimeError)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
@@ -34,16 +34,14 @@ def removed_hook(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def hook_changes_shape(torch):
     y = leaf(torch) * 2
     y.register_hook(lambda g: g[:2])
     y.sum().backward()
 
 
-@twin
-@refused(TypeError)
+@into(PROGRAMS, TypeError)
 def hook_returns_a_number(torch):
     y = leaf(torch) * 2
     y.register_hook(lambda g: 3)
@@ -60,16 +58,14 @@ def node_hooks(torch):
     return log
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def node_hook_returns_too_few(torch):
     y = leaf(torch) * 2
     y.grad_fn.register_hook(lambda gi, go: (gi[0] * 2,))
     y.sum().backward()
 
 
-@twin
-@refused(TypeError)
+@into(PROGRAMS, TypeError)
 def node_prehook_returns_no_tuple(torch):
     y = leaf(torch) * 2
     y.grad_fn.register_prehook(lambda go: go[0] * 2)
@@ -85,8 +81,7 @@ def post_accumulate(torch):
     return log
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def post_accumulate_of_result(torch):
     (leaf(torch) * 2).register_post_accumulate_grad_hook(print)
 
@@ -138,14 +133,12 @@ def multi_grad_hook(torch):
     return sorted(map(str, log))
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def retain_grad_of_a_constant(torch):
     torch.ones(3).retain_grad()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def hook_on_a_constant(torch):
     torch.ones(3).register_hook(print)
 
@@ -215,24 +208,21 @@ def inference_tensors(torch):
     return seen, y[:2].is_inference(), y._is_view()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def inference_tensor_saved(torch):
     with torch.inference_mode():
         y = torch.ones(4) * 2
     return leaf(torch) * y
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def inference_tensor_written(torch):
     with torch.inference_mode():
         y = torch.ones(4) * 2
     y.add_(1)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def inference_tensor_requires_grad(torch):
     with torch.inference_mode():
         y = torch.ones(4) * 2

@@ -9,10 +9,10 @@ import torch as oracle
 import torch.utils.checkpoint as oracle_checkpoint
 
 import skimp
-from tests.support.programs import Program, into, refused, same
+from tests.support.programs import Program, into, same
 
 PROGRAMS: dict[str, Program] = {}
-program = into(PROGRAMS)
+program, refused = into(PROGRAMS), into(PROGRAMS, RuntimeError)
 
 
 def checkpoints(torch: Any) -> Any:
@@ -98,8 +98,7 @@ def function_that_writes_to_a_view(torch):
     return x.grad, r is v, y._version
 
 
-@program
-@refused(RuntimeError)
+@refused
 def function_that_writes_to_a_leaf(torch):
     class F(torch.autograd.Function):
         @staticmethod
@@ -115,8 +114,7 @@ def function_that_writes_to_a_leaf(torch):
     F.apply(torch.ones(2, requires_grad=True))
 
 
-@program
-@refused(RuntimeError)
+@refused
 def function_differentiable_once(torch):
     once_differentiable = torch.autograd.function.once_differentiable
 
@@ -167,8 +165,7 @@ def functional_forms(torch):
     )
 
 
-@program
-@refused(RuntimeError)
+@refused
 def anomaly_mode(torch):
     with torch.autograd.set_detect_anomaly(True):
         x = torch.zeros(1, requires_grad=True)
@@ -223,8 +220,7 @@ def saved_on_the_cpu(torch):
     return x.grad
 
 
-@program
-@refused(RuntimeError)
+@refused
 def hooks_disabled(torch):
     graph = torch.autograd.graph
     with (
@@ -256,8 +252,7 @@ def hooks_of_one_saved_tensor(torch):
     return x.grad, r
 
 
-@program
-@refused(RuntimeError)
+@refused
 def a_saved_tensor_that_is_freed(torch):
     y = torch.ones(3, requires_grad=True).exp()
     y.sum().backward()
@@ -336,8 +331,7 @@ def checkpoint_sequential(torch):
     return x.grad
 
 
-@program
-@refused(RuntimeError)
+@refused
 def backward_twice(torch):
     x = torch.ones(2, requires_grad=True)
     y = x.exp()
@@ -345,8 +339,7 @@ def backward_twice(torch):
     y.sum().backward()
 
 
-@program
-@refused(RuntimeError)
+@refused
 def backward_of_a_constant(torch):
     torch.ones(2).sum().backward()
 

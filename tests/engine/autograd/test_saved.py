@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import skimp
-from tests.support.programs import Program, into, leaf, refused, same
+from tests.support.programs import Program, into, leaf, same
 
 PROGRAMS: dict[str, Program] = {}
-twin = into(PROGRAMS)
+twin, refused = into(PROGRAMS), into(PROGRAMS, RuntimeError)
 
 
 @twin
@@ -47,8 +47,7 @@ def innermost_hooks_win(torch):
     return log
 
 
-@twin
-@refused(TypeError)
+@into(PROGRAMS, TypeError)
 def unpacked_number(torch):
     x = leaf(torch)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: 3, lambda t: t):
@@ -56,8 +55,7 @@ def unpacked_number(torch):
     y.sum().backward()
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def pack_hook_writes(torch):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2), lambda t: t):
         leaf(torch).exp()
@@ -82,8 +80,7 @@ def save_on_cpu(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def disabled(torch):
     with torch.autograd.graph.disable_saved_tensors_hooks("nope"):
         x = leaf(torch)
@@ -92,8 +89,7 @@ def disabled(torch):
             pass
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def disabled_inside_hooks(torch):
     with (
         torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
@@ -119,16 +115,14 @@ def raw_hooks(torch):
     return x.grad
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def raw_hooks_twice(torch):
     y = leaf(torch).exp()
     y.grad_fn._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
     y.grad_fn._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def raw_hooks_after_backward(torch):
     y = leaf(torch).exp()
     y.sum().backward()
@@ -148,8 +142,7 @@ def saved_attributes(torch):
     )
 
 
-@twin
-@refused(RuntimeError)
+@refused
 def saved_attributes_after_backward(torch):
     y = leaf(torch) * leaf(torch)
     y.sum().backward()

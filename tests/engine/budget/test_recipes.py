@@ -16,7 +16,7 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
-from tests.engine.budget.test_budget import MIB, held, is_away, numbers
+from tests.engine.budget.holding import MIB, held, is_away, numbers
 from tests.support.running import default_mode
 
 pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode

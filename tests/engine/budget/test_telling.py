@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from skimp._engine.memory.ledger import host
 from skimp.cli import fit
 from skimp.errors import OutOfMemoryError
 from skimp.lens.sections import SECTIONS
-from tests.engine.budget.test_budget import MIB, N, held, is_away, numbers
+from tests.engine.budget.holding import MIB, N, held, is_away, numbers
 from tests.support.running import default_mode
 
 pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
@@ -39,13 +38,6 @@ for _ in range(2):
     loss.backward()
 print(loss.item())
 """
-
-
-@pytest.fixture(autouse=True)
-def no_budget_left() -> Iterator[None]:
-    pool.empty_cache()
-    yield
-    spending.set_budget(None)
 
 
 def test_an_op_below_its_floor_says_what_it_needs_and_the_budget_that_fits() -> None:

@@ -1,0 +1,155 @@
+"""When a budget notes how results were made, and when it rests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import skimp as torch
+from skimp._engine.budget import choice, spending
+from skimp._engine.budget.statistics import counts
+from skimp._engine.dispatch.transforms import active
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import Storage
+from tests.engine.budget.holding import MIB, held, is_away, numbers
+from tests.support.running import default_mode
+
+pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
+
+
+def test_a_budget_that_holds_notes_nothing() -> None:
+    with torch.memory.budget(held() + 8 * MIB):
+        budget: Any = host.budget
+        made = [numbers(i) for i in range(3)]
+        made[0].requires_grad_().sum().backward()
+        assert not budget.knows
+        assert [type(t._storage) for t in made] == [Storage] * 3
+        assert active == []
+
+
+def test_a_budget_wakes_when_it_is_met_and_notes_from_the_next_backward_on() -> None:
+    w = numbers(1).requires_grad_()
+    with torch.memory.budget(held() + 5 * MIB):
+        budget: Any = host.budget
+        losses = []
+        for _ in range(2):
+            x = w
+            for _ in range(8):
+                x = torch.tanh(x.cumsum(0))
+            assert budget.knows
+            x.sum().backward()
+            losses.append(w.grad.clone())
+            w.grad = None
+            assert budget.notes
+        assert torch.equal(*losses)
+
+
+def steps(net: Any, batches: list[Any]) -> tuple[list[Any], list[bool]]:
+    """A step for each batch: losses, and whether each of them ended with recipes being noted."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    losses, noted = [], []
+    for x in batches:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        noted.append("budget" in active)
+    return losses, noted
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_budget_sleeps_while_the_program_repeats_what_fits(spill: bool) -> None:
+    """And notes again from the next op on when it does not: a batch that has to go in parts."""
+
+    def train(budget: int | None) -> tuple[list[Any], list[bool], int]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(6)])
+        small, large = torch.randn(1024, 128), torch.randn(3072, 128)
+        spending.set_budget(None if budget is None else host.allocated + budget, spill=spill)
+        if budget is not None:
+            host.budget.note()  # type: ignore[union-attr]
+        counts.reset()
+        try:
+            return *steps(net, [small] * 6 + [large] + [small] * 5), counts.evictions
+        finally:
+            spending.set_budget(None)
+
+    wanted, _, _ = train(None)
+    losses, noted, evictions = train(8 * MIB)
+    assert losses == wanted
+    assert noted[:2] == [True, True]
+    assert noted[3:6] == [False] * 3
+    assert evictions > 0
+    assert noted[6]
+    assert not noted[11]
+
+
+@pytest.mark.parametrize("worth", [False, True])
+def test_recipes_are_noted_with_a_file_only_while_they_are_used(
+    worth: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(choice, "spilling_of", lambda _: 9e9 if worth else 0.0)
+    monkeypatch.setattr(spending, "RESTS", 2)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(8)])
+    x = torch.randn(512, 128)
+    start = [p.detach().clone() for p in net.parameters()]
+    wanted, _ = steps(net, [x] * 12)
+    with torch.no_grad():
+        for p, was in zip(net.parameters(), start, strict=True):
+            p.copy_(was)
+    with torch.memory.budget(host.allocated + 5 * MIB // 4):
+        losses, noted = steps(net, [x] * 12)
+    assert losses == wanted
+    assert noted[0]
+    assert noted[3:6] == [worth] * 3
+    assert any(noted[6:])  # tried once more
+
+
+def test_a_program_of_small_tensors_is_noted() -> None:
+    net = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)])
+    with torch.memory.budget(host.allocated + MIB, spill=False):
+        assert all(steps(net, [torch.ones(64, 64)] * 6)[1])
+
+
+def test_a_program_that_holds_more_after_each_step_is_noted() -> None:
+    x = torch.ones(1024, 128)
+    kept: list[Any] = []
+
+    class Keeping(torch.nn.Linear):
+        def forward(self, y: Any) -> Any:
+            kept.append(x.cumsum(0))
+            return super().forward(y)
+
+    net = Keeping(128, 128)
+    with torch.memory.budget(host.allocated + 5 * MIB, spill=False):
+        _, noted = steps(net, [x] * 24)
+        assert all(noted)
+        assert any(map(is_away, kept))
+        assert all([float(y[1023, 5]) == 1024 for y in kept])
+
+
+def test_small_storages_that_were_there_go_where_large_ones_are_not_enough() -> None:
+    made = [torch.arange(4096.0) + i for i in range(100)]
+    with torch.memory.budget(held() + MIB):
+        budget: Any = host.budget
+        more = [torch.arange(4096.0) - i for i in range(100)]
+        assert sum(map(is_away, [*made, *more])) >= 30
+        assert budget.knows
+        assert not budget.notes
+        assert all([t[7] == 7 + i for i, t in enumerate(made)])
+        assert all([t[7] == 7 - i for i, t in enumerate(more)])
+
+
+def test_what_an_op_was_writing_when_the_budget_woke_has_no_stale_copy() -> None:
+    with torch.memory.budget(held() + 2 * MIB):
+        x = numbers(0)
+        y = numbers(1)  # its room wakes the budget
+        z = numbers(2)
+        assert is_away(x) or is_away(y)
+        x.add_(1)
+        more = [numbers(i) for i in range(3, 6)]
+        assert torch.equal(x, numbers(0) + 1)
+        del more, z
