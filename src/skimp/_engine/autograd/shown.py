@@ -84,18 +84,21 @@ def recorded(t: Tensor) -> bool:
 
 def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> None:
     """Let the last nodes of the results show themselves so, unless they are arguments' own."""
-    old = [t._skimp_node for t in given if isinstance(t, Tensor)]
     flat: tuple[Any, ...] = ()
     for value in inputs:
         for one in value if isinstance(value, (list, tuple)) else (value,):
             flat += edge(one) if isinstance(one, Tensor) else (None, 0)
-    for t in _tensors(result):
+    for t in (result,) if type(result) is Tensor else _tensors(result):
         node: Any = t._skimp_node
-        if node is None or any([node is one for one in old]):
+        if node is None:
             continue
-        node.__class__ = _class(type(node), title, bool(inputs))
-        if inputs:
-            node._skimp_more().shown = flat
+        for one in given:
+            if isinstance(one, Tensor) and one._skimp_node is node:
+                break
+        else:
+            node.__class__ = _class(type(node), title, bool(inputs))
+            if inputs:
+                node._skimp_more().shown = flat
 
 
 def _tensors(result: Any) -> list[Tensor]:

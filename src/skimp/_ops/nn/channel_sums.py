@@ -41,28 +41,39 @@ def moments(x: Tensor) -> tuple[Array, Array]:
     """Mean and biased variance of each channel in the working type: each row's own, joined as by
     Chan, Golub, LeVeque (1983)."""
     acc = dtypes.accumulator(x._dtype).np
-    totals, squares = _numbers(x, 2, acc)
-    n, length = x.shape[0], math.prod(x.shape[2:])
+    n, own = x.shape[0], x._np
+    if own is not None and own.size < SMALL and own.dtype == acc:
+        rows = own.reshape(n * own.shape[1], -1)
+        length = rows.shape[1]
+        totals, squares = quietly(_row_moments, rows)
+    else:
+        length = math.prod(x.shape[2:])
+        totals, squares = _numbers(x, 2, acc)
 
-    def block(rows: Array, total: Array, square: Array) -> None:
-        flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
-        total[...] = row_sums(flat)
-        centre = total / acc.type(length)
-        square[...] = np.vecdot(flat, flat)[:, None]
-        own = square - total * centre
-        careful = ~(square <= (1 + _FAR**2) * own)  # nan is careful too
-        np.copyto(square, own)
-        for some in _groups(careful, flat):
-            with Scratch((len(some), length), acc) as apart:
-                np.subtract(flat[some], centre[some], out=apart)
-                square[some] = np.vecdot(apart, apart)[:, None]
+        def block(rows: Array, total: Array, square: Array) -> None:
+            flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
+            total[...], square[...] = _row_moments(flat)
 
-    _over(x, block, totals, squares)
+        _over(x, block, totals, squares)
     sums = totals.reshape(n, -1).astype(np.float64)
-    mean = sums.sum(0) / (n * length)
-    spread = squares.reshape(n, -1).sum(0, dtype=np.float64)
-    spread += np.square(sums / length - mean).sum(0) * length
+    mean = np.add.reduce(sums, 0) / (n * length)
+    spread = np.add.reduce(squares.reshape(n, -1), 0, np.float64)
+    spread += np.add.reduce(np.square(sums / length - mean), 0) * length
     return mean.astype(acc), (spread / (n * length)).astype(acc)
+
+
+def _row_moments(flat: Array) -> tuple[Array, Array]:
+    """The sum of each row and that of the squares around its mean, in columns."""
+    total = row_sums(flat)
+    centre = total / flat.dtype.type(flat.shape[1])
+    square = np.vecdot(flat, flat)[:, None]
+    own: Array = square - total * centre
+    careful = ~(square <= (1 + _FAR**2) * own)  # nan is careful too
+    for some in _groups(careful, flat):
+        with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
+            np.subtract(flat[some], centre[some], out=apart)
+            own[some] = np.vecdot(apart, apart)[:, None]
+    return total, own
 
 
 def gradient_sums(g: Tensor, x: Tensor, mean: Array, rstd: Array) -> tuple[Array, Array]:
