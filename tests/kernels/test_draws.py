@@ -68,8 +68,13 @@ def same_bits(expected: torch.Tensor, actual: Any) -> None:
 
 def check(seed: int, dtype: torch.dtype, n: int, *sequence: Draw) -> None:
     """Do the same draws twice in a row on both sides; compare numbers and states."""
+    check_all(seed, [(draw, n, dtype) for draw in sequence * 2])
+
+
+def check_all(seed: int, program: list[tuple[Draw, int, torch.dtype]]) -> None:
+    """The same draws on both sides, each of so many numbers of a type."""
     generator, engine = torch.Generator().manual_seed(seed), draws.Engine(seed)
-    for theirs, ours in sequence * 2:
+    for (theirs, ours), n, dtype in program:
         expected, actual = torch.zeros(n, dtype=dtype), np.zeros(n, NUMPY[dtype])
         theirs(expected, generator)
         ours(actual, engine)

@@ -10,7 +10,15 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from skimp._kernels.random import draws, few
-from tests.kernels.test_draws import FLOATS, NUMPY, Draw, near_blocks, same_bits, seeds, unlike_mkl
+from tests.kernels.test_draws import (
+    FLOATS,
+    Draw,
+    check_all,
+    near_blocks,
+    same_bits,
+    seeds,
+    unlike_mkl,
+)
 
 STEPS: dict[str, Draw] = {
     "normal": (lambda t, g: t.normal_(generator=g), lambda a, e: draws.normal(a, 0, 1, e)),
@@ -33,14 +41,7 @@ STEPS: dict[str, Draw] = {
 )
 @settings(max_examples=40, deadline=None)
 def test_interleaved(seed: int, program: list[tuple[str, int, torch.dtype]]) -> None:
-    generator, engine = torch.Generator().manual_seed(seed), draws.Engine(seed)
-    for name, n, dtype in program:
-        theirs, ours = STEPS[name]
-        expected, actual = torch.zeros(n, dtype=dtype), np.zeros(n, NUMPY[dtype])
-        theirs(expected, generator)
-        ours(actual, engine)
-        same_bits(expected, actual)
-    assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
+    check_all(seed, [(STEPS[name], n, dtype) for name, n, dtype in program])
 
 
 FEW: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

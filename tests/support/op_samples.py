@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, reduce
@@ -81,6 +82,26 @@ def samples(count: int, dtype: oracle.dtype = oracle.float64) -> Iterator[Sample
             continue
         for i, s in enumerate(_of(info, count, dtype)):
             yield Sample(info.name, i, (s.input, *s.args), s.kwargs)
+
+
+def compared(
+    count: int, f: Callable[[Any, Sample], Any], alike: Callable[[Any, Any], bool] = operator.eq
+) -> tuple[set[str], set[str]]:
+    """Over the oracle's own samples of ops: those on which `f(library, sample)` gives something on
+    both sides (other tests say what is refused), and those of them that are not alike.
+    """
+    seen, unlike = set(), set()
+    for sample in samples(count):
+        try:
+            theirs, ours = f(oracle, sample), f(skimp, sample)
+        except AssertionError:
+            raise
+        except Exception:
+            continue
+        seen.add(sample.op)
+        if not alike(ours, theirs):
+            unlike.add(sample.op)
+    return seen, unlike
 
 
 # What the database calls otherwise, or lacks: the calls themselves.

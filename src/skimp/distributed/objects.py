@@ -22,6 +22,13 @@ def _room(n: int) -> Tensor:
     return adopt(np.empty(n, np.uint8), dtypes.uint8)
 
 
+def _padded(packed: Tensor, length: int) -> Tensor:
+    """An object's bytes in a room for the longest of all."""
+    room = _room(length)
+    room._skimp_array()[: packed.numel()] = packed._skimp_array()
+    return room
+
+
 def _sizes(sizes: list[int]) -> Tensor:
     return adopt(np.array(sizes, np.int64), dtypes.int64)
 
@@ -45,8 +52,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     packed = _packed(obj)
     sizes = _all_sizes(packed.numel(), group)
     widest = max(sizes)
-    mine, every = _room(widest), _room(widest * group.size())
-    mine._skimp_array()[: packed.numel()] = packed._skimp_array()
+    mine, every = _padded(packed, widest), _room(widest * group.size())
     collectives.all_gather_single(every, mine, group)
     for i, n in enumerate(sizes):
         object_list[i] = _unpacked(every[i * widest : (i + 1) * widest], n)
@@ -69,8 +75,7 @@ def gather_object(
     packed = _packed(obj)
     sizes = _all_sizes(packed.numel(), group)
     widest = max(sizes)
-    mine = _room(widest)
-    mine._skimp_array()[: packed.numel()] = packed._skimp_array()
+    mine = _padded(packed, widest)
     every = [_room(widest) for _ in sizes] if here else None
     collectives.gather(mine, every, group=group, group_dst=target)
     if every is not None and object_gather_list is not None:
@@ -128,12 +133,8 @@ def scatter_object_list(
     collectives.broadcast(sizes, group=group, group_src=source)
     widest = int(max(sizes.tolist()))
     mine = _room(widest)
-    wide = []
-    for part in parts:
-        made = _room(widest)
-        made._skimp_array()[: part.numel()] = part._skimp_array()
-        wide.append(made)
-    collectives.scatter(mine, wide or None, group=group, group_src=source)
+    padded = [_padded(part, widest) for part in parts]
+    collectives.scatter(mine, padded or None, group=group, group_src=source)
     scatter_object_output_list[0] = _unpacked(mine, sizes.tolist()[group.rank()])
 
 

@@ -14,7 +14,7 @@ import sys
 import types
 import uuid
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -234,6 +234,17 @@ def test_data_sets() -> None:
 # -- sparse tensors, older formats, other machines ------------------------------------------------
 
 
+def carried(
+    made: Callable[[Any], list[Any]], zipped: bool, weights_only: bool
+) -> Iterator[tuple[Any, Any]]:
+    """What a library reads of a file, and what a library wrote: ours to theirs, back, and ours."""
+    for writer, reader in ((torch, skimp), (skimp, torch), (skimp, skimp)):
+        file = io.BytesIO()
+        writer.save(made(writer), file, _use_new_zipfile_serialization=zipped)
+        file.seek(0)
+        yield from zip(reader.load(file, weights_only=weights_only), made(writer), strict=True)
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_sparse_tensors(zipped: bool, weights_only: bool) -> None:
@@ -241,16 +252,10 @@ def test_sparse_tensors(zipped: bool, weights_only: bool) -> None:
         loose = t.sparse_coo_tensor(t.tensor([[0, 0], [1, 1]]), t.tensor([1.0, 2.0]), (2, 3))
         return [t.eye(3).to_sparse(), loose, loose.coalesce(), t.zeros(2, 2, 2).to_sparse(2)]
 
-    for writer, reader in ((torch, skimp), (skimp, torch), (skimp, skimp)):
-        file = io.BytesIO()
-        writer.save(made(writer), file, _use_new_zipfile_serialization=zipped)
-        file.seek(0)
-        for one, want in zip(
-            reader.load(file, weights_only=weights_only), made(writer), strict=True
-        ):
-            assert one.is_coalesced() == want.is_coalesced()
-            assert one.to_dense().tolist() == want.to_dense().tolist()
-            assert one._nnz() == want._nnz()
+    for one, want in carried(made, zipped, weights_only):
+        assert one.is_coalesced() == want.is_coalesced()
+        assert one.to_dense().tolist() == want.to_dense().tolist()
+        assert one._nnz() == want._nnz()
 
 
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
@@ -262,14 +267,8 @@ def test_sparse_tensors_by_rows(zipped: bool, weights_only: bool) -> None:
         whole = t.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr()
         return [whole, t.sparse_csr_tensor(*narrow, t.ones(3).double(), (2, 3))]
 
-    for writer, reader in ((torch, skimp), (skimp, torch), (skimp, skimp)):
-        file = io.BytesIO()
-        writer.save(made(writer), file, _use_new_zipfile_serialization=zipped)
-        file.seek(0)
-        for one, want in zip(
-            reader.load(file, weights_only=weights_only), made(writer), strict=True
-        ):
-            assert repr(one) == repr(want)
+    for one, want in carried(made, zipped, weights_only):
+        assert repr(one) == repr(want)
     assert repr(pickle.loads(pickle.dumps(made(skimp)))) == repr(made(torch))
 
 
