@@ -25,6 +25,13 @@ LAYOUTS: list[Callable[[Any], Any]] = [
     lambda x: x[0, 0, 0].expand(3, 3),
     lambda x: x[0, 0, 0].expand(3).unsqueeze(1),
     lambda x: x[0, :, :1].expand(3, 3),
+    lambda x: x.mT,
+    lambda x: x[1].T,
+    lambda x: x.select(1, -1),
+    lambda x: x[:, 1:2].squeeze(1),
+    lambda x: x.movedim(0, 2),
+    lambda x: x.diagonal(0, 1, 2),
+    lambda x: x[0, 0].unfold(0, 1, 1),
 ]
 OPS: list[Callable[..., Any]] = [
     lambda lib, a, b: a + b,

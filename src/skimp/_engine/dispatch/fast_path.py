@@ -14,6 +14,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.dispatch.operands import OPMATH, cast, constant, empty_dense
 from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
@@ -116,7 +117,7 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         *_typed_text(row, names),
         "    mine = a0._np",
         "    if (",
-        "        (needed and state.grad) or typed.result is not a0._dtype",
+        "        mine is None or (needed and state.grad) or typed.result is not a0._dtype",
         "        or odd or shape != mine.shape",
         "    ):",
         "        return",
@@ -164,7 +165,9 @@ def _typed_text(row: Pointwise, names: _Names) -> Lines:
             f"    if k{i} in ordinary:",
             f"        {x} = {a}._np",
             f"        if {x} is None:",
-            "            return",
+            f"            {x} = small_array({a})",
+            f"            if {x} is None:",
+            "                return",
             f"        if not {x}.flags.c_contiguous:",
             "            odd = True",
         ]
@@ -219,7 +222,8 @@ def _space(row: Pointwise) -> dict[str, Any]:
         "Tensor": Tensor, "as_type": _as_type, "check": row.check, "constant": constant,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "numbers": _NUMBERS, "ordinary": ORDINARY,
-        "recording": row.recording, "row": row, "state": modes.state,
+        "recording": row.recording, "row": row, "small_array": small_array,
+        "state": modes.state,
     }  # fmt: skip
 
 

@@ -401,6 +401,8 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             g, input_shape, lambda z: z.select(dim, index)
         ),
     ),
+    fast_view="a[(*(slice(None),) * (dim % a.ndim), index, ...)] "
+    "if type(dim) is int and -a.ndim <= dim < a.ndim and type(index) is int else None",
     batch=batching.dims.by_dims("dim"),
     copy=True,
 )
@@ -459,9 +461,10 @@ def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> L
     return V.diagonal(layout, offset, dim1, dim2)
 
 
-def _matrix(name: str, f: Any, rule: Rule | None, doc: str, batch: Any) -> Any:
+def _matrix(name: str, f: Any, fast_view: str, rule: Rule, doc: str, batch: Any) -> Any:
     f.__doc__ = doc
-    declared = view(name, function=False, method=False, rule=rule, batch=batch)(f)
+    declare = view(name, function=False, method=False, rule=rule, fast_view=fast_view, batch=batch)
+    declared = declare(f)
     setattr(Tensor, name, property(declared, doc=doc))
     return declared
 
@@ -469,6 +472,7 @@ def _matrix(name: str, f: Any, rule: Rule | None, doc: str, batch: Any) -> Any:
 _matrix(
     "T",
     lambda layout: V.reverse_dims(layout),
+    "a.T if a.ndim == 2 else None",  # of others PyTorch warns
     Rule("PermuteBackward0", input=lambda g: g.permute(tuple(range(g.ndim))[::-1])),
     "The dimensions reversed.",
     batching.dims.reversed,
@@ -476,6 +480,7 @@ _matrix(
 _matrix(
     "mT",
     lambda layout: V.matrix_transpose(layout),
+    "a.swapaxes(-2, -1) if a.ndim > 1 else None",
     Rule("TransposeBackward0", input=lambda g: g.transpose(-2, -1)),
     "The last two dimensions exchanged.",
     batching.dims.MATRICES,
