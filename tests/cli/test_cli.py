@@ -279,6 +279,10 @@ def test_the_report_goes_where_it_is_sent(tmp_path: Path) -> None:
         assert done.stderr == ""
     assert json.loads((tmp_path / "r.json").read_text())["program"] == script
     assert "peak" in (tmp_path / "r.txt").read_text()
+    every = ("--report", "b.txt", "--report", "b.json", "--report", "json")
+    assert measured(skimp("run", *every, script, cwd=tmp_path))["program"] == script
+    assert json.loads((tmp_path / "b.json").read_text())["program"] == script
+    assert "peak" in (tmp_path / "b.txt").read_text()
     quiet = skimp("run", "--quiet", "--report", "q.json", script, cwd=tmp_path)
     assert (quiet.stdout, quiet.stderr) == ("out\n", "")
     assert (tmp_path / "q.json").exists()

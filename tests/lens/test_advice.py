@@ -267,6 +267,52 @@ def test_checkpoints_of_blocks_with_norms_give_the_peak_that_was_told(
     assert advice.saves > 0.2 * before.peak.bytes
 
 
+def test_a_step_with_several_backwards_is_not_told_to_step_inside_of_them() -> None:
+    """Each would be a step of the optimizer, with a part of the gradient."""
+    net = nn.Sequential(*[nn.Linear(256, 256) for _ in range(6)])
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def kinds(pieces: int) -> list[str]:
+        def step() -> None:
+            for _ in range(pieces):
+                net(torch.randn(16, 256)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return [a.kind for a in report_of(step).advice]
+
+    assert "optimizer in backward" in kinds(1)
+    assert "optimizer in backward" not in kinds(2)
+
+
+class Judge(Net):
+    """Has modules of the same names."""
+
+
+def two_nets(again: bool) -> Step:
+    net, judge = Net(), Judge(depth=2)
+    if again:
+        net.blocks = nn.ModuleList([Again(block) for block in net.blocks])
+    optimizer = torch.optim.Adam([*net.parameters(), *judge.parameters()])
+
+    def step() -> None:
+        x, y = torch.randn(16, 64, 64), torch.randint(0, 10, (16,))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        del x
+        (loss + judge(torch.randn(4, 64, 64)).mean()).backward()
+        optimizer.step()
+
+    return step
+
+
+def test_checkpoints_in_one_of_two_nets_are_those_of_that_net() -> None:
+    found = [a for a in report_of(two_nets(False)).advice if a.kind == "checkpoint"]
+    advice = next(a for a in found if a.modules[0] == "Net.blocks.0")
+    assert advice.modules == tuple([f"Net.blocks.{i}" for i in range(5)])
+    assert report_of(two_nets(True)).peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
+
+
 def test_single_layers_are_not_told_to_be_checkpointed() -> None:
     """They would keep their inputs, which is what they keep anyway."""
     layers = [m for _ in range(4) for m in (nn.Linear(256, 256), nn.LayerNorm(256), nn.Tanh())]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from skimp import lens
-from skimp.lens import totals
-from skimp.lens.data import Held, Peak, Place, Report, Step
+from skimp.lens import terminal, totals
+from skimp.lens.data import Held, Peak, Place, Report, Saved, Step
 from skimp.lens.sections import SECTIONS
 
 LINE = Place("model.py", 11, "linear", "blocks.0.mlp", "GPT", "forward")
@@ -41,6 +43,43 @@ def test_the_summary_has_ten_lines_with_role_module_line_and_growth(result: Repo
     assert "blocks.0.mlp 4.00 KiB, blocks.1 2.00 KiB, head 1.00 KiB, (no module) 512 bytes" in text
     assert "model.py:11 7.50 KiB" in text
     assert "no growth: the last steps ended with 1.00 KiB" in text
+
+
+def test_modules_of_several_outermost_ones_have_their_names(result: Report) -> None:
+    """A generator and a discriminator both have a `blocks.0.mlp`."""
+    other = Place("model.py", 20, "relu", "blocks.0.mlp", "Judge", "forward")
+    both = (*HELD, Held(other, 1024, 1, "temporary", "blocks.0.mlp", "", "Judge"))
+    saved = (Saved("linear", LINE, 4096, 1, True), Saved("relu", other, 1024, 1, True))
+    report = replace(result, peak=replace(result.peak, held=both), saved=saved)
+    text = lens.to_text(report, ("lines", "saved"))
+    assert "GPT.blocks.0 4.00 KiB" in text  # by module
+    assert "relu Judge.blocks.0.mlp" in text
+    assert "  Judge.blocks.0.mlp  model.py:20" in text
+    loss = Held(replace(other, module=""), 4, 1, "temporary", "", "", "CrossEntropyLoss")
+    report = replace(result, peak=replace(result.peak, held=(*HELD, loss)))
+    assert "GPT.blocks" not in lens.to_text(report, ("lines",))
+
+
+@pytest.mark.parametrize("width", [70, 80, 120])
+def test_no_number_and_no_line_is_cut_off_on_a_narrow_terminal(result: Report, width: int) -> None:
+    place = replace(LINE, file="/somewhere/far/away/package/_impl/long_name_of_a_module.py")
+    module = "layers.0.attention.output"
+    long = Held(place, 123456789, 1234, "saved for backward", module, "", "GPT")
+    report = replace(result, peak=replace(result.peak, held=(long,)))
+    text = terminal.plain(lambda _: lens.render.drawn(report, ("lines",)), width)
+    lines = text[text.index("live at the peak") :].splitlines()
+    head = next(line for line in lines if "tensors" in line)
+
+    def cell(column: str, after: str) -> str:
+        """All that stands below a column's name."""
+        begin, end = head.index(column), head.index(after)
+        below = lines[lines.index(head) + 1 :]
+        return "".join([line[begin:end].strip(" ─") for line in below])
+
+    assert "117.74 MiB" in text
+    assert "1234" in text
+    assert cell("where", "op").endswith("long_name_of_a_module.py:11")
+    assert cell("op", "line") == f"linear{module}"
 
 
 @pytest.mark.parametrize("name", SECTIONS)

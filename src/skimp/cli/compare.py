@@ -23,8 +23,8 @@ def compare(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run all, show the comparison on stderr; the exit code is the first one that is not 0."""
     if options.limit is not None or options.budget is not None:
         return refuse("run", "--compare has no limit and no budget; run skimp alone with them")
-    page = options.report
-    if page is not None and (page == "json" or page.suffix != ".html"):
+    pages = options.report
+    if any(page == "json" or page.suffix != ".html" for page in pages):
         return refuse(
             "run", "--compare writes a page: --report FILE.html; for JSON run one --engine"
         )
@@ -46,7 +46,7 @@ def compare(options: argparse.Namespace, words: Sequence[str]) -> int:
             reports.append(load(path))
     first, second = reports
     show_comparison(first, second, seconds, printed, sys.stderr)
-    return _write(page, first, second) if page is not None else 0
+    return max([_write(page, first, second) for page in pages], default=0)
 
 
 def _plain(engine: str, words: Sequence[str], echo: bool) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 
 from skimp import lens as report
 
-Destination = Path | Literal["json"] | None
+Destination = Path | Literal["json"]
 # of files, by the end of their names
 _FORMATS: Final[dict[str, Callable[[report.Report], str]]] = {
     ".json": report.to_json,
@@ -37,17 +37,23 @@ class Recording(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Where the report goes: a file, or stderr as JSON or as text. Quiet: not to stderr. `show`:
-    the sections that the text on stderr has; who names some wants it beside a file too.
+    """Where the report goes: files, or stderr as JSON, or as text where nothing is said. Quiet:
+    not to stderr. `show`: the sections that the text on stderr has; who names some wants it beside
+    files too.
     """
 
-    destination: Destination
+    destinations: tuple[Destination, ...]
     quiet: bool
     show: tuple[str, ...] = ()
 
+    @property
+    def files(self) -> list[Path]:
+        """Those that are to be written."""
+        return [one for one in self.destinations if isinstance(one, Path)]
+
     def nothing(self) -> bool:
         """Whether nobody will read the report: then nothing is collected for it."""
-        return self.quiet and not isinstance(self.destination, Path)
+        return self.quiet and not self.files
 
 
 class Listener:
@@ -73,16 +79,17 @@ class Listener:
         self._write(self._recording.report())
 
     def _write(self, result: report.Report) -> None:
-        destination = self._wishes.destination
-        if isinstance(destination, Path):
-            self._save(result, destination)
-        if self._wishes.quiet or (isinstance(destination, Path) and not self._wishes.show):
+        wishes = self._wishes
+        for path in wishes.files:
+            self._save(result, path)
+        json = "json" in wishes.destinations
+        if wishes.quiet or (wishes.files and not wishes.show and not json):
             return
         sys.stdout.flush()  # the program's last words come first
-        if destination == "json":
+        if json:
             print(report.to_json(result), file=self._stderr)
         else:
-            report.show(result, self._stderr, self._wishes.show)
+            report.show(result, self._stderr, wishes.show)
 
     def _save(self, result: report.Report, path: Path) -> None:
         try:

@@ -37,10 +37,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--report",
         type=_destination,
+        action="append",
+        default=[],
         metavar="json|FILE",
         help="write the report as JSON to stderr, or to FILE: a page if it ends in .html, JSON if "
         "it ends in .json, PyTorch's memory snapshot if it ends in .snapshot or .pickle, "
-        "speedscope's format if it ends in .speedscope.json, else text",
+        "speedscope's format if it ends in .speedscope.json, else text; may be given several times",
     )
     parser.add_argument(
         "--show",
@@ -106,7 +108,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]
-    wishes = Wishes(options.report, options.quiet, options.show)
+    wishes = Wishes(tuple(options.report), options.quiet, options.show)
     listener = None
     if not wishes.nothing():
         listener = Listener(engines.recording(options.engine, name), wishes)

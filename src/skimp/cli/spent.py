@@ -23,7 +23,7 @@ def tell_at_exit(options: argparse.Namespace) -> None:
         if options.outcome is not None:
             found = telling.outcome(options.budget)
             Path(options.outcome).write_text(json.dumps(asdict(found)))
-        told = options.report is None or options.report == "json"  # in the report on stderr
+        told = not options.report or "json" in options.report  # in the report on stderr
         if options.budget is not None and not options.quiet and not told:
             print(telling.report(options.budget), file=stderr)
 

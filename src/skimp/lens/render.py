@@ -53,12 +53,16 @@ def _everything(report: Report, frame: box.Box | None, show: Sequence[str]) -> R
 
 def _table(section: Section, frame: box.Box | None) -> Table:
     table = terminal.table(frame)
-    for name in section.columns:
+    for i, name in enumerate(section.columns):
+        number = name in NUMBERS
         table.add_column(
             name,
-            justify="right" if name in NUMBERS else "left",
+            justify="right" if number else "left",
             style="cyan" if name == "bytes" else "",
-            no_wrap=name is not section.columns[-1],  # the last gives way on a narrow terminal
+            # one that is cut off is another number
+            min_width=max([len(row[i]) for row in section.rows]) if number else None,
+            no_wrap=number,  # the others give way on a narrow terminal
+            overflow="fold",
         )
     for row in section.rows:
         table.add_row(*[Text(cell) for cell in row])
@@ -117,7 +121,8 @@ def _peak_words(report: Report) -> str:
     exact = f"{peak.bytes:,} bytes, " if peak.bytes >= 1024 else ""  # else it stands there already
     step = _step_words(report) if len(report.steps) > 1 else ""
     at = f" at {where(place)}" if place.line else ""
-    module = f", {place.module}" if place.module else ""
+    name = totals.whose(report)(place.root, place.module)
+    module = f", {name}" if name else ""
     op = f" ({place.op}{module})" if place.op else ""
     return f"{exact}reached after {peak.seconds:.3f} s{step}{at}{op}"
 
@@ -136,11 +141,13 @@ def _step_words(report: Report) -> str:
 def _modules_words(report: Report) -> str:
     words: list[str] = []
     rest = 0
+    whose = totals.whose(report)
     for path, total in totals.widest(report.peak.held):
         if len(words) < 6 and total.bytes * 100 >= report.peak.bytes:
             itself = " itself" * (path[-1] == totals.ITSELF)
             path = path[:-1] if itself else path
-            words.append(f"{'.'.join(path[1:]) or path[0]}{itself} {readable(total.bytes)}")
+            name = whose(path[0], ".".join(path[1:])) or path[0]
+            words.append(f"{name}{itself} {readable(total.bytes)}")
         else:
             rest += total.bytes
     return ", ".join([*words, *([f"others {readable(rest)}"] if rest else [])])

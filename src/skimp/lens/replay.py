@@ -19,6 +19,7 @@ from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.sizes import readable
 from skimp.lens.data import ROLES, Advice, Place, Report
 from skimp.lens.sections import where
+from skimp.lens.totals import whose as whose_of
 
 LEAST: Final = 0.02  # of the peak: what saves less is no advice
 MOST: Final = 8  # pieces of advice
@@ -41,6 +42,7 @@ class Row:
     role: str
     place: Place
     module: str
+    within: str  # the module that ran
     step: int
     born: float
 
@@ -51,6 +53,7 @@ class Replay:
     def __init__(self, report: Report) -> None:
         self.step = report.peak.step
         self.batch = _batch(report)
+        self.backwards = _backwards(report)
         rows = _rows(report)
         own = [r.start for r in rows if r.step == self.step]
         self.begin = min(own, default=0)
@@ -137,7 +140,11 @@ def _zero_grad(played: Replay) -> list[Advice]:
 
 
 def _in_backward(played: Replay) -> list[Advice]:
-    """Each gradient goes when the optimizer has used it, right after it has been accumulated."""
+    """Each gradient goes when the optimizer has used it, right after it has been accumulated. With
+    several backwards in a step that would be several steps.
+    """
+    if played.backwards > 1:
+        return []
     starts = sorted(r.start for r in played.rows if played.backward(r))
     rows = []
     for r in played.rows:
@@ -210,7 +217,7 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
         for r in rows
         if r.step == played.step
         and r.start >= played.turn
-        and (r.place.module == module or r.place.module.startswith(below))
+        and (r.within == module or r.within.startswith(below))
     ]
     remade = [r for r in late if r.place == result.place and r.bytes == result.bytes]
     back = [r.start for r in late if r not in remade]
@@ -355,12 +362,24 @@ def _smaller_batch(played: Replay, excess: int = 0) -> list[Advice]:
 def _rows(report: Report) -> list[Row]:
     d = report.detail
     found = []
+    whose = whose_of(report)
     columns = zip(d.order, d.gone, d.bytes, d.role, d.place, d.module, d.step, d.born, strict=True)
     for order, gone, nbytes, role, place, module, step, born in columns:
         end = math.inf if gone < 0 else float(gone)
         where_made = report.places[place]
-        found.append(Row(float(order), end, nbytes, ROLES[role], where_made, module, step, born))
+        within = whose(where_made.root, where_made.module)
+        module = whose(where_made.root, module)
+        found.append(
+            Row(float(order), end, nbytes, ROLES[role], where_made, module, within, step, born)
+        )
     return found
+
+
+def _backwards(report: Report) -> int:
+    """How many backwards the step with the peak has run."""
+    begin = max([s.start for s in report.steps if s.first <= report.peak.step], default=0.0)
+    end = min([s.start for s in report.steps if s.first > report.peak.step], default=math.inf)
+    return sum(m.kind == "backward" and begin <= m.start < end for m in report.marks)
 
 
 def _batch(report: Report) -> int:

@@ -31,9 +31,11 @@ class Section(NamedTuple):
 def roles(report: Report) -> Section:
     """What the peak's bytes are for."""
     rows: list[Row] = []
+    whose = totals.whose(report)
     for role, total in totals.by_role(report.peak.held).items():
         most = max([h for h in report.peak.held if h.role == role], key=lambda h: h.bytes)
-        what = " ".join(filter(None, [most.place.op, _at(most.place), most.name or most.module]))
+        who = whose(most.root, most.name or most.module)
+        what = " ".join(filter(None, [most.place.op, _at(most.place), who]))
         share = f"{100 * total.bytes / report.peak.bytes:.0f}%"
         rows.append((readable(total.bytes), share, str(total.allocations), role, what))
     columns = ("bytes", "share", "tensors", "role", "the largest")
@@ -62,9 +64,10 @@ def modules(report: Report) -> Section:
 def lines(report: Report) -> Section:
     """Which lines of the program asked for them."""
     rows: list[Row] = []
+    whose = totals.whose(report)
     for held in report.peak.held[:ROWS]:
         place = held.place
-        who = held.name or held.module
+        who = whose(held.root, held.name or held.module)
         rows.append(
             (
                 readable(held.bytes),
@@ -87,13 +90,14 @@ def saved(report: Report) -> Section:
     """What autograd kept at the peak."""
     alone = sum(s.bytes for s in report.saved if s.alone)
     shared = sum(s.bytes for s in report.saved) - alone
+    whose = totals.whose(report)
     rows: list[Row] = [
         (
             readable(s.bytes),
             str(s.tensors),
             "backward alone" if s.alone else "alive anyway",
             s.op,
-            s.place.module,
+            whose(s.place.root, s.place.module),
             where(s.place),
         )
         for s in report.saved[:ROWS]
@@ -108,13 +112,19 @@ def saved(report: Report) -> Section:
 
 def holders(report: Report) -> Section:
     """What is alive at the end, and who holds it."""
+    whose = totals.whose(report)
     rows: list[Row] = [
         (
             readable(one.held.bytes),
             str(one.held.allocations),
             one.held.role,
             one.chain or "nobody by a name",
-            " ".join(filter(None, [one.held.place.op, _at(one.held.place), one.held.name])),
+            " ".join(
+                filter(
+                    None,
+                    [one.held.place.op, _at(one.held.place), whose(one.held.root, one.held.name)],
+                )
+            ),
         )
         for one in report.alive[:ROWS]
     ]

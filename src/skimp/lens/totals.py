@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from skimp.lens.data import ROLES, Held
+from skimp.lens.data import ROLES, Held, Report
 
 _K = TypeVar("_K")
 OUTSIDE = "(no module)"
@@ -27,6 +27,20 @@ class Total:
         self.bytes += held.bytes
         self.allocations += held.allocations
         self.roles[held.role] += held.bytes
+
+
+def whose(report: Report) -> Callable[[str, str], str]:
+    """Names what belongs to a module below an outermost one (`root`): with that one's name where
+    the program has several, whose modules may have the same names.
+    """
+    roots = {held.root for held in report.peak.held if held.root and held.module}
+    roots |= {place.root for place in report.places if place.root and place.module}
+    several = len(roots) > 1
+
+    def name(root: str, below: str) -> str:
+        return f"{root}.{below}" if several and root and below else below
+
+    return name
 
 
 def by_role(held: Iterable[Held]) -> dict[str, Total]:
