@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
@@ -90,3 +91,18 @@ def test_gradients_of_views_that_are_expanded() -> None:
     ]
     for program in programs:
         same_gradients(program, x, places)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0), (0, 3, 2), (2, 0, 3), (2, 1, 3), (0, 1, 1)])
+def test_views_of_nothing_and_of_single_elements(shape: tuple[int, ...]) -> None:
+    for view in (
+        lambda lib, x: x.mT,
+        lambda lib, x: x.mT.mT,
+        lambda lib, x: x.transpose(0, 2),
+        lambda lib, x: x.permute(1, 2, 0),
+        lambda lib, x: x[:, :0].transpose(1, 2),
+        lambda lib, x: x.mT.select(1, 0),
+        lambda lib, x: x.select(0, -1),
+        lambda lib, x: x.mT + x.mT,
+    ):
+        agree(view, torch.ones(shape), refused="out of range|out of bounds|size 0")

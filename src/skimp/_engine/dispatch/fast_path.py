@@ -83,7 +83,11 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         f"        form = laid_out(({names.laid}), row_major)",
         "        if form is None or form[2] >= config.small_below:",
         "            return",
-        "        array = empty_dense(form[0], form[1], typed.made)",
+        "        shape, strides, _ = form",
+        "        if strides is None:",
+        "            array = empty(shape, typed.made)",
+        "        else:",
+        "            array = empty_dense(shape, strides, typed.made)",
         f"        operands = spread(typed.kernel, [{', '.join(arrays)}], array)",
         f"        typed.kernel.fn({', '.join(['*operands', *names.params])}, out=array)",
         "        made = as_it_lies(array, typed.result)",
@@ -257,15 +261,17 @@ Laid = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides in bytes, 
 @lru_cache(maxsize=1024)
 def laid_out(
     arrays: tuple[Laid, ...], row_major: bool
-) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """The shape, strides and number of elements of a new result of such arrays; None if they don't
-    broadcast.
+) -> tuple[tuple[int, ...], tuple[int, ...] | None, int] | None:
+    """The shape, strides (None: row-major) and number of elements of a new result of such arrays;
+    None if they don't broadcast.
     """
     try:
         shape = layouts.broadcast_shapes(*[own for own, _, _ in arrays])
     except RuntimeError:  # the general way says so when it is its turn
         return None
-    return shape, strides_like(arrays, shape, row_major), layouts.numel(shape)
+    strides = strides_like(arrays, shape, row_major)
+    plain = strides == layouts.contiguous_strides(shape)
+    return shape, None if plain else strides, layouts.numel(shape)
 
 
 @lru_cache(maxsize=1024)
@@ -290,7 +296,9 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
     for a in arrays:
         if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
             a = shaping.broadcast(a, shape)
-            if not kernel.strided:
+            if not kernel.strided and like.flags.c_contiguous:
+                a = a.copy()
+            elif not kernel.strided:
                 same_order = empty_dense(
                     shape, tuple([s // like.itemsize for s in strides]), a.dtype
                 )

@@ -39,7 +39,7 @@ _FAST_VIEW_TEXT = """\
                 new._storage = storage = input._storage
                 new._dtype = dtype = input._dtype
 {turns}
-                if 1 in a.shape:
+                if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
                 if input._skimp_marked:
                     if input._skimp_counter is not None:

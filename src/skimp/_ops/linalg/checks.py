@@ -11,7 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, require_inexact
-from skimp._engine.tensor.tensor import Array, Tensor, adopt, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 
 
 class _LinAlgError(RuntimeError):
@@ -95,7 +95,7 @@ def columns(array: Any, dtype: dtypes.dtype) -> Tensor:
     turned = np.ascontiguousarray(np.swapaxes(array, -1, -2), dtype.np)
     if turned.base is not None or not turned.flags.owndata:
         turned = turned.copy()
-    return adopt(turned, dtype).mT
+    return fresh(turned, dtype).mT
 
 
 def integers(array: Any) -> Tensor:
