@@ -171,6 +171,22 @@ def image_net(block: type[nn.Module], again: bool) -> Step:
     return step
 
 
+def square(batch: int) -> Step:
+    """With batches of 256, results have as many bytes as weights, and one gradient of a layer's
+    input is taken for one of its weight.
+    """
+    layers = [m for _ in range(16) for m in (nn.Linear(256, 256), nn.Tanh())]
+    net = nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(torch.randn(batch, 256)).pow(2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def lstm(batch: int) -> Step:
     net = nn.LSTM(32, 64, 2, batch_first=True)
     optimizer = torch.optim.Adam(net.parameters())
@@ -234,6 +250,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
     "optimizer in backward": ("optimizer in backward", lambda: wide(False), lambda: wide(True)),
     "half a convolution's batch": ("batch", lambda: conv(32), lambda: conv(16)),
     "half a recurrence's batch": ("batch", lambda: lstm(16), lambda: lstm(8)),
+    "half a batch as large as weights": ("batch", lambda: square(256), lambda: square(128)),
     "drop": ("drop", lambda: Loop(False), lambda: Loop(True)),
     "in place": ("in place", lambda: evaluation(False), lambda: evaluation(True)),
 }

@@ -340,11 +340,13 @@ def _smaller_batch(played: Replay, excess: int = 0) -> list[Advice]:
     batch = played.batch
     if batch < 2:
         return []
-    fixed = {r.bytes for r in played.rows if r.role not in PASSING}
+    fixed = {(r.module, r.bytes) for r in played.rows if r.role not in PASSING}
 
     def less(row: Row, samples: int) -> Row:
-        if row.role not in PASSING or row.bytes % batch or row.bytes in fixed:
+        if row.role not in PASSING or row.bytes % batch:
             return row
+        if (row.within, row.bytes) in fixed and row.place.phase != "forward":
+            return row  # a parameter's gradient before it is one
         return replace(row, bytes=row.bytes // batch * samples)
 
     half = batch // 2
