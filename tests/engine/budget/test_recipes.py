@@ -39,9 +39,10 @@ def drop(t: Any) -> bool:
     if s.deferred is not None:
         s.materialize()
     budget: Any = host.budget
-    needs = budget._needs(s)
-    if needs is None:
+    order = budget._order(s)
+    if order is None:
         return False
+    needs = [one for _, there in order for one in there]
     evictable.depends(s, needs)  # first, as a budget does it
     if not evictable.evict(s, None, needs):
         return False

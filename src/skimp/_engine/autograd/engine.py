@@ -215,8 +215,11 @@ def run(
                 i += 2
             r = a = to = None  # type: ignore[assignment]
             del results, edges, node, extra
-        if _afterwards and task[0] is None:
-            _call_afterwards()
+        if task[0] is None:
+            if _afterwards:
+                _call_afterwards()
+            if host.budget is not None and not keep:
+                host.budget.after_backward()
     finally:
         _state.grad = before
         _tasks.now = task

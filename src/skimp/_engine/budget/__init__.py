@@ -9,6 +9,7 @@
     remaking    following recipes
     spill       the file that bytes are written to
     places      which directory is on a disk
+    computing   an expression while it is computed, and its time
     verify      checksums of what went and came back
     statistics  what was done
     telling     errors, the warning, the report

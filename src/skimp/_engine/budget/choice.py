@@ -19,6 +19,7 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.spill import rates
 from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.ledger import KEPT
 
 SAMPLE: Final = 64  # candidates that a search looks at
 BATCH: Final = 8  # of them that may go before there is another search
@@ -29,21 +30,38 @@ Known = dict[int, weakref.ref[Evictable]]
 _random = random.Random(0)  # of its own: programs seed the other
 
 
-def choose(known: Known, tried: Collection[int], can_spill: bool) -> list[Evictable]:
+def choose(known: Known, tried: Collection[int], can_spill: bool, large: bool) -> list[Evictable]:
     """The storages to evict next, the first one last, among those that are `known` and not `tried`;
-    none: there is none.
+    none: there is none. `large`: small ones go last.
 
     What has died is forgotten on the way. What a storage costs at least is looked up, what it costs
     with all beneath it only as long as it may be one of the cheapest.
     """
+    keys = list(known)
+    step = len(keys) // SAMPLE
+    if step > 1:
+        sampled = keys[_random.randrange(step) :: step]
+        if found := _best(_resident(known, tried, sampled), can_spill, large):
+            return found
+    return _best(_resident(known, tried, keys), can_spill, large)
+
+
+def _best(candidates: list[Evictable], can_spill: bool, large: bool) -> list[Evictable]:
     now = perf_counter()
     lowest = []
-    for s in _candidates(known, tried):
+    for s in candidates:
         least = _least(s, can_spill)
         if least is not None:
             gain = s.nbytes * (now - s.used + 1e-6)
             lowest.append(((least + CALL) / gain, id(s), gain, s))
     lowest.sort()
+    first = [one for one in lowest if one[3].nbytes >= KEPT] if large else []
+    return _cheapest(first, can_spill) or _cheapest(lowest, can_spill)
+
+
+def _cheapest(
+    lowest: list[tuple[float, int, float, Evictable]], can_spill: bool
+) -> list[Evictable]:
     best: list[tuple[float, int, Evictable]] = []
     for low, key, gain, s in lowest:
         if len(best) == BATCH and low >= best[-1][0]:
@@ -64,18 +82,8 @@ def _least(s: Evictable, can_spill: bool) -> float | None:
     return s.recipe[0].seconds if makes else None
 
 
-def _candidates(known: Known, tried: Collection[int]) -> list[Evictable]:
-    """Those whose bytes are here; a sample where they are many."""
-    keys = list(known)
-    step = len(keys) // SAMPLE
-    if step > 1:
-        sampled = _resident(known, tried, keys[_random.randrange(step) :: step])
-        if sampled:
-            return sampled
-    return _resident(known, tried, keys)
-
-
 def _resident(known: Known, tried: Collection[int], keys: list[int]) -> list[Evictable]:
+    """Those whose bytes are here."""
     found = []
     for key in keys:
         ref = known.get(key)

@@ -52,6 +52,7 @@ class Evictable(Followed):
     changing: int = 0  # what needs them is being made, because they will be others
     settled: bool = False  # the op that made or wrote them is done
     born: int = 0  # its place among all that a budget has known
+    number: tuple[int, int, int] = (-1, 0, 0)  # a period, and the place in it (repetition.py)
     made_at: call_site.Site | None = None  # the line
     checksum: int | None = None  # of bytes that are away, where that is verified
     price: tuple[int, float | None] = (-1, None)  # of the recipe, and when that was found
@@ -137,6 +138,14 @@ def leave(s: Evictable) -> None:
     s.settled = s.loose = False
     s.price = (-1, None)
     s.__class__ = Storage if s.followers is None else Followed  # type: ignore[assignment]
+
+
+def leave_all(known: Sequence[weakref.ref[Evictable]]) -> None:
+    """Let no budget take the bytes of these any more."""
+    for ref in known:
+        s = ref()
+        if type(s) is Evictable:
+            leave(s)
 
 
 def age() -> int:
@@ -313,7 +322,10 @@ def bring_back(s: Evictable) -> None:
         if s.block is not None or s.deferred is not None:
             return
         began, before = perf_counter(), counts.seconds
+        total, bringing = host.total, counts.bringing
         try:
+            counts.bringing = bringing + 1
+            _tell()
             if s.place is not None:
                 _read_back(s, s.place)
             elif s.needs is not None:
@@ -322,8 +334,18 @@ def bring_back(s: Evictable) -> None:
                 raise RuntimeError("a storage without bytes: nothing was noted of how it was made")
         finally:
             counts.seconds = before + perf_counter() - began
+            counts.bringing = bringing
+            _tell()
+            if not bringing:
+                counts.brought += host.total - total
         if s.checksum is not None:
             verify.compare(s, _how(s))
+
+
+def _tell() -> None:
+    """What is made again is made like the first time, with the same parts, which a budget knew."""
+    if host.budget is not None:
+        host.kept_below = host.budget.kept_below
 
 
 def _how(s: Evictable) -> str:

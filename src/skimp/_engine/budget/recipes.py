@@ -71,6 +71,7 @@ class Recipe:
         self.sources: Final = sources
         self.results: list[weakref.ref[Evictable] | None] = []
         self.seconds = 0.0  # that making took
+        self.noted = (-1, -1, -1)  # in which period, and from where to where in it
         self.name = ""
         self.depth: Final[int] = 1 + max(
             [one.origin[0].depth for one in sources if one.origin is not None], default=0
@@ -156,6 +157,9 @@ def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
 
 def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
     """Make `recipe` known as the way to the results' bytes."""
+    budget: Any = host.budget
+    if budget is not None:
+        recipe.noted = budget.repetition.moment()
     recipe.results = [None if s is None else weakref.ref(s) for s in results]
     for i, s in enumerate(results):
         if s is not None:

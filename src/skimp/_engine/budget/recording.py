@@ -62,7 +62,9 @@ class Recording:
         if self._ready is not None and not self._ready():
             return False
         op = call.op
-        if _here.inside:
+        if not _here.inside:
+            _begins()
+        else:
             if hasattr(op.raw, "draws") or (_here.casts and op.autocast is not None):
                 _here.again = False
             return False
@@ -93,6 +95,17 @@ class Recording:
             if s is not None:
                 s.settled = True
         return result
+
+
+def _begins() -> None:
+    """Have it known how far the program was when an op began that is part of no other: there
+    noting can begin when the program is there again.
+    """
+    budget: Any = host.budget
+    if budget is not None:
+        repetition = budget.repetition
+        if repetition.started != repetition.at and is_only_op(None):
+            repetition.started = repetition.at
 
 
 def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:

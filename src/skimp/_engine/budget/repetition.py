@@ -1,107 +1,279 @@
-"""Whether a program does what it did before: then a budget that was enough is enough again.
+"""Whether a program does what it did before: then what was enough is enough again, and what went
+then goes at the same allocations, without a search, and no recipe is noted but for that.
 
-A period is what lies between two beginnings of backward, known by the sizes of its large
-allocations and by what was held when each of them came. What came after a period is expected after
-the next one like it. Where small ones, which nobody sees, are more than half, nothing is expected.
+A period is what lies between two ends of backward at which nothing is away, known by the sizes of
+its large allocations. What came after a period is expected after the next
+one like it. Where small ones, which nobody sees, are more than half, nothing is expected.
 """
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from array import array
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
+from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
 
 MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
 KNOWN: Final = 64  # periods
+MISSES: Final = 2
 ROOM: Final = 1 << 16  # bytes that a period may hold beyond what one like it did: logs grow
+NEAR: Final = 4  # allocations between two stretches of noting that are one
+SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice what went
+
+
+class Gone(NamedTuple):
+    """A storage that went: at which allocation, and after which of them it was made, how many
+    expressions later.
+    """
+
+    at: int
+    made: tuple[int, int]
+    nbytes: int
 
 
 class Period:
-    """Bytes that were asked for and bytes that were held then, allocation by allocation."""
+    """Bytes that were asked for and bytes that were held then, allocation by allocation; and what
+    went, when, and which stretches of it hold the recipes by which it went.
+    """
 
-    __slots__ = ("before", "held", "next", "room", "sizes")
+    __slots__ = ("before", "brought", "goes", "held", "next", "noted", "room", "sizes", "spent",
+                 "stretches", "whole")  # fmt: skip
 
     def __init__(self) -> None:
         self.before: Final = host.total  # bytes that were ever allocated
+        self.brought: Final = counts.brought
+        self.spent = counts.seconds  # on what went; until it ends: on all before it
         self.sizes: Final = array("q")
-        self.held: Final = array("q")
+        self.held = array("q")
         self.next: Period | None = None  # the one that came after it
         self.room = 0  # bytes that it may hold beyond that
+        self.goes: list[Gone] = []
+        self.noted: set[tuple[int, int]] = set()  # from where to where a needed recipe was noted
+        self.stretches: list[tuple[int, int]] = []  # all that, in order
+        self.whole = True  # all that went was made in it, so it can be had like this again
 
     def is_like(self, other: Period) -> bool:
-        """Whether this asked for the same, and held about the same: never more than that may."""
+        """Whether this asked for the same, and held about the same where nothing went: never more
+        than that may.
+        """
+        if self.sizes != other.sizes:
+            return False
         room = other.room
-        return self.sizes == other.sizes and all(
+        return bool(self.goes or other.goes) or all(
             [-ROOM <= a - b <= room for a, b in zip(self.held, other.held, strict=True)]
         )
 
+    def take(self, other: Period) -> None:
+        """Have the same go as in one like this."""
+        self.held, self.goes, self.stretches = other.held, other.goes, other.stretches
+        self.spent, self.room = other.spent, other.room
+
     def is_plain(self) -> bool:
         """Whether what ends now is told by its large allocations, and they are not too many."""
-        return len(self.sizes) <= MANY and 2 * sum(self.sizes) >= host.total - self.before
+        new = host.total - self.before - (counts.brought - self.brought)
+        return 0 < len(self.sizes) <= MANY and 2 * sum(self.sizes) >= new
 
-    def most(self) -> int:
-        """Bytes at the highest of the allocations."""
-        return max([a + b for a, b in zip(self.sizes, self.held, strict=True)], default=0)
+    def end(self, budget: int) -> None:
+        """What it holds is known."""
+        self.spent = counts.seconds - self.spent
+        self.stretches = self._widened(list(_merged(sorted(self.noted))), budget // SPARE)
+        most = max([a + b for a, b in zip(self.sizes, self.held, strict=True)], default=0)
+        rounding = 0 if host.backing is None else host.backing.rounding
+        self.room = (
+            budget // SPARE if self.goes else min(max(budget - most - rounding, 0) // 2, ROOM)
+        )
+
+    def _widened(self, stretches: list[tuple[int, int]], spare: int) -> list[tuple[int, int]]:
+        """The last one goes on until there is more that may go: a program may do something else."""
+        if not stretches:
+            return stretches
+        wanted = spare + 2 * sum([one.nbytes for one in self.goes])
+        noted = sum([sum(self.sizes[start : end + 1]) for start, end in stretches])
+        start, end = stretches.pop()
+        while noted < wanted and end < len(self.sizes):
+            end += 1
+            noted += sum(self.sizes[end : end + 1])
+        return [*stretches, (start, end)]
+
+
+def _merged(stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    first, last = -1, -1
+    for start, end in stretches:
+        if first < 0 or start > last + NEAR:
+            if first >= 0:
+                yield first, last
+            first, last = start, end
+        last = max(last, end)
+    if first >= 0:
+        yield first, last
 
 
 class Repetition:
     """The periods of a program, and which of them is expected now."""
 
     def __init__(self) -> None:
-        self.expected: Period | None = None  # follows it, and remembers nothing
-        self._at = 0  # allocations that went as expected
-        self._now = Period()
-        self._last: Period | None = None
         self._known: list[Period] = []
-
-    def remember(self, nbytes: int) -> None:
-        """A large allocation is about to be made."""
-        now = self._now
-        if len(now.sizes) <= MANY:
-            now.sizes.append(nbytes)
-            now.held.append(host.total - host.freed)
-
-    def goes_on(self, nbytes: int) -> bool:
-        """Whether a large allocation is the one that is expected, with no more held than then."""
-        expected, at = self.expected, self._at
-        if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
-            return False
-        self._at = at + 1
-        return host.total - host.freed <= expected.held[at] + expected.room
+        self._turns = 0
+        self._before: Period | None = None  # the last one that ended
+        self.repeats = False  # it was like the one before it, but for what went
+        self._missed = 0  # times that the program did something else than what was expected
+        self.started = 0  # `at`, when the last op began that is part of no other
+        self.forget()
 
     def forget(self) -> None:
         """Expect nothing, and begin to remember in the middle of a period, which is not known."""
-        self.expected = self._last = None
-        self._at, self._now = 0, Period()
+        self.expected: Period | None = None  # follows it, and remembers nothing
+        self._last: Period | None = None
+        self._begin()
+        self._now.whole = False
+
+    def depart(self) -> None:
+        """What was expected does not come. That was too often: nothing is expected any more where
+        something goes, for what was not noted stays.
+        """
+        if self.expected is not None and self.expected.goes:
+            self._missed += 1
+        self.forget()
 
     def forget_all(self) -> None:
         """The same, and what was is no measure of what comes."""
         self.forget()
         self._known.clear()
 
-    def turn(self, budget: int) -> Period | None:
-        """A period ends; the one that is expected after it, if one like it was there before."""
-        if self.expected is not None:
-            found = self.expected if self._at == len(self.expected.sizes) else None
-        else:
-            found = self._like_before(self._now, budget)
-        self._at, self._now = 0, Period()
-        self._last = found
-        return None if found is None else found.next
+    def _begin(self) -> None:
+        self._now = Period()
+        self._turns += 1
+        self.at = 0  # allocations up to now
+        self.started = 0
+        self._gone = 0  # of those that are expected to go
+        self._stretch = 0
+        self._expressions = 0
+        self._owners: dict[tuple[int, int], weakref.ref[Any]] = {}
 
-    def _like_before(self, now: Period, budget: int) -> Period | None:
+    def number(self, owner: Any) -> None:
+        """A large expression is about to be computed, in a block of its own or in another's."""
+        self._expressions += 1
+        self._call(owner, self._expressions)
+
+    def _allocates(self, owner: Any) -> None:
+        self._call(owner, 0)
+        self.at += 1
+        self._expressions = 0
+
+    def _call(self, owner: Any, expression: int) -> None:
+        owner.number = self._turns, self.at, expression
+        self._owners[self.at, expression] = weakref.ref(owner)
+
+    # -- remembering ------------------------------------------------------------------------------
+
+    def remember(self, nbytes: int, owner: Any) -> None:
+        """A large allocation is about to be made."""
+        now = self._now
+        if len(now.sizes) <= MANY:
+            now.sizes.append(nbytes)
+            now.held.append(host.total - host.freed)
+        self._allocates(owner)
+
+    def went(self, s: Any, nbytes: int, recipes: Iterable[Any]) -> None:
+        """A storage's bytes go now, because of these recipes."""
+        if self.expected is not None:
+            return
+        now = self._now
+        turn, place, expression = s.number
+        now.whole &= turn == self._turns
+        now.goes.append(Gone(self.at, (place, expression), nbytes))
+        for one in recipes:
+            turn, start, end = one.noted
+            now.whole &= turn == self._turns
+            now.noted.add((start, end))
+
+    def moment(self) -> tuple[int, int, int]:
+        """The period, where in it the op began that is under way, and where it is."""
+        return self._turns, self.started, self.at
+
+    def turn(self, budget: int) -> Period | None:
+        """A period ends that was remembered; the one that is expected after it, if one like it was
+        there before.
+        """
+        self._now.end(budget)
+        self.repeats = self._before is not None and self._before.sizes == self._now.sizes
+        self._before = self._now
+        found = self._like_before(self._now)
+        self._begin()
+        self._last = found
+        after = None if found is None else found.next
+        if after is not None and after.goes and self._missed >= MISSES:
+            return None
+        return after
+
+    def _like_before(self, now: Period) -> Period | None:
         """The known period that one is like; if there is none, it is known from now on."""
-        if not now.is_plain():
+        if not (now.whole and now.is_plain()):
             return None
         found = next((one for one in self._known if now.is_like(one)), None)
-        one = now if found is None else found
         if found is None:
-            rounding = 0 if host.backing is None else host.backing.rounding
-            now.room = min(max(budget - now.most() - rounding, 0) // 2, ROOM)
+            found = now
             self._known.append(now)
             if len(self._known) > KNOWN:
                 self._known.pop(0).next = None
+        elif now.spent < found.spent:
+            found.take(now)
         if self._last is not None:
-            self._last.next = one
-        return one
+            self._last.next = found
+        return found
+
+    # -- following --------------------------------------------------------------------------------
+
+    def follow(self, expected: Period) -> None:
+        """Expect a period, which begins."""
+        self._begin()
+        self.expected = expected
+
+    def after(self) -> Period | None:
+        """A period ends that was expected: the one that is expected after it, if it came whole."""
+        expected = self.expected
+        assert expected is not None
+        return expected.next if self.at == len(expected.sizes) else None
+
+    def goes_on(self, nbytes: int, owner: Any) -> bool:
+        """Whether a large allocation is the one that is expected, with no more held than then."""
+        expected, at = self.expected, self.at
+        if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
+            return False
+        self._allocates(owner)
+        due = sum([one.nbytes for one in self._due(expected)])
+        return host.total - host.freed <= expected.held[at] + expected.room + due
+
+    def _due(self, expected: Period) -> Iterator[Gone]:
+        """What went up to here, and is here as long as there is room."""
+        for one in itertools.islice(expected.goes, self._gone, None):
+            if one.at >= self.at:
+                break
+            yield one
+
+    def next_to_go(self) -> Any:
+        """What went next, when it was as now; None: nothing more went up to here."""
+        expected = self.expected
+        while expected is not None and self._gone < len(expected.goes):
+            one = expected.goes[self._gone]
+            if one.at > self.at:
+                break
+            self._gone += 1
+            ref = self._owners.get(one.made)
+            s = None if ref is None else ref()
+            if s is not None:
+                return s
+        return None
+
+    def notes(self) -> bool:
+        """Whether a recipe that is needed is noted about here."""
+        expected = self.expected
+        assert expected is not None
+        stretches = expected.stretches
+        while self._stretch < len(stretches) and self.at > stretches[self._stretch][1]:
+            self._stretch += 1
+        return self._stretch < len(stretches) and self.at >= stretches[self._stretch][0]

@@ -20,11 +20,13 @@ from skimp._engine.budget import (
     spill as files,
     telling,
 )
+from skimp._engine.budget.computing import Computing
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.verify import checking
-from skimp._engine.interrupts import WeakValues, finalizer, insist, region
+from skimp._engine.interrupts import WeakValues, insist, region
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import KEPT, SMALL, host
@@ -85,7 +87,7 @@ class Spending:
         self.notes = self.knows = always or not spills  # recipes; storages
         self.least = least if self.knows else max(least, POOLED)
         self.repetition: Final = Repetition()
-        self._evictions = counts.evictions  # when backward last began
+        self._soon = False  # notes are due
         self._under_way: FrameType | None = None  # the op in which it was seen that notes are due
         self._written = counts.written  # when backward last began
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
@@ -102,20 +104,22 @@ class Spending:
     @property
     def kept_below(self) -> int:
         """Bytes of a result whose tensor keeps an ndarray, which pins them."""
-        return min(self.least, SMALL) if self.knows else KEPT
+        return min(self._lowest(), SMALL) if self.knows or counts.bringing else KEPT
+
+    def _lowest(self) -> int:
+        """Bytes from which storages are known now: of what is made again, as when it was noted."""
+        return self.smallest if counts.bringing else self.least
 
     def receive(self, nbytes: int, owner: Any) -> object:
         """Know an owner of `nbytes`, which are about to be charged."""
         if self.notes:
             self.highest = max(self.highest, host.total - host.freed + nbytes)
-        if nbytes >= KEPT:
-            if self.notes:
-                self.repetition.remember(nbytes)
-            elif not (self.spills or self.repetition.goes_on(nbytes)):
-                self._note_soon()
-        if nbytes < self.least:
+        back = counts.bringing > 0
+        if nbytes >= KEPT and not back:
+            self._large(nbytes, owner)
+        if nbytes < self._lowest():
             return None
-        if self.knows:
+        if self.knows or back:
             self._know(owner)
         else:
             owner.made_at = call_site.find()
@@ -126,7 +130,10 @@ class Spending:
     def computes(self, owner: Any) -> object:
         """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
-        if self.knows and len(owner) >= self.least and self._know(owner):
+        if len(owner) >= KEPT:
+            self.repetition.number(owner)
+        knows = self.knows or counts.bringing > 0
+        if knows and len(owner) >= self._lowest() and self._know(owner):
             if self.notes:
                 read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
                 telling.floor.see(sum(read.values()) + len(owner))
@@ -138,7 +145,7 @@ class Spending:
 
     def regain(self, owner: Any) -> None:
         """Know an owner that has bytes again, which somebody else had allocated."""
-        if self.knows and len(owner) >= self.least:
+        if len(owner) >= self.smallest:
             self._know(owner)
 
     def begin(self) -> None:
@@ -159,17 +166,16 @@ class Spending:
             return
         much = counts.written - written > self.nbytes // LITTLE
         self._backwards += 1
-        if self.notes or not self.spills:
-            if self._goes_on():
-                return
-            wanted = not self.notes
+        self.repetition.started = self.repetition.at
+        wanted = self._soon
+        if self.notes:
             if self.spills and much:
                 self._judge()
-        else:
+        elif self.spills:
             self._rest -= much
             wanted = self.knows and much and self._rest < 0
         if wanted and not call_site.elsewhere():
-            self.note()
+            self._note_now()
 
     def _judge(self) -> None:
         """Much was written though recipes are noted: where hardly anything went because of one,
@@ -182,41 +188,69 @@ class Spending:
             self.notes = False
             recording.end()
 
-    def _goes_on(self) -> bool:
-        """Whether the program is where it was before, with nothing away: this is asleep then."""
-        before, self._evictions = self._evictions, counts.evictions
+    def _large(self, nbytes: int, owner: Any) -> None:
+        """A large allocation: the one that is expected, or one to be remembered."""
         repetition = self.repetition
-        if before != counts.evictions:
-            repetition.forget_all()
-            return False
-        expected = repetition.turn(self.nbytes)
-        if expected is None or (self.notes and not self._sleep()):
-            return False
-        repetition.expected = expected
-        return True
+        if repetition.expected is None:
+            if self.notes:
+                repetition.remember(nbytes, owner)
+        elif not repetition.goes_on(nbytes, owner):
+            repetition.depart()
+            self._note_soon()
+        elif repetition.notes():
+            if not self.notes:
+                self._note_soon()
+        elif self.notes or self._soon:
+            self._note_no_more()
+
+    def after_backward(self) -> None:
+        """Backward has ended: what comes may be known, if nothing is away."""
+        repetition = self.repetition
+        if self.always or telling.away(self.gone):
+            return
+        if repetition.expected is not None:
+            after = repetition.after()
+            if after is None:
+                repetition.depart()
+                self._note_soon()
+                return
+        elif self.notes:
+            after = repetition.turn(self.nbytes)
+            if after is None or (self.spills and after.goes) or not self._sleep():
+                return
+        else:
+            return
+        evictable.leave_all(list(self.known.values()))
+        self.known.clear()
+        repetition.follow(after)
+        if repetition.notes():
+            self._note_now()
+        elif self.notes:
+            self._note_no_more()
 
     def _sleep(self) -> bool:
-        """Know no storages any more, and note nothing; False: something is away, or not settled."""
+        """Know no storages any more, and note nothing; False: something is away."""
         if call_site.elsewhere():
             return False
         with LOCK():
-            known = [s for s in gc.get_objects() if type(s) is Evictable]
-            if any([s.needs is not None for s in known]):
-                self.repetition.forget_all()
+            known = [weakref.ref(s) for s in gc.get_objects() if type(s) is Evictable]
+            if any([s.needs is not None for ref in known if (s := ref()) is not None]):
                 return False
-            recording.end()
-            for s in known:
-                evictable.leave(s)
+            self._note_no_more()
+            evictable.leave_all(known)
             self.known.clear()
-            self.notes = self.knows = False
-            self.least = max(self.smallest, POOLED)
-        host.spend(self)
         return True
+
+    def _note_no_more(self) -> None:
+        recording.end()
+        self.notes = self.knows = self._soon = False
+        self.least = max(self.smallest, POOLED)
+        host.spend(self)
 
     def _note_soon(self) -> None:
         """Note recipes from the next op on, for this may be in the middle of one."""
-        self.repetition.forget()
-        if self._under_way is None:
+        if not self._soon:
+            self._soon = True
             self._under_way = call_site.outermost_op()
             recording.begin(self._begins_to_note)
 
@@ -224,14 +258,27 @@ class Spending:
         """An op begins: begin to note if it is the only one under way."""
         if not recording.is_only_op(self._under_way) or call_site.elsewhere():
             return False
-        self.note()
+        self._note_now()
         return True
+
+    def _note_now(self) -> None:
+        """Note recipes from now on, of what is expected to need them or of all. Nothing is under
+        way.
+        """
+        if self.repetition.expected is None:
+            self.note()
+            return
+        self.least = self.smallest
+        self.knows = self.notes = True
+        self._soon, self._under_way = False, None
+        recording.begin()
+        host.spend(self)
 
     def note(self) -> None:
         """Know all storages and note recipes, from now on. Nothing is under way."""
         self.least = self.smallest
         self.knows = self.notes = True
-        self._under_way = None
+        self._soon, self._under_way = False, None
         self._trial = self._backwards, counts.dropped, counts.evicted
         self.begin()
         host.spend(self)
@@ -311,8 +358,13 @@ class Spending:
     def _make_room(self, nbytes: int) -> bool:
         tried: set[int] = set()
         while not host.fits(nbytes):
+            s = self.repetition.next_to_go()
+            if s is not None:
+                if type(s) is Evictable and not self._evict(s):
+                    tried.add(id(s))
+                continue
             began = perf_counter()
-            found = choice.choose(self.known, tried, self.spills)
+            found = choice.choose(self.known, tried, self.spills, self.repetition.repeats)
             counts.search_seconds += perf_counter() - began
             if not found:
                 if self._wake():
@@ -339,7 +391,8 @@ class Spending:
         """Take a storage's bytes away, the cheaper way; False: that can't be."""
         if s.block is None or s.nbytes < 0:
             return False
-        needs = self._needs(s)
+        order = self._order(s)
+        needs = None if order is None else [one for _, there in order for one in there]
         try:
             if needs is not None:
                 evictable.depends(s, needs)  # first: an interrupt may come
@@ -353,12 +406,15 @@ class Spending:
             self.spills = False
             return False
         if gone:
+            self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
             self.gone[id(s)] = s
             self.known.pop(id(s), None)
         return gone
 
-    def _needs(self, s: Evictable) -> list[Evictable] | None:
-        """What is to be held where the bytes are better made again than read; None: they aren't."""
+    def _order(self, s: Evictable) -> list[tuple[Recipe, list[Evictable]]] | None:
+        """What is to be followed, and held, where the bytes are better made again than read; None:
+        they aren't.
+        """
         if s.recipe is None or s.held or s.place is not None or s.exported:
             return None
         try:
@@ -368,34 +424,13 @@ class Spending:
         seconds = sum([one.seconds for one, _ in way])
         if self.spills and not self.always and seconds > choice.spilling_of(s):
             return None
-        needs = [one for _, there in way for one in there]
-        return None if any([one.changing for one in needs]) else needs
+        return None if any([one.changing for _, there in way for one in there]) else way
 
     def _write(self, s: Evictable, data: Any) -> files.Place:
         began = perf_counter()
         place = files.file(self.directory).write(data)
         counts.wrote(s.op, s.made_at, data.nbytes, perf_counter() - began)
         return place
-
-
-class Computing:
-    """An expression that is being computed: its leaves' arrays, which pin their bytes, and since
-    when. Its recipe knows the time when this is gone.
-    """
-
-    __slots__ = ("_began", "_spent", "arrays", "recipe")
-
-    def __init__(self, arrays: Any) -> None:
-        self.arrays = arrays
-        self.recipe: Any = None
-        self._spent = counts.seconds
-        self._began = perf_counter()
-
-    @finalizer
-    def __del__(self) -> None:
-        if self.recipe is not None:
-            took = perf_counter() - self._began - (counts.seconds - self._spent)
-            self.recipe[0].seconds = took
 
 
 def set_budget(

@@ -51,6 +51,8 @@ class Counts:
     """Sums since the beginning, or since `reset`."""
 
     def __init__(self) -> None:
+        self.bringing = 0  # storages that are being had back now, because of each other
+        self.brought = 0  # bytes that were allocated for that
         self.reset()
 
     def reset(self) -> None:

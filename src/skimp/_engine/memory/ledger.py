@@ -110,6 +110,9 @@ class Budget(Protocol):
     def between_ops(self) -> None:
         """Backward begins: no op of this thread is under way."""
 
+    def after_backward(self) -> None:
+        """Backward has ended."""
+
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
 

@@ -1,0 +1,71 @@
+"""What a budget without a file does while a program repeats: the same goes, without a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import skimp as torch
+from skimp._engine.budget import spending
+from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.ledger import host
+from tests.engine.budget.holding import MIB, held
+from tests.engine.budget.test_noting import steps
+from tests.support.running import default_mode
+
+pytestmark = default_mode  # what is noted follows the mode
+
+
+class Deep(torch.nn.Module):
+    """Twelve layers, and at some steps something else between the sixth and the seventh."""
+
+    def __init__(self, otherwise: set[int]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(128, 128) for _ in range(12)])
+        self.otherwise, self.step = otherwise, 0
+
+    def forward(self, x: Any) -> Any:
+        self.step += 1
+        for i, layer in enumerate(self.layers):
+            if i == 6 and self.step in self.otherwise:
+                x = torch.cat([x, x.cumsum(0) * 0.01]).sin()
+            x = torch.tanh(layer(x))
+        return x
+
+
+@pytest.mark.parametrize("otherwise", [set(), {7}, {6, 8, 10, 12}])
+def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> None:
+    """Without a search, and noted is what is needed; until it does something else."""
+    searches, evictions = [], []
+    x = torch.randn(1024, 128)
+
+    def train(budget: int | None) -> list[Any]:
+        net = Deep(otherwise)
+        spending.set_budget(None if budget is None else host.allocated + budget, spill=False)
+        counts.reset()
+        losses = []
+        try:
+            for _ in range(14):
+                searched, went = counts.search_seconds, counts.evictions
+                losses += steps(net, [x])[0]
+                searches.append(counts.search_seconds > searched)
+                evictions.append(counts.evictions - went)
+                assert budget is None or held() <= host.budget.nbytes  # type: ignore[union-attr]
+        finally:
+            spending.set_budget(None)
+        return losses
+
+    wanted = train(None)
+    searches.clear()
+    evictions.clear()
+    assert train(6 * MIB) == wanted
+    assert all(evictions[1:5])
+    assert searches[1]
+    assert not searches[4]
+    assert all([evictions[i - 1] for i in range(2, 14)])
+    if len(otherwise) < 2:
+        assert not any(searches[11:])
+    else:
+        assert all([searches[i - 1] for i in otherwise])
