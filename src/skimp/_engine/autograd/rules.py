@@ -10,7 +10,7 @@ The names of a formula's parameters say what is saved for it:
     result, result0 ... outputs
     NAME_shape, NAME_strides, NAME_dtype, NAME_layout
                         of a tensor argument or of the result, which is not saved
-    needs               the names of the arguments whose gradient is wanted
+    needs               the names of the arguments whose gradient this backward wants
     node                the node itself: its edges lead to the inputs
     any other name      the argument's value (tensors are saved), else the parameter's default
 

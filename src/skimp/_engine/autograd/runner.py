@@ -60,6 +60,8 @@ def runner(plan: Plan) -> Runner:
         unless = "traceless or "
         if plan.rule.releases_early:
             text += _early(plan, made)
+    if not plan.lists:
+        text += [f"    {line}" for i, slot in enumerate(plan.slots) for line in _narrowed(i, slot)]
     for i, step in enumerate(plan.steps):
         text += [f"    {line}" for line in _run(i, step, None if plan.lists else unless)]
     text += [f"    {line}" for line in _released(plan)]
@@ -74,6 +76,7 @@ def runner(plan: Plan) -> Runner:
         "Tensor": Tensor,
         "check": saving.check,
         "freed": errors.freed,
+        "names": tuple(plan.rule.names),
         "revived": saving.revived,
         "slots": plan.slots,
         "spread": _spread,
@@ -123,6 +126,16 @@ def _unpacked(i: int, slot: Slot) -> list[str]:
     if slot.kind == RESULT:
         text += ["    if revive:", f"        v{i} = revived(v{i}, node, {slot.of})"]
     return text
+
+
+def _narrowed(i: int, slot: Slot) -> list[str]:
+    """The lines that leave those `needs` whose gradients this backward wants."""
+    if slot.name != "needs":
+        return []
+    return [
+        "if wanted is not None and not traceless:",
+        f"    v{i} = v{i}.intersection([n for n, to in zip(names, edges[::2]) if to in wanted])",
+    ]
 
 
 def _run(i: int, step: Step, unless: str | None = "") -> list[str]:

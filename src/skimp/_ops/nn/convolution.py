@@ -77,11 +77,14 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
     if modes.state.grad or g._hollow or input._hollow or weight._hollow:
         return (
             input_gradient(g, weight, input.shape, *steps) if "input" in needs else None,
-            weight_gradient(g, conj(input), weight.shape, *steps),
+            weight_gradient(g, conj(input), weight.shape, *steps) if "weight" in needs else None,
             _summed(g) if "bias" in needs else None,
         )
     stride, padding, dilation, groups = steps
     size, kernel, out = [tuple(t.shape[2:]) for t in (input, weight, g)]
+    if "weight" not in needs:
+        to_input = input_gradient(g, weight, input.shape, *steps) if "input" in needs else None
+        return to_input, None, _summed(g) if "bias" in needs else None
     window = Window(size, kernel, stride, padding, dilation, out)
     to_weight, into = blank(tuple(weight.shape), input._dtype)
     kernels = _kernels(into, groups)
