@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def run(
 ) -> bool:
     """Measure and save after every round; whether all was done, or Ctrl-C came before.
 
-    Programs are measured again under `conditions`: with one thread, beside a busy process.
+    Programs are measured again under `conditions`: with one thread, beside a busy process, without
+    oneDNN.
     """
     start = time.monotonic()
     try:
@@ -97,12 +99,29 @@ def one_round(
 
 
 def under(condition: str, results: Results, programs: Sequence[str]) -> Round:
-    """A round of programs with one thread (`threads=1`), or while a core is `busy`."""
+    """A round of programs with one thread (`threads=1`), while a core is `busy`, or `alone`, with
+    no library but NumPy."""
     name, _, number = condition.partition("=")
     if name == "threads":
         return one_round(results, programs, 0, threads=int(number))
+    if name == "alone":
+        with without_onednn():
+            return one_round(results, programs, 0)
     with busy():
         return one_round(results, programs, 0)
+
+
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    """Processes that are started inside leave it alone."""
+    before = os.environ.get("SKIMP_ONEDNN")
+    os.environ["SKIMP_ONEDNN"] = "never"
+    try:
+        yield
+    finally:
+        del os.environ["SKIMP_ONEDNN"]
+        if before is not None:
+            os.environ["SKIMP_ONEDNN"] = before
 
 
 @contextlib.contextmanager

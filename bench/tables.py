@@ -19,7 +19,7 @@ from bench.verdict import NOISE_MIB, largest, median, ratio as ratio_of
 OF_PROGRAM, OF_PROGRAMS, OF_MEMORY = 1.2, 0.8, 0.4  # goals: of each, of the geometric means
 OF_MICRO, OF_MICROS = 2.5, 1.0
 EQUAL = 1e-4  # losses, relative
-CONDITIONS = {"threads=1": "one thread", "busy": "a busy core"}
+CONDITIONS = {"threads=1": "one thread", "busy": "a busy core", "alone": "without oneDNN"}
 
 
 def mean(ratios: Iterable[float | None]) -> float | None:
@@ -134,7 +134,16 @@ def programs_in_words(results: Results) -> str:
         f"{len(shares)} programs take {ratio(mean(shares))} of PyTorch's time and"
         f" {ratio(mean(r.memory for r in found))} of its memory (geometric means);"
         f" {level} are at or under PyTorch's time, {within} within {OF_PROGRAM} of it."
+        + _alone(results, [row.name for row in found])
     )
+
+
+def _alone(results: Results, names: list[str]) -> str:
+    """What they take where convolutions are not oneDNN's, in words."""
+    if "alone" not in results.conditions:
+        return ""
+    shares = [compared(results.conditions["alone"], name).ratio for name in names]
+    return f" Convolutions are oneDNN's (`skimp[onednn]`); without it {ratio(mean(shares))}."
 
 
 def slowed(results: Results) -> str:
@@ -237,6 +246,8 @@ def parts(results: Results) -> list[str]:
             f" Losses of the first steps are equal within {EQUAL:g} unless the difference is bold.",
             programs(results),
             slowed(results) if "busy" in results.conditions else NONE,
+            "Convolutions are oneDNN's, by the extra `skimp[onednn]`; the column without it"
+            " is of the programs on NumPy alone.",
         ]
     if micro(results):
         told += ["## Small ops", micro_in_words(results), micro(results), *overhead(results)]

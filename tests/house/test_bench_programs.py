@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,20 +139,25 @@ def test_the_tables_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     asked: list[Any] = []
 
     def one_round(results: Results, names: list[str], number: int, threads: Any = None) -> Any:
-        asked.append((names, threads))
+        asked.append((names, threads, os.environ.get("SKIMP_ONEDNN")))
         return {name: found(1.0, 2.0) for name in names}
 
     monkeypatch.setattr(run, "one_round", one_round)
     monkeypatch.setattr(run, "bandwidths", lambda shrink: {})
     results = run.begin(list(COMPARED))
-    assert run.run(results, names, 1, False, tmp_path, conditions=["threads=1", "busy"])
-    assert asked == [(names, None), (names[:1], 1), (names[:1], None)]
+    given = os.environ.get("SKIMP_ONEDNN")
+    assert run.run(results, names, 1, False, tmp_path, conditions=["threads=1", "busy", "alone"])
+    one = names[:1]
+    assert asked[:2] == [(names, None, given), (one, 1, given)]
+    assert asked[2:] == [(one, None, given), (one, None, "never")]
+    assert os.environ.get("SKIMP_ONEDNN") == given
     results.imports = {"skimp": {"seconds": 0.25, "mib": 40.0}}
     kept = load(newest(tmp_path))
     assert set(kept.conditions["busy"][0]) == {"program/char_mlp"}
     told = "\n".join(tables.parts(results))
     assert "| MLP over letters, batch norm by hand |" in told
-    assert "| one thread | a busy core |" in told
+    assert "| one thread | a busy core | without oneDNN |" in told
+    assert "Convolutions are oneDNN's (`skimp[onednn]`); without it 0.50." in told
     assert "| `a + b` |" in told
     assert "| `ga + gb`, recorded |" in told
     assert "| `import skimp` | 250 ms | 40 |" in told
