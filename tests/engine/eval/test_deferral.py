@@ -486,3 +486,22 @@ def test_filling_a_large_tensor_writes_these_elements_only(dtype: str, value: fl
             view(t).fill_(value)
             found.append(t.to(lib.complex64 if dtype == "complex64" else lib.float32).numpy())
         assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_an_operand_that_is_materialized_takes_no_block_that_another_operand_reads() -> None:
+    """Both are made from one product; one was computed inside another before, and one lies the
+    other way, so it is materialized when an op reads both.
+    """
+
+    def made() -> Any:
+        skimp.manual_seed(0)
+        a, b, c = (skimp.rand(24, 24) for _ in range(3))
+        x = (a @ b) / 24
+        y = (once := x * 0.5).t() * c
+        once.numpy()
+        return skimp.lerp(x, y, 0.3)
+
+    with skimp.config.using(defer="never"):
+        wanted = made()
+    with skimp.config.using(defer="always"):
+        assert skimp.equal(made(), wanted)

@@ -32,6 +32,10 @@ def expression(
     inner = tuple([layout.shape[d] for d in order])
     math = OPMATH.get(compute, compute) if row.opmath else compute
     nodes = [node_of(a, layout, order, inner) for a in args]
+    pairs = zip(args, nodes, strict=True)
+    # a later one that was materialized for this may have taken the block that an earlier one reads
+    if any([isinstance(n, Expr) and n is not a._storage.deferred for a, n in pairs]):
+        nodes = [node_of(a, layout, order, inner) for a in args]
     if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
         for a in args:
             if isinstance(a, Tensor) and a._storage.deferred is not None:
