@@ -11,6 +11,7 @@ import pytest
 
 import skimp as torch
 from skimp import lens, memory, nn
+from skimp._engine.memory.ledger import host
 from skimp.config import config
 from skimp.lens import Recording
 from skimp.lens.data import Advice, Report
@@ -462,3 +463,23 @@ def test_a_refusal_names_the_cheapest_advice_that_fits() -> None:
         assert any(kind in str(caught.value) for kind in ("zero_grad()", "checkpoint each"))
         assert top > 0
     del step
+
+
+def test_a_refusal_for_what_blocks_are_rounded_to_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The tensors' own bytes would fit: their blocks, rounded, do not."""
+    rounded = torch.ones(1_000_003)
+    asked: list[int] = []
+    monkeypatch.setattr(host, "adviser", lambda excess: str(asked.append(excess) or ""))
+    fits = memory.memory_allocated() + 4_000_012
+    assert torch.cuda.memory_reserved() + 4_000_012 > fits
+    memory.set_limit(fits)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1_000_003)
+    finally:
+        memory.set_limit(None)
+    of_one = torch.cuda.memory_reserved() - memory.memory_allocated()
+    assert asked == [2 * of_one]
+    del rounded

@@ -415,7 +415,7 @@ class Ledger:
         reason = budget.explain(nbytes) if budget is not None and binds else None
         site, advice = _site_of(owner), ""
         if self.adviser is not None and limit is not None:
-            advice = self.adviser(nbytes + self.allocated - limit)
+            advice = self.adviser(self.reserved_for(nbytes) - limit)
         return out_of_memory(nbytes, self.allocated, limit, site, live, reason, advice)
 
     def _hold_limit(self, nbytes: int, owner: Owner) -> None:

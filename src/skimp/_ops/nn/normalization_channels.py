@@ -310,6 +310,9 @@ def native_batch_norm(
     """`batch_norm` with the statistics that it saves.
 
     Shape: (N, C, ...); weights and statistics are (C,).
+    Dtypes: floating point; weights and statistics may be float32 for halves.
+    Raises: RuntimeError for vectors of other lengths, NotImplementedError for another dtype.
+    Memory: a new tensor and two of C elements; running statistics are written with `training`.
     """
     _check_batch(input, running_mean, running_var, weight, bias, training)
     return with_statistics(
