@@ -175,8 +175,12 @@ def resident(trial: Trial) -> float:
 def grown(name: str, nbytes: int, spill: bool) -> float:
     """In that process: its highest resident memory above that before the program and the budget."""
     w = skimp.randn(2048, 2048, requires_grad=True)
-    (w @ w).sum().backward()  # threads and what the libraries keep: BLAS 8 MiB, of large ones only
-    del w
+    (w @ w).sum().backward()  # threads and what the libraries keep: BLAS 8 MiB, of large ones only,
+    images = w.detach().reshape(64, 64, 32, 32)  # and oneDNN its code, 17
+    skimp.nn.functional.conv2d(
+        images, skimp.randn(64, 64, 3, 3, requires_grad=True)
+    ).sum().backward()
+    del w, images
     gc.collect()
     skimp.memory.empty_cache()
     before = _resident_peak(forget=True)
