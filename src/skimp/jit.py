@@ -39,6 +39,10 @@ class Error(RuntimeError):
     """PyTorch's errors of scripted code; none is raised."""
 
 
+class TracerWarning(Warning):
+    """PyTorch's warnings while it traces, which programs silence; none is given."""
+
+
 class Attribute:
     """A value with a type, for annotations in `__init__`."""
 

@@ -337,9 +337,13 @@ def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
         print(isinstance(net, torch._dynamo.eval_frame.OptimizedModule))
         print(isinstance(torch.Tensor, _TensorMeta))
         print(isinstance(torch.futures.Future(), torch.Future))
+        from torch.distributed._tensor.experimental import implicit_replication
+        from torch.utils.data.dataloader import _collate_fn_t, _worker_init_fn_t
+        print(issubclass(torch.jit.TracerWarning, Warning))
+        print(torch._VF.relu(-torch.ones(1)).tolist(),)
     """
     here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
-    assert here == python(code, tmp_path) == "False\nTrue\nTrue\n"
+    assert here == python(code, tmp_path) == "False\nTrue\nTrue\nTrue\n[0.0]\n"
 
 
 def test_every_public_name_of_pytorchs_own_module_can_be_imported(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import skimp
+from skimp._compat.homes import HOMES
 from skimp._compat.refusals import is_refused
 from skimp._compat.table import ours
 
@@ -66,9 +67,17 @@ def look(space: str, name: str) -> Any:
         return getattr(owner, name)
     except AttributeError:
         inner = module(f"{space}.{name}") if isinstance(owner, ModuleType) else None
-        return _ABSENT if inner is None else inner
+        return _below_torch(space, name) if inner is None else inner
     except (RuntimeError, AssertionError):
         return None  # a property of the class that wants an instance
+
+
+def _below_torch(space: str, name: str) -> Any:
+    """What has the name only where `torch` is imported: a module of ours has not what PyTorch's
+    has and another of ours makes.
+    """
+    source, real = HOMES.get(space.partition(".")[2], {}).get(name, ("", ""))
+    return getattr(module(source or space), real, _ABSENT) if real else _ABSENT
 
 
 def state(space: str, name: str, differs: Mapping[str, str] | None = None) -> State:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch as oracle
+from hypothesis import given, strategies as st
 
 import skimp
 
@@ -281,6 +282,39 @@ def test_functional_call() -> None:
         call(m, {"2.nothing": x}, (x,))
     with pytest.raises(TypeError, match="3 is not an instance of"):
         call(m, {"0.weight": 3}, (x,))
+
+
+@given(st.booleans(), st.booleans(), st.lists(st.sampled_from(["0.weight", "0.bias", "1.weight"])))
+def test_tensors_stand_in_for_a_modules_own(tie: bool, strict: bool, names: list[str]) -> None:
+    """Inside a region, which libraries take by its private name; afterwards none is left."""
+
+    def program(torch: Any) -> Any:
+        layer = torch.nn.Linear(2, 2)
+        m = torch.nn.Sequential(layer, torch.nn.Linear(2, 2))
+        m[1].weight = layer.weight
+        own, new = layer.weight, {n: torch.full(m.get_parameter(n).shape, 2.0) for n in names}
+        replaced = torch.nn.utils.stateless._reparametrize_module
+        try:
+            with replaced(m, new, tie_weights=tie, strict=strict):
+                out = m(torch.ones(1, 2))
+                m[0].bias = None if "0.bias" in new else layer.bias
+        except (RuntimeError, ValueError) as error:
+            return [str(error), sorted(new), layer.weight is own]
+        return [out, m[1].weight is own, {n: new[n] is None for n in sorted(new)}, layer.bias]
+
+    same(program, 0, 1e-6)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=4))
+def test_dense_tensors_as_one_and_back(shapes: list[list[int]]) -> None:
+    def program(torch: Any) -> Any:
+        ours = [torch.randn(shape).movedim(0, -1) if shape else torch.randn(()) for shape in shapes]
+        flat = torch._utils._flatten_dense_tensors(ours)
+        parts = torch._utils._unflatten_dense_tensors(flat, ours)
+        bases = [p.numel() and p.data_ptr() - flat.data_ptr() for p in parts]
+        return [flat, *parts, bases, type(parts) is tuple]
+
+    same(program, 0, 0)
 
 
 def test_sequences() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.queries import typename
@@ -43,3 +43,21 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         count = p.numel()
         p.data = vec[start : start + count].view_as(p).data
         start += count
+
+
+def flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
+    """The elements of all tensors one after the other (`torch._utils._flatten_dense_tensors`,
+    which trainers over several processes take).
+    """
+    flat = [t.contiguous().view(-1) for t in tensors]
+    return flat[0] if len(flat) == 1 else whole.cat(flat)
+
+
+def unflatten_dense_tensors(flat: Tensor, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Views of the parts of `flat`, in the tensors' shapes."""
+    parts, start = [], 0
+    for t in tensors:
+        count = t.numel()
+        parts.append(flat.narrow(0, start, count).view(t.shape))
+        start += count
+    return tuple(parts)

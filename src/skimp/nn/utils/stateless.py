@@ -33,7 +33,7 @@ def functional_call(
         args = ()
     elif not isinstance(args, tuple):
         args = (args,)
-    with _replaced(module, _tied(module, tensors) if tie_weights else tensors, tensors, strict):
+    with _reparametrize_module(module, tensors, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
@@ -80,9 +80,20 @@ _NOTHING = object()  # of a name that the module has not: an attribute while it 
 
 
 @contextmanager
-def _replaced(
-    module: Any, tensors: dict[str, Tensor], given: dict[str, Tensor], strict: bool
+def _reparametrize_module(
+    module: Any,
+    parameters_and_buffers: dict[str, Tensor],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
 ) -> Iterator[None]:
+    """Inside, `module` has these tensors, by dotted name, in place of its own (libraries take this
+    name from inside).
+
+    `stack_weights`, which asks that the last replaced is put back first, is so in any case.
+    """
+    given = parameters_and_buffers
+    tensors = _tied(module, given) if tie_weights else given
     own = {
         n
         for walk in (module.named_parameters, module.named_buffers)

@@ -30,6 +30,8 @@ from skimp.utils.data.sampler import (
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 T_co = TypeVar("T_co", covariant=True)
+Collate = Callable[[list[Any]], Any]
+WorkerInit = Callable[[int], None]
 FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
@@ -68,11 +70,11 @@ class DataLoader(Generic[T_co]):
         sampler: Sampler[Any] | Iterable[Any] | None = None,
         batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
         num_workers: int = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Collate | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
         timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None,
+        worker_init_fn: WorkerInit | None = None,
         multiprocessing_context: Any = None,
         generator: Generator | None = None,
         *,
@@ -105,7 +107,7 @@ class DataLoader(Generic[T_co]):
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.generator = generator
-        self.collate_fn: Callable[[Any], Any] = collate_fn or (
+        self.collate_fn: Collate = collate_fn or (
             default_collate if batch_sampler is not None else default_convert
         )
         self.persistent_workers = persistent_workers
