@@ -52,6 +52,13 @@ def ours(x: Array, weight: Array, bias: Array, g: Array, w: Window, groups: int)
     assert conv_onednn.forward(images, factor, add, split(y, 1, groups), w)
     assert conv_onednn.adjoint(places, factor, split(to_x, 1, groups), w)
     assert conv_onednn.weights(places, images, to_factor, w, to_add)
+    apart = [a.copy() for a in (to_x, to_weight, to_bias)]
+    together = split(to_x, 1, groups), to_factor
+    for a in (to_x, to_weight, to_bias):
+        a[...] = np.nan
+    assert conv_onednn.adjoint_and_weights(places, images, factor, *together, w, to_add)
+    for a, b in zip(apart, (to_x, to_weight, to_bias), strict=True):
+        np.testing.assert_array_equal(a, b)
     return made
 
 

@@ -57,8 +57,7 @@ def adjoint_and_weights(
     """`adjoint` into out, and `weights` of g and x into grad (groups, co, ci, *kernel) and bias
     (groups, co); where it can be, both from columns of g that are gathered once: in <g, x * w> the
     turned kernel's gradient is to x what the kernel's is to g."""
-    if conv_onednn.adjoint(g, weight, out, w):
-        weights(g, x, grad, w, bias)
+    if conv_onednn.adjoint_and_weights(g, x, weight, out, grad, w, bias):
         return
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):

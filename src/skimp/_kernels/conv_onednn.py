@@ -13,8 +13,9 @@ groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,21 +44,42 @@ _DIMS: Final = 3
 
 def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> bool:
     """out = x * weight + bias."""
-    return _made("forward", (x, weight, out), w, bias)
+    return _made(w, ("forward", (x, weight, out), bias))
 
 
 def adjoint(g: Array, weight: Array, out: Array, w: Window) -> bool:
     """out = what each element of the input gives to the places whose kernel covers it."""
-    return _made("adjoint", (out, weight, g), w, None)
+    return _made(w, ("adjoint", (out, weight, g), None))
 
 
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> bool:
     """out = for each tap, the sum of g times what the tap saw; bias = the sum of g."""
-    return _made("weights", (x, out, g), w, bias)
+    return _made(w, ("weights", (x, out, g), bias))
 
 
-def _made(face: str, arrays: Three, w: Window, bias: Array | None) -> bool:
+def adjoint_and_weights(
+    g: Array, x: Array, weight: Array, out: Array, grad: Array, w: Window, bias: Array | None
+) -> bool:
+    """`adjoint` into out and `weights` into grad, or neither: threads share the pieces of both."""
+    return _made(w, ("weights", (x, grad, g), bias), ("adjoint", (out, weight, g), None))
+
+
+Asked = tuple[str, Three, Array | None]  # a face, its x, w and g, the bias
+
+
+def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
+    jobs: list[_Job] = []
+    for face, arrays, bias in asked:
+        work = _work_for(face, arrays, w, bias is not None)
+        if work is None:
+            return False
+        jobs.append(work.job(arrays, bias))
+    _share(jobs)
+    return True
+
+
+def _work_for(face: str, arrays: Three, w: Window, bias: bool) -> _Work | None:
     dtype = arrays[0].dtype
     if (
         onednn.library() is None
@@ -65,16 +87,9 @@ def _made(face: str, arrays: Three, w: Window, bias: Array | None) -> bool:
         or not 0 < len(w.size) <= _DIMS
         or not all([a.dtype == dtype and a.size for a in arrays])
     ):
-        return False
+        return None
     lie = tuple([a.strides for a in arrays]) if dtype == TYPE else None
-    work = _work(face, w, Sizes(len(arrays[0]), *arrays[1].shape[:3]), lie, bias is not None)
-    if work is None:
-        return False
-    if face == "weights":
-        work.sums(arrays, bias)
-    else:
-        work.images(arrays, bias)
-    return True
+    return _work(face, w, Sizes(len(arrays[0]), *arrays[1].shape[:3]), lie, bias)
 
 
 # -- how the work is cut --------------------------------------------------------------------------
@@ -171,24 +186,26 @@ class _Work:
             return None
         return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
 
-    def images(self, arrays: Three, bias: Array | None) -> None:
+    def job(self, arrays: Three, bias: Array | None) -> _Job:
+        """What makes it of these arrays."""
+        return (self._sums if self._face == "weights" else self._images)(arrays, bias)
+
+    def _images(self, arrays: Three, bias: Array | None) -> _Job:
         """Make x or g: each piece its own part of it."""
         pieces = [piece for some in self._pieces for piece in some]
-        first, ready = pieces[0].plan, None
-        if len(self._pieces) == 1:  # all read the same weights
-            with onednn.one_thread():
-                ready = first.ready_weights(arrays[1])
+        first = pieces[0].plan
+        ready = _Ready(first, arrays[1]) if len(self._pieces) == 1 else None  # all read the same
 
         def fn(piece: _Piece, room: Room) -> None:
-            plan = piece.plan
-            held = ready if plan is first or plan.reads_weights_of(first) else None
+            plan, held = piece.plan, None
+            if ready is not None and (plan is first or plan.reads_weights_of(first)):
+                held = ready.weights()
             plan.make(self._parts(piece, arrays), self._bias(piece, bias), room, held)
 
-        self._share(pieces, fn)
-        if ready is not None:
-            give(ready)
+        tasks = [partial(fn, piece) for piece in pieces]
+        return _Job(tasks, self._effort, _nothing if ready is None else ready.close)
 
-    def sums(self, arrays: Three, bias: Array | None) -> None:
+    def _sums(self, arrays: Three, bias: Array | None) -> _Job:
         """Make w and the bias: each channels' pieces are added up in lanes, every so many-th in
         one, and these at the end, whoever made them."""
         lanes: list[tuple[list[_Piece], Sum]] = []
@@ -199,8 +216,7 @@ class _Work:
             lanes += [(some[lane::LANES], found) for lane, found in enumerate(sums)]
             ends.append((into, sums))
 
-        def fn(lane: tuple[list[_Piece], Sum], room: Room) -> None:
-            pieces, total = lane
+        def fn(pieces: list[_Piece], total: Sum, room: Room) -> None:
             into = total
             for number, piece in enumerate(pieces):
                 if number == 1:
@@ -210,26 +226,67 @@ class _Work:
                 if number:
                     _add(total, into)
 
-        self._share(lanes, fn)
-        for into, (first, *others) in ends:
-            if others or first is not into:
-                for other in others:
-                    _add(first, other)
-                into[0][...] = first[0]
-                if into[1] is not None:
-                    into[1][...] = first[1]
+        def end() -> None:
+            for into, (first, *others) in ends:
+                if others or first is not into:
+                    for other in others:
+                        _add(first, other)
+                    into[0][...] = first[0]
+                    if into[1] is not None:
+                        into[1][...] = first[1]
 
-    def _share(self, items: list[Any], fn: Callable[[Any, Room], None]) -> None:
-        shared = iter(items)  # by the threads: next() is atomic
+        return _Job([partial(fn, *lane) for lane in lanes], self._effort, end)
 
-        def work() -> None:
-            with onednn.one_thread():
-                room = Room()
-                for item in shared:
-                    fn(item, room)
-                room.close()
 
-        spread(work, len(items), self._effort)
+class _Ready:
+    """The weights in the layout that pieces read, made by the thread that first asks."""
+
+    def __init__(self, plan: Plan, weight: Array) -> None:
+        self._plan = plan
+        self._weight = weight
+        self._array = plan.weights_room()
+        self._lock = Lock()
+        self._made = self._array is None
+
+    def weights(self) -> Array | None:
+        """None where they lie in that layout."""
+        with self._lock:
+            if not self._made and self._array is not None:
+                self._plan.ready_weights(self._weight, self._array)
+                self._made = True
+        return self._array
+
+    def close(self) -> None:
+        if self._array is not None:
+            give(self._array)
+
+
+class _Job(NamedTuple):
+    """Tasks for any threads, in any order, and what comes after all of them."""
+
+    tasks: Sequence[Callable[[Room], None]]
+    effort: int
+    end: Callable[[], None]
+
+
+def _nothing() -> None:
+    pass
+
+
+def _share(jobs: list[_Job]) -> None:
+    tasks = [task for job in jobs for task in job.tasks]
+    shared = iter(tasks)  # by the threads: next() is atomic
+
+    def work() -> None:
+        with onednn.one_thread():
+            room = Room()
+            for task in shared:
+                task(room)
+            room.close()
+
+    spread(work, len(tasks), sum([job.effort for job in jobs]))
+    for job in jobs:
+        job.end()
 
 
 def _blank(like: Sum) -> Sum:

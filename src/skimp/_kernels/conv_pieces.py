@@ -177,20 +177,22 @@ class Plan:
         except IndexError:  # there is none yet, or other threads use them
             return _Run(self)
 
-    def ready_weights(self, weight: Array) -> Array | None:
-        """The weights in the layout that is wanted: scratch memory, to be given back; None where
-        they lie in it."""
+    def weights_room(self) -> Array | None:
+        """Scratch memory, to be given back, for the weights in the layout that is wanted; None
+        where they lie in it."""
         if self.sides[1].move is None:
             return None
-        found = take(onednn.size(self.sides[1].wanted) // TYPE.itemsize + _ALIGNED, TYPE)
+        return take(onednn.size(self.sides[1].wanted) // TYPE.itemsize + _ALIGNED, TYPE)
+
+    def ready_weights(self, weight: Array, into: Array) -> None:
+        """Bring the weights into that layout."""
         room, run = Room(), self._idle_run()
         room.hold(self.room)
         run.place(1, weight, room)
-        run.wanted[1].at(aligned(found))
+        run.wanted[1].at(aligned(into))
         run.bring(1, weight, room)
         room.close()
         self._idle.append(run)
-        return found
 
     def make(
         self, arrays: Three, bias: Array | None, room: Room, ready: Array | None = None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 import skimp
 from skimp.config import config
+
+Array = np.ndarray[Any, Any]
 
 
 def _far(means: list[float], shape: tuple[int, ...] = (6, 5, 4, 8)) -> np.ndarray:
@@ -92,3 +96,77 @@ def test_bits_do_not_depend_on_threads() -> None:
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+# images as runs, one image, long rows, rows longer than a block, waiting gradients, no dims but one
+SHAPES = [
+    (6, 5, 4, 8),
+    (1, 3, 20, 20),
+    (2, 3, 40, 30),
+    (2, 2, 300, 300),
+    (20, 8, 32, 32),
+    (4, 3, 17),
+]
+
+
+def _rectified(lib: Any, x: Array, kind: str, how: str) -> list[Array]:
+    """Gradients of input, weight and bias for the sum of a rectified result, or of its squares, or
+    of one that lies channels last."""
+    factors = [np.linspace(0.5, 2, x.shape[1]), np.linspace(-1, 1, x.shape[1])]
+    made = [lib.tensor(a, dtype=getattr(lib, kind)).requires_grad_() for a in (x, *factors)]
+    y = lib.nn.functional.batch_norm(made[0], None, None, *made[1:], True)
+    y = y if how == "channels last" else lib.nn.functional.relu(y)
+    if how == "squares":
+        y = y * y
+    g = lib.ones(y.shape, dtype=y.dtype)
+    if how == "channels last":
+        last = (lib.arange(y.numel()) % 7).to(y.dtype).reshape(len(y), -1, y.shape[1])
+        g = last.transpose(1, 2).reshape_as(y)
+        g = g.contiguous() if lib is torch else g  # PyTorch misreads that of a single image
+    (y.sum() if how == "sum" else y).backward(None if how == "sum" else g)
+    return [m.grad.double().numpy() for m in made]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("how", ["squares", "sum", "channels last"])
+def test_gradients_are_those_of_float64_and_of_every_way_to_make_them(
+    shape: tuple[int, ...], how: str
+) -> None:
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    wanted = _rectified(torch, x, "float64", how)
+    found = []
+    for defer in ("auto", "always", "never"):
+        for threads in (1, 2):
+            with config.using(defer=defer, threads=threads, threads_from=0):
+                found.append(_rectified(skimp, x, "float32", how))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            assert a.tobytes() == b.tobytes()
+    for a, b in zip(found[0], wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6 * max(1, float(np.abs(b).max())))
+
+
+@pytest.mark.parametrize(("kind", "error"), [("float16", 4e-3), ("bfloat16", 4e-2), ("float64", 0)])
+@pytest.mark.parametrize("shape", SHAPES[:3])
+def test_gradients_of_other_types(shape: tuple[int, ...], kind: str, error: float) -> None:
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    x = torch.tensor(x, dtype=getattr(torch, kind)).double().numpy()
+    wanted, ours = [
+        _rectified(lib, x, each, "channels last")
+        for lib, each in ((torch, "float64"), (skimp, kind))
+    ]
+    for a, b in zip(ours, wanted, strict=True):
+        bound = max(error, 1e-12)
+        np.testing.assert_allclose(a, b, rtol=bound, atol=bound * float(np.abs(b).max()))
+
+
+def test_a_gradient_that_waits_is_kept_once() -> None:
+    """Beside the input and the gradient it is written into the result's bytes, and nowhere else."""
+    x = skimp.randn(16, 32, 32, 32, requires_grad=True)
+    g = skimp.ones(16, 32, 32, 32)
+    with config.using(defer="auto"):
+        y = skimp.relu(skimp.nn.functional.batch_norm(x, None, None, training=True))
+        before = skimp.cuda.memory_allocated()
+        skimp.cuda.reset_peak_memory_stats()
+        y.backward(g)
+        assert skimp.cuda.max_memory_allocated() - before < 1.1 * g.nbytes

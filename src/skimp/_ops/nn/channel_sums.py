@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -25,6 +26,10 @@ from skimp._ops.reduce.softmax import SMALL
 _SHORT: Final = 16  # places below which rows cost more than their elements
 _PASSES: Final = 2  # over the rows, as memory gives them
 _PART: Final = 1 << 15  # elements of the rows that are read twice
+_STEPS: Final = 4  # over what is blended
+_UNIT: Final = 1 << 17  # elements of what stays in the cache until it is read again
+_WIDE: Final = 1 << 16
+_SHORT_RUN: Final = 512
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
 # the mean is more than so many deviations from 0: that loses three bits.
 _FAR: Final = 2.75
@@ -54,7 +59,7 @@ def moments(x: Tensor) -> tuple[Array, Array]:
             flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
             total[...], square[...] = _row_moments(flat)
 
-        _over(x, block, totals, squares)
+        _over(_source(x), 2, block, totals, squares)
     sums = totals.reshape(n, -1).astype(np.float64)
     mean = np.add.reduce(sums, 0) / (n * length)
     spread = np.add.reduce(squares.reshape(n, -1), 0, np.float64)
@@ -76,19 +81,27 @@ def _row_moments(flat: Array) -> tuple[Array, Array]:
     return total, own
 
 
-def gradient_sums(g: Tensor, x: Tensor, mean: Array, rstd: Array) -> tuple[Array, Array]:
-    """The sums of g and of g * (x - mean) for each channel, given one over x's deviations."""
-    acc = dtypes.accumulator(x._dtype).np
+def gradient_sums(
+    g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
+) -> tuple[Array, Array, Array]:
+    """The sums of g and of g * (x - mean) for each channel, given one over x's deviations, and g's
+    values: if g is deferred, it is made once and they are in `into`, of the working type."""
+    acc, x_values = into.dtype, x._skimp_array()
+    source = _source(g)
+    own = source if isinstance(source, np.ndarray) else into
+    kept = [] if own is source else [into]
     totals, products = _numbers(g, 2, acc)
     n = x.shape[0]
-    centres = np.tile(mean, n).reshape(totals.shape)
-    far = np.tile(~(np.abs(mean * rstd) <= _FAR), n)
+    far = ~(np.abs(mean * rstd) <= _FAR)
 
     def block(
-        rows: Array, seen: Array, centre: Array, careful: Array, total: Array, product: Array
-    ) -> None:
+        rows: Array, seen: Array, centre: Array, careful: Array, total: Array, product: Array,
+        *kept: Array,
+    ) -> None:  # fmt: skip
         flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
         other = seen.reshape(flat.shape).astype(acc, copy=False)
+        for room in kept:
+            np.copyto(room.reshape(flat.shape), flat)
         total[...] = row_sums(flat)
         np.multiply(centre, total, out=product)
         np.subtract(np.vecdot(flat, other)[:, None], product, out=product)
@@ -97,9 +110,10 @@ def gradient_sums(g: Tensor, x: Tensor, mean: Array, rstd: Array) -> tuple[Array
                 np.subtract(other[some], centre[some], out=apart)
                 product[some] = np.vecdot(flat[some], apart)[:, None]
 
-    _over(g, block, x._skimp_array(), centres, far.reshape(totals.shape), totals, products)
+    numbers = _each(mean, n), _each(far, n), totals, products
+    _over(source, 2, block, x_values, *numbers, *kept)
     found = [a.reshape(n, -1).sum(0, dtype=np.float64).astype(acc) for a in (totals, products)]
-    return found[0], found[1]
+    return found[0], found[1], own
 
 
 def _groups(careful: Array, flat: Array) -> list[Array]:
@@ -116,14 +130,25 @@ def _numbers(t: Tensor, count: int, dtype: Any) -> list[Array]:
     return [np.empty((*t.shape[:2], 1), dtype) for _ in range(count)]
 
 
-def _over(source: Tensor, block: Any, *parts: Array) -> None:
-    own = source._np
-    if own is not None and own.size < SMALL:  # all rows at once
-        rows = own.shape[0] * own.shape[1]
-        quietly(block, *[np.ascontiguousarray(a).reshape(rows, -1) for a in (own, *parts)])
+def _each(values: Array, n: int) -> Array:
+    """A number for each channel of each of n images."""
+    found = np.empty((n, len(values), 1), values.dtype)
+    found[...] = values[:, None]
+    return found
+
+
+def _source(t: Tensor) -> Expr | Array:
+    own = t._np
+    return own if own is not None and own.size < SMALL else source_of(t, in_order=True)[0]
+
+
+def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int = _PASSES) -> None:
+    """block(rows, *parts) for rows of all that follows the first `lead` dims."""
+    if isinstance(source, np.ndarray) and source.size < SMALL:  # all at once
+        rows = math.prod(source.shape[:lead])
+        quietly(block, *[np.ascontiguousarray(a).reshape(rows, -1) for a in (source, *parts)])
         return
-    found, _ = source_of(source, in_order=True)
-    map_rows(found, block, parts, source.ndim - 2, steps=_PASSES)
+    map_rows(source, block, parts, len(source.shape) - lead, _UNIT, steps=steps)
 
 
 # -- a * x + b for each channel --------------------------------------------------------------------
@@ -153,12 +178,29 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
     return [v.reshape(shape) for v in numbers]
 
 
-def blended(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
-    """(x * b + c) + g * a"""
-    made: Array = x * b
-    made += c
-    made += g * a
-    return made
+def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
+    """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
+    n, channels, *size = x.shape
+    places = math.prod(size)
+    line: list[Array] = []
+
+    def mix(own: Array, seen: Array, into: Array, *numbers: Array) -> None:
+        a, b, c = line or numbers
+        rows = [v.reshape(len(v), -1) for v in (own, seen, into)]
+        for start in range(0, rows[0].shape[1], _WIDE):
+            mine, other, to = [v[:, start : start + _WIDE] for v in rows]
+            with Scratch(to.shape, to.dtype) as scaled:
+                np.multiply(mine, a, out=scaled)
+                np.multiply(other, b, out=to)
+                np.add(to, c, out=to)
+                np.add(to, scaled, out=to)
+
+    if n > 1 and places <= _SHORT_RUN and channels * places <= _WIDE:
+        # an image is one run for NumPy, which takes twice as long for short ones beside numbers
+        line += [v.repeat(places) for v in (a, b, c)]
+        _over(g, 1, mix, x, out, steps=_STEPS)
+    else:
+        _over(g, 2, mix, x, out, *[_each(v, n) for v in (a, b, c)], steps=_STEPS)
 
 
 def scaled(x: Array, a: Array, b: Array) -> Array:

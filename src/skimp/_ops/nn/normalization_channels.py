@@ -16,7 +16,6 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
@@ -27,7 +26,6 @@ from skimp._ops.reduce.softmax import floating
 from skimp.config import config
 
 Ints = tuple[int, ...]
-_BLOCK = 1 << 13  # elements of a temporary
 _SHORT = 512  # places of a channel beside which its number is written out
 _FEW = 16  # images of which one more does not matter
 
@@ -96,20 +94,15 @@ def _batch_back(
 
 
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
-    """The same from two sums for each channel, read in one pass: dx is g * a + x * b + c."""
-    g0._skimp_array()  # read twice: a deferred one is written, over its own operand if it can
+    """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c."""
     mean, rstd = result1._skimp_array(), result2._skimp_array()
-    sums = channel_sums.gradient_sums(g0, input, mean, rstd)
+    # first: a gradient that waits is not to be made for room that is asked for while it is read
+    dx, into = blank(tuple(input.shape), dtypes.accumulator(input._dtype))
+    *sums, g = channel_sums.gradient_sums(g0, input, mean, rstd, into)
     scale = None if weight is None else accumulated(weight)._skimp_array()
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
-    own, seen = channel_sums.small_sums(g0, input), channel_sums.small_sums(input, input)
-    if own is not None and seen is not None:
-        dx = fresh(
-            quietly(channel_sums.blended, own, seen, *channel_sums.beside(seen, line)), input._dtype
-        )
-        return dx, _vector(dw), _vector(db)
-    dx = _blend(accumulated(g0), accumulated(input), *[_channels(v, input) for v in line])
+    channel_sums.blend(g, input._skimp_array(), into, *line)
     return dx, _vector(dw), _vector(db)
 
 
@@ -128,23 +121,6 @@ def _channels(values: Array, like: Any) -> Any:
 
 def _vector(values: Array) -> Any:
     return fresh(values, dtypes.FROM_NUMPY[values.dtype])
-
-
-def _blend(g: Any, x: Any, a: Any, b: Any, c: Any) -> Any:
-    """(x * b + c) + g * a: deferred where it is large, else with no temporary of its size."""
-    if x.numel() >= config.defer_from:
-        return (x * b + c) + g * a
-    result, into = blank(tuple(x.shape), x._dtype)
-    own, seen = g._skimp_array(), x._skimp_array()
-    step = max(1, len(own) * _BLOCK // max(own.size, 1))
-    for start in range(0, len(own), step):
-        part = into[start : start + step]
-        np.multiply(seen[start : start + step], b._skimp_array(), out=part)
-        part += c._skimp_array()
-        with Scratch(part.shape, part.dtype) as scaled:
-            np.multiply(own[start : start + step], a._skimp_array(), out=scaled)
-            part += scaled
-    return result
 
 
 def _update(running: Any, new: Array, momentum: float) -> None:
