@@ -13,11 +13,11 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, watched
-from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count, next_key
+from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
@@ -28,6 +28,7 @@ from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, empty
 
 _state = modes.state
+_watched_by = watched.ON  # whoever is told of nodes
 _frame = sys._getframe
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
@@ -134,21 +135,32 @@ def run(
     try:
         _state.grad = create
         _tasks.now = (next(_numbers), captures is None)
+        # What has received gradients, and has yet to run: leaves that are complete, in that order;
+        # a node that may be the newest (in a chain it always is); all other nodes.
+        ready: list[Node] = []
+        newest: Node | None = None
         waiting: list[tuple[int, Node]] = []
         buffers: dict[Node, Grads] = {}
-        begins = [r for r in roots if r is not None]
+        begins: list[Any] = []
+        origins: list[Node] = []
+        for root in roots:
+            if root is not None:
+                begins.append(root)
+                origins.append(root[0])
+        root = None
         roots.clear()
-        origins = [r[0] for r in begins]
         wanted = None
         if captures is not None:
             captures.search(origins)
             wanted = captures.wanted
         leaves: Leaves | None = None
         frame: Any = _frame(1)
-        while frame.f_code.co_filename in lines.INSIDE and frame.f_back is not None:
+        code = frame.f_code
+        while code.co_filename in lines.INSIDE and frame.f_back is not None:
             frame = frame.f_back
-        caller = frame.f_code, frame.f_lasti  # for who runs a freed node again
-        if frame.f_code.co_filename not in lines.OUTSIDE:
+            code = frame.f_code
+        caller = code, frame.f_lasti  # for who runs a freed node again
+        if code.co_filename not in lines.OUTSIDE:
             caller = lines.outside(frame)
         del frame
         while begins:
@@ -169,51 +181,68 @@ def run(
                 if type(to) is AccumulateGrad:
                     leaves = leaves or Leaves(origins, wanted)
                     if leaves.complete(to):
-                        heappush(waiting, (next_key(), to))
-        r = to = a = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
+                        ready.append(to)
+        r = to = a = None  # nobody but the buffers holds a gradient: it may be taken or freed
         results: Any
-        while waiting:
-            node = heappop(waiting)[1]
+        while True:
+            if ready:
+                node = ready.pop(0)
+            elif newest is not None:
+                node = newest
+                if waiting:
+                    node = heappushpop(waiting, (-node._skimp_number, node))[1]
+                newest = None
+            elif waiting:
+                node = heappop(waiting)[1]
+            else:
+                break
             grads = buffers.pop(node)
             extra = node._skimp_extra
             if captures is not None and captures.take(node, grads):
                 continue
             if extra is not None:
                 grads = hooks.before(extra, hooks.on_outputs(extra, grads))
-            if watched.ON or (extra is not None and extra.after):
+            if _watched_by or (extra is not None and extra.after):
                 results = _watched(node, grads, wanted, keep)
             else:
                 results = node._skimp_plan.run(node, grads, wanted, keep)
+            del grads
+            if not results:
+                continue  # a leaf's
             if node._skimp_saved is None:
                 node._skimp_first = caller
-            del grads
             edges = node._skimp_edges
-            i = 0
+            i = -2
             for r in results:
-                to = edges[i]
-                if to is not None and (wanted is None or to in wanted):
-                    if r is not None and not (
-                        type(r) is Tensor
-                        and (a := r._np) is not None
-                        and to._skimp_outputs is None
-                        and a.shape == to._skimp_shape
-                        and r._dtype is to._skimp_dtype
-                    ):
-                        r = _validated(node, i >> 1, r, to, edges[i + 1])
-                    is_leaf = type(to) is AccumulateGrad
-                    if to in buffers or to._skimp_outputs is not None:
-                        _deliver(to, edges[i + 1], r, waiting, buffers, create)
-                    else:
-                        buffers[to] = [r]
-                        if not is_leaf:
-                            heappush(waiting, (-to._skimp_number, to))
-                    if is_leaf:
-                        if leaves is None and count(to) != HELD_BY_ONE:
-                            leaves = Leaves(origins, wanted)
-                        if leaves is None or leaves.complete(to):
-                            heappush(waiting, (next_key(), to))
                 i += 2
-            r = a = to = None  # type: ignore[assignment]
+                to = edges[i]
+                if to is None or (wanted is not None and to not in wanted):
+                    continue
+                outputs = to._skimp_outputs
+                if r is not None and (
+                    type(r) is not Tensor
+                    or (a := r._np) is None
+                    or outputs is not None
+                    or a.shape != to._skimp_shape
+                    or r._dtype is not to._skimp_dtype
+                ):
+                    r = _validated(node, i >> 1, r, to, edges[i + 1])
+                is_leaf = type(to) is AccumulateGrad
+                if outputs is not None or to in buffers:
+                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
+                else:
+                    buffers[to] = [r]
+                    if not is_leaf:
+                        if newest is None:
+                            newest = to
+                        else:
+                            heappush(waiting, (-to._skimp_number, to))
+                if is_leaf:
+                    if leaves is None and count(to) != HELD_BY_ONE:
+                        leaves = Leaves(origins, wanted)
+                    if leaves is None or leaves.complete(to):
+                        ready.append(to)
+            r = a = to = None
             del results, edges, node, extra
         if task[0] is None:
             if _afterwards:

@@ -9,15 +9,10 @@ that this backward will go along, once.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
 
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
-
-# What leaves wait with: before all nodes, in the order in which they were complete.
-next_key = itertools.count(-(2**62)).__next__
-
 
 class Leaves:
     """The leaves of one backward, once something else than the edge of a gradient holds one."""
