@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
 
+
 class Leaves:
     """The leaves of one backward, once something else than the edge of a gradient holds one."""
 

@@ -27,6 +27,8 @@ Grads = list["Tensor | None"]
 Hook = Callable[..., Any]
 
 _new = object.__new__
+_number = sequence.__next__
+_ref = weakref.ref
 
 
 class Extra:
@@ -244,12 +246,12 @@ def accumulate_of(t: Tensor) -> Node:
             return node
     made = AccumulateGrad()
     made.variable = t
-    made._skimp_number = next(sequence)
+    made._skimp_number = _number()
     a = t._np
     made._skimp_shape = a.shape if a is not None else t._skimp_layout.shape  # type: ignore[union-attr]
     made._skimp_dtype = t._dtype
     made._skimp_extra = None
-    t._skimp_accumulate = weakref.ref(made)
+    t._skimp_accumulate = _ref(made)
     return made
 
 

@@ -56,11 +56,20 @@ def written(recording: Recording, count: int | None) -> Any:
         "users": lines.OUTSIDE,
     }
     text = [f"def function({every}):", *_outputs(count, every), "    bits = 0"]
+    masks = [zip(rule.names, plan.mask, strict=True) for plan in plans.values()]
+    needing = {name for mask in masks for name, yes in mask if yes}
     for i, name in enumerate(rule.names):
         if name not in local:
             continue
         listed = any([name in plan.lists for plan in plans.values()])
-        text += _needs(local[name], i, len(rule.names) + i if listed else None, every)
+        needs = _needs(local[name], i, len(rule.names) + i if listed else None, every)
+        if name not in needing and name not in rule.numbers:  # a bias that is None
+            text += [
+                f"    if type({local[name]}) not in plain:",
+                *[f"    {line}" for line in needs],
+            ]
+            continue
+        text += needs
         if name in rule.numbers:
             space[f"of_{local[name]}"] = recording.of_number(rule.numbers[name])
             text += [
@@ -72,7 +81,8 @@ def written(recording: Recording, count: int | None) -> Any:
         text.append(f"    {'elif' if n else 'if'} bits == {bits}:")
         text += [f"        {line}" for line in _of_plan(plan, bits, local, space, count, every)]
     text += [f"    {'elif' if plans else 'if'} bits & {wanted}:", f"        return loops({every})"]
-    text += ["    else:", "        return", *_PLACE]
+    first = "out" if count is None else "out0"
+    text += ["    else:", "        return", *_PLACE.format(first=first).splitlines()]
     text += [f"    {line}" for line in _histories(count, recording.nondiff)]
     return function_of(f"record_{rule.name}", text, space)
 
@@ -85,12 +95,11 @@ def _outputs(count: int | None, every: str) -> Lines:
             f"        return loops({every})",
             "    if out._dtype.category < 2:",
             "        return",
-            "    first = out",
         ]
     return [
         f"    if guarded or not isinstance(out, tuple) or len(out) != {count}:",
         f"        return loops({every})",
-        "    first = out[0]",
+        f"    {''.join([f'out{i}, ' for i in range(count)])} = out",
     ]
 
 
@@ -169,7 +178,7 @@ def _of_plan(
             space[f"c{bits}_{i}"] = slot.of
             pairs.append(f"c{bits}_{i}, None")
             continue
-        x = f"out[{slot.of}]" if count is not None else "out"
+        x = f"out{slot.of}" if count is not None else "out"
         x = x if slot.kind in (RESULT, RESULT_META) else local[slot.of]
         found, pair = _kept(slot, i, x, slot.of in tensors, slot.of in plan.lists)
         text += found
@@ -217,14 +226,13 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool, listed: bool) -> tuple[Li
     ]
     if not (is_tensor or result):
         text = [
-            f"if type({x}) in plain:",
-            f"    k{i}, w{i} = {x}, None",
-            f"elif isinstance({x}, Tensor):",
-            *[f"    {line}" for line in text],
-            f"elif isinstance({x}, (list, tuple)) and not numbers(map(type, {x})):",
-            f"    k{i}, w{i} = {general}",
-            "else:",
-            f"    k{i}, w{i} = {x}, None",
+            f"k{i} = {x}",
+            f"w{i} = None",
+            f"if type({x}) not in plain:",
+            f"    if isinstance({x}, Tensor):",
+            *[f"        {line}" for line in text],
+            f"    elif isinstance({x}, (list, tuple)) and not numbers(map(type, {x})):",
+            f"        k{i}, w{i} = {general}",
         ]
     return text, f"k{i}, w{i}"
 
@@ -232,21 +240,22 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool, listed: bool) -> tuple[Li
 # the number, what the first output is like, and the user's line
 _PLACE = """\
     node._skimp_number = next_number()
-    a = first._np
-    node._skimp_shape = a.shape if a is not None else first._skimp_layout.shape
-    node._skimp_dtype = first._dtype
+    a = {first}._np
+    node._skimp_shape = a.shape if a is not None else {first}._skimp_layout.shape
+    node._skimp_dtype = {first}._dtype
     frame = here(2)
     code = frame.f_code
-    node._skimp_lasti = frame.f_lasti
-    if code.co_filename not in users:
+    if code.co_filename in users:
+        node._skimp_lasti = frame.f_lasti
+    else:
         while code.co_filename in inside and frame.f_back is not None:
             frame = frame.f_back
             code = frame.f_code
-        if code.co_filename not in users:
-            code, node._skimp_lasti = outside(frame)
-        else:
+        if code.co_filename in users:
             node._skimp_lasti = frame.f_lasti
-    node._skimp_code = code""".splitlines()
+        else:
+            code, node._skimp_lasti = outside(frame)
+    node._skimp_code = code"""
 
 
 def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
@@ -261,17 +270,20 @@ def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
         ]
     text = ["node._skimp_extra = None"]
     for i in range(count):
-        text += [
-            f"t = out[{i}]",
-            "a = t._np",
-            f"m{i} = (a.shape if a is not None else t._skimp_layout.shape, t._dtype)",
-        ]
+        t = f"out{i}"
+        if i:
+            text += [
+                f"a = {t}._np",
+                f"m{i} = (a.shape if a is not None else {t}._skimp_layout.shape, {t}._dtype)",
+            ]
+        else:
+            text.append("m0 = (node._skimp_shape, node._skimp_dtype)")
         if i not in nondiff:
             text += [
-                "if t._dtype.category > 1:",
-                "    t._rg = True",
-                "    t._skimp_node = node",
-                f"    t._skimp_index = {i}",
+                f"if {t}._dtype.category > 1:",
+                f"    {t}._rg = True",
+                f"    {t}._skimp_node = node",
+                f"    {t}._skimp_index = {i}",
             ]
     text.append(f"node._skimp_outputs = ({''.join([f'm{i}, ' for i in range(count)])})")
     return text
