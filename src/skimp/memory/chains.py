@@ -64,7 +64,7 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any, called: Parame
     elif isinstance(holder, (Storage, Expr, Leaf)):
         if isinstance(holder, Storage) and isinstance(value, Expr):
             parts.append("its expression")
-    elif isinstance(holder, (Many, Packed, Exported, CellType)):
+    elif isinstance(holder, (Many, Packed, Exported, CellType)) or isinstance(value, Exported):
         return
     elif isinstance(holder, np.ndarray):
         if not parts[-1].endswith("NumPy array"):

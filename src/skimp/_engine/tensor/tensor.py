@@ -272,8 +272,10 @@ def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     return wrap(storages.owned(array), layout, dtype)
 
 
-def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype, cls: type[Tensor] = Tensor) -> Tensor:
-    """A tensor on storage `s`."""
+def wrap(
+    s: Storage, layout: Layout | None, dtype: dtypes.dtype, cls: type[Tensor] = Tensor
+) -> Tensor:
+    """A tensor on storage `s`; `layout` None: the caller sets `_np`, which has it."""
     t = _new(cls)
     t._storage = s
     t._skimp_layout = layout

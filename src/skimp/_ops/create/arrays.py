@@ -10,6 +10,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
+from skimp.config import config
 
 
 def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
@@ -28,8 +29,12 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
 def on_array(ndarray: Any) -> Tensor:
     """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
     if type(ndarray) is np.ndarray and ndarray.flags.c_contiguous and ndarray.dtype.isnative:
-        layout = Layout(ndarray.shape, contiguous_strides(ndarray.shape), 0)
-        return wrap(storages.external(ndarray), layout, known(ndarray.dtype))
+        s, dtype = storages.external(ndarray), known(ndarray.dtype)
+        if ndarray.size < config.small_below:
+            t = wrap(s, None, dtype)
+            t._np = ndarray
+            return t
+        return wrap(s, layout_of(ndarray), dtype)
     check_strides(ndarray)
     dtype = known(ndarray.dtype)
     plain = ndarray if type(ndarray) is np.ndarray else np.asarray(_Bytes(ndarray))

@@ -43,7 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def create(f: F) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
-    export(f.__name__, f, method=False)
+    export(f.__name__, f, method=False, quick=True)
     return f
 
 
