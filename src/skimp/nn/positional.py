@@ -17,6 +17,7 @@ from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._ops.nn.group_norm import in_groups
 from skimp.nn import functional
 from skimp.nn.modules import recurrence
 
@@ -157,10 +158,8 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Tensor:
-    """nn.functional.group_norm, which has no word for cuDNN."""
-    if num_groups == 0:
-        raise RuntimeError("Expected num groups to be greater than 0, got 0")
-    made: Tensor = F.group_norm(input, num_groups, weight, bias, eps)
+    """nn.functional.group_norm, which has no word for cuDNN and refuses groups of one value."""
+    made: Tensor = in_groups(input, num_groups, weight, bias, eps)
     return made
 
 

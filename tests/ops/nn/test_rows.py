@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,27 @@ def test_group_and_instance_norm(shape: tuple[int, ...]) -> None:
     both("instance_norm", randn(*shape, grad=True), None, None, w, b)
     both("local_response_norm", randn(*shape, grad=True), 3)
     both("normalize", randn(*shape, grad=True))
+
+
+def _outcome(torch_like: Any, name: str, shape: tuple[int, ...], groups: int) -> Any:
+    """The result's shape, or the refusal."""
+    function = operator.attrgetter(name)(torch_like)
+    try:
+        return tuple(function(torch_like.ones(shape), groups).shape)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("name", ["group_norm", "nn.functional.group_norm"])
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [
+        *[((1, 4, 1, 1), 4), ((1, 4), 4), ((1, 3, 1), 2), ((2, 4), 0), ((2, 4), -1)],
+        *[((2, 4, 1, 1), 4), ((1, 4), 2), ((1, 4, 2), 4), ((1, 4, 0), 4), ((0, 4), 4)],
+    ],
+)
+def test_group_norm_of_one_value_is_refused(name: str, shape: tuple[int, ...], groups: int) -> None:
+    assert _outcome(skimp, name, shape, groups) == _outcome(torch, name, shape, groups)
 
 
 @pytest.mark.parametrize(

@@ -2139,9 +2139,9 @@ def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     """A tensor of any array that nobody else holds, of any size and dense layout."""
 
 def wrap(
-    s: Storage, layout: Layout, dtype: dtypes.dtype, cls: builtins.type[Tensor] = ...
+    s: Storage, layout: Layout | None, dtype: dtypes.dtype, cls: builtins.type[Tensor] = ...
 ) -> Tensor:
-    """A tensor on storage `s`."""
+    """A tensor on storage `s`; `layout` None: the caller sets `_np`, which has it."""
 
 def empty(
     shape: tuple[builtins.int, ...],

@@ -118,27 +118,14 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
 
 
-@general(method=False, namespaces=("nn.functional",))
-def group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
-    """Groups of channels of each image with their mean taken out, over their deviation.
-
-    Shape: (n, channels, ...); weight and bias (channels,); the result has the input's.
-    Dtypes: floating point.
-    Raises: RuntimeError for channels that don't divide into groups, ZeroDivisionError for none.
-    Memory: a new tensor; two numbers per group are saved.
-    Source: Wu and He, 2018.
-    """
+def _in_groups(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
     if input.ndim < 2:
         raise RuntimeError(
             f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
         )
     c = input.shape[1]
-    if not num_groups:
-        raise ZeroDivisionError("integer division or modulo by zero")
     if num_groups <= 0:
-        raise RuntimeError(f"num_groups must be positive but got {num_groups}")
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if c % num_groups:
         raise RuntimeError(
             "Expected number of channels in input to be divisible by num_groups, but got input of "
@@ -153,6 +140,34 @@ def group_norm(
     refuse_mixed(input, weight, bias)
     floating("GroupNormKernelImpl", input)
     return _group_norm(input, int(num_groups), weight, bias, eps)[0]
+
+
+# as `torch.group_norm` has it, which takes groups of one value
+in_groups = general("_in_groups", method=False, namespaces=())(_in_groups)
+
+
+@general(method=False, namespaces=("nn.functional",))
+def group_norm(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Groups of channels of each image with their mean taken out, over their deviation.
+
+    Shape: (n, channels, ...); weight and bias (channels,); the result has the input's.
+    Dtypes: floating point.
+    Raises: RuntimeError for channels that don't divide into groups, ZeroDivisionError for none,
+    ValueError for one value in each group of a single image.
+    Memory: a new tensor; two numbers per group are saved.
+    Source: Wu and He, 2018.
+    """
+    if input.ndim > 1:
+        n, c, *places = input.shape
+        per_group = n * c // num_groups
+        if per_group * math.prod(places) == 1:
+            raise ValueError(
+                "Expected more than 1 value per channel when training, got input size "
+                f"{[per_group, num_groups, *places]}"
+            )
+    return _in_groups(input, num_groups, weight, bias, eps)
 
 
 @general("native_group_norm", method=False)
@@ -176,7 +191,7 @@ def native_group_norm(
             "Expected X.numel() == N * C * HxW to be true, but got false. "
             f"X has {input.numel()} elements, and N, C, HxW are {N}, {C}, {HxW}"
         )
-    y = group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
+    y = _in_groups(input.reshape((N, C, HxW)), group, weight, bias, eps)
     x = accumulated(input.reshape((N, group, C * HxW // group)))
     mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
     return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
