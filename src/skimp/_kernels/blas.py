@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels import products_onednn
 from skimp._kernels.threads import share
 from skimp.config import config
 
@@ -115,18 +116,25 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     BLAS wakes its threads for matrices of half a million multiplications and more. Where they
     sleep, that costs more than it saves up to sixty-four times as many.
     """
+    if a.ndim == 2 == b.ndim and a.size * b.shape[1] > FEW:
+        made = np.empty((len(a), b.shape[1]), a.dtype) if out is None else out
+        if products_onednn.multiply(a, b, made, threads_for_products()):
+            return made
     functions = None
     if a.size * b.shape[-1] > FEW and wakes_in_vain(a.shape[-2:], b.shape[-1]):
         functions = _functions()
     if functions is None:
-        made: Array = np.matmul(a, b, out=out)
-        return made
+        return np.matmul(a, b, out=out)  # type: ignore[no-any-return]
     _enter(*functions)
     try:
-        made = np.matmul(a, b, out=out)
+        return np.matmul(a, b, out=out)  # type: ignore[no-any-return]
     finally:
         _leave(functions[1])
-    return made
+
+
+def threads_for_products() -> int:
+    """One where threads share other work, of which products are pieces."""
+    return 1 if _inside else config.threads
 
 
 def alone(multiplications: int) -> AbstractContextManager[None]:

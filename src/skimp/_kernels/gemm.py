@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.blas import alone, library
+from skimp._kernels import products_onednn
+from skimp._kernels.blas import alone, library, threads_for_products
 from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
@@ -50,6 +51,8 @@ def adds(a: Array, b: Array, out: Array) -> bool:
 
 def add_product(a: Array, b: Array, out: Array) -> None:
     """out += a @ b, where `adds` holds; `out` shares no memory with them."""
+    if products_onednn.multiply(a, b, out, threads_for_products(), add=True):
+        return
     gemm = gemm_of(out.dtype.char)
     assert gemm is not None
     (turned_a, pitch_a), (turned_b, pitch_b), (_, pitch) = _lies(a), _lies(b), _lies(out)

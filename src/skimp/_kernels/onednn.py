@@ -35,6 +35,8 @@ _SCRATCHPAD: Final = 80  # arguments of a primitive, by DNNL_ARG_...
 FROM: Final = 1
 TO: Final = 17
 _SCRATCHPAD_MD: Final = 136
+_CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+_TURNS: Final = ("GOMP_SPINCOUNT", "30000")  # 300 us; a hundred times as many unless it is told
 _Pointer = ctypes.c_void_p
 _Dims = ctypes.c_int64 * _MOST_DIMS
 
@@ -69,6 +71,7 @@ def _mode(environ: Any) -> str:
 
 _chosen: Final = _mode(os.environ)
 _why_not: Final[list[str]] = []
+_forked: Final[list[None]] = []  # an item in a child of a process that had loaded it
 
 
 @cache
@@ -84,7 +87,8 @@ def library() -> ctypes.CDLL | None:
     for place in (str(beside), _NAME):
         if place == _NAME or beside.exists():
             try:
-                found = ctypes.CDLL(place)
+                with _patience():
+                    found = ctypes.CDLL(place)
             except OSError as error:  # not there, or what it needs itself is not
                 _why_not.append(str(error))
                 continue
@@ -92,6 +96,22 @@ def library() -> ctypes.CDLL | None:
                 return _declared(found)
             _why_not.append(f"{place} is of another version, or runs threads in another way")
     return None
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Inside, OpenMP is loaded with threads that wait for the next work awake, but not for long.
+
+    It reads its environment then; who says anything about it has chosen.
+    """
+    if any(name in os.environ for name in _CHOSEN):
+        yield
+        return
+    os.environ[_TURNS[0]] = _TURNS[1]
+    try:
+        yield
+    finally:
+        del os.environ[_TURNS[0]]
 
 
 def _suits(found: ctypes.CDLL) -> bool:
@@ -136,6 +156,17 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         put(before)
+
+
+def use_threads(threads: int) -> None:
+    """Let what this thread asks oneDNN for run on so many; on one in a forked child, where
+    OpenMP's threads are missing.
+    """
+    found = library()
+    assert found is not None
+    put = getattr(found, "omp_set_num_threads", None)
+    if put is not None:
+        put(1 if _forked else threads)
 
 
 class Handle:
@@ -297,3 +328,12 @@ def convolution(
         return Primitive(make, engine, _DIRECT, x, w, y, *along, hint.value, last[-1])
     make = "dnnl_convolution_backward_weights_primitive_desc_create"
     return Primitive(make, engine, _DIRECT, x, w, add, y, *along, hint.value, last[-1])
+
+
+def _note_fork() -> None:
+    if library.cache_info().currsize:
+        _forked.append(None)
+
+
+if hasattr(os, "register_at_fork"):  # absent on Windows
+    os.register_at_fork(after_in_child=_note_fork)

@@ -1,0 +1,110 @@
+"""Products by oneDNN: values, layouts, what it is not asked for, threads and forks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skimp
+from skimp._kernels import blas, onednn, products_onednn
+from skimp.config import config
+
+pytestmark = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is not installed here")
+LAYOUTS = ("rows", "columns", "padded", "turned and padded")
+
+
+def _matrix(shape: tuple[int, int], layout: str, seed: int) -> Any:
+    m, n = shape
+    rng = np.random.default_rng(seed)
+    if "turned" in layout or layout == "columns":
+        made = rng.standard_normal((n, m + 3 * ("padded" in layout)), dtype="f4")
+        return made[:, : m or None].T
+    return rng.standard_normal((m, n + 5 * ("padded" in layout)), dtype="f4")[:, :n]
+
+
+@given(
+    sizes=st.tuples(*[st.integers(2, 700)] * 3),
+    layouts=st.tuples(*[st.sampled_from(LAYOUTS)] * 2),
+    padded=st.booleans(),
+    add=st.booleans(),
+)
+def test_values_are_the_same_on_any_number_of_threads(
+    sizes: tuple[int, int, int], layouts: tuple[str, str], padded: bool, add: bool
+) -> None:
+    m, k, n = sizes
+    a, b = _matrix((m, k), layouts[0], 0), _matrix((k, n), layouts[1], 1)
+    found = []
+    for threads in (1, 2, 3):
+        out = _matrix((m, n), "padded" if padded else "rows", 2)
+        beside = out.base.copy() if padded else None
+        assert products_onednn.multiply(a, b, out, threads, add)
+        found.append(out.copy())
+        if beside is not None:
+            np.testing.assert_array_equal(out.base[:, n:], beside[:, n:])
+    before = _matrix((m, n), "padded" if padded else "rows", 2) if add else np.zeros((m, n))
+    exact = before + a.astype("f8") @ b.astype("f8")
+    size = np.abs(before) + np.abs(a).astype("f8") @ np.abs(b).astype("f8")
+    assert np.all(np.abs(found[0] - exact) <= np.sqrt(k) * np.finfo("f4").eps * size)
+    for one in found[1:]:
+        np.testing.assert_array_equal(one, found[0])
+
+
+@pytest.mark.parametrize("shape", [(32, 784, 400), (172, 927, 189), (512, 600, 512), (64, 4000, 9)])
+def test_long_sums_have_the_same_bits_on_any_number_of_threads(shape: tuple[int, int, int]) -> None:
+    """Of which oneDNN would give each thread a part."""
+    m, k, n = shape
+    x, w = skimp.randn(m, k), skimp.randn(n, k)
+    found = []
+    for threads in (1, 2, 4):
+        with config.using(threads=threads):
+            found.append(skimp.nn.functional.linear(x, w, x[0, :1].expand(n)).numpy())
+    for one in found[1:]:
+        np.testing.assert_array_equal(one, found[0])
+
+
+def test_what_it_is_not_asked_for() -> None:
+    a = np.ones((64, 64), "f4")
+    out = np.zeros((64, 64), "f4")
+    for one, other, into in (
+        (a[:, ::2], a[:32], out),  # gaps
+        (a[::-1], a, out),
+        (a[:1], a, out[:1]),  # vectors
+        (a, a[:, :1], out[:, :1]),
+        (a[:, :1], a[:1], out),
+        (a.astype("f8"), a.astype("f8"), out.astype("f8")),
+        (a, a, out.T),
+        (np.broadcast_to(a[0], (64, 64)), a, out),
+    ):
+        assert not products_onednn.multiply(one, other, into, 1)
+    assert not out.any()
+    a[:2] = 2  # and asked all the same, who multiplies gets the product
+    np.testing.assert_array_equal(blas.multiply(a[::-1], a), a[::-1].copy() @ a)
+
+
+_IN_A_CHILD = """
+import os, skimp
+skimp.set_num_threads(2)
+a = skimp.randn(600, 600)
+b = a @ a
+child = os.fork()
+if not child:
+    os._exit(0 if skimp.equal(a @ a, b) else 1)
+print(os.waitpid(child, 0)[1], os.environ.get("GOMP_SPINCOUNT"))
+"""
+
+
+def test_a_forked_child_multiplies_too() -> None:
+    """OpenMP's threads are missing there: it would wait for them for ever."""
+    env = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_CHILD],
+        env=env, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == "0 None"
