@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels import elementwise_onednn
+from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pointwise import Array, blend, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, take
@@ -318,6 +320,8 @@ def _over_phi(x: Array, square: Array, out: Array) -> None:
 
 def gelu(x: Array, *, out: Array) -> None:
     """x Phi(x), Phi the distribution function of the standard normal."""
+    if elementwise_onednn.forward(GELU, x, out):
+        return
     if out.dtype == np.float32:
         for one, to in _in_pieces(x, out):
             square = take(to.size, to.dtype)
@@ -333,6 +337,8 @@ def gelu(x: Array, *, out: Array) -> None:
 
 def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (Phi(x) + x phi(x)), the normal's distribution and density."""
+    if elementwise_onednn.backward(GELU, g, x, out):
+        return
     for some, one, to in _in_pieces(g, x, out):
         room = take(to.size, to.dtype)
         _gelu_backward(some, one, room.reshape(to.shape), to)
@@ -366,6 +372,8 @@ def _gelu_tanh(x: Array, out: Array) -> None:
 
 def gelu_tanh(x: Array, *, out: Array) -> None:
     """GELU by its tanh approximation."""
+    if elementwise_onednn.forward(GELU_TANH, x, out):
+        return
     _gelu_tanh(x, out)
     np.add(out, _one(out), out=out)
     np.multiply(out, x, out=out)
@@ -374,6 +382,8 @@ def gelu_tanh(x: Array, *, out: Array) -> None:
 
 def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
     """g/2 ((1 + t) + x (1 - t**2) u'), t = tanh(u) the approximation's."""
+    if elementwise_onednn.backward(GELU_TANH, g, x, out):
+        return
     t = _like(x)
     _gelu_tanh(x, t)
     np.multiply(x, x, out=out)

@@ -124,10 +124,10 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     if a.size * b.shape[-1] > FEW and wakes_in_vain(a.shape[-2:], b.shape[-1]):
         functions = _functions()
     if functions is None:
-        return np.matmul(a, b, out=out)  # type: ignore[no-any-return]
+        return np.matmul(a, b, out=out)
     _enter(*functions)
     try:
-        return np.matmul(a, b, out=out)  # type: ignore[no-any-return]
+        return np.matmul(a, b, out=out)
     finally:
         _leave(functions[1])
 

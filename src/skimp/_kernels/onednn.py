@@ -1,9 +1,11 @@
-"""oneDNN, where it is installed: its convolutions, asked for by their names in its C library.
+"""oneDNN, where it is installed: what skimp asks it for, by the names of its C library.
 
-It is the library whose convolutions PyTorch has on a CPU. Skimp runs without it, and leaves it
-alone with `SKIMP_ONEDNN=never`, for a whole process: what is made again later has the same bits.
+It is the library that PyTorch has its convolutions, products and GELU from on a CPU. Skimp runs
+without it, and leaves it alone with `SKIMP_ONEDNN=never`, for a whole process: what is made again
+later has the same bits.
 Each primitive runs on the thread that asks for it, in scratch memory that it is given: work is
-shared by our own threads, and stays within what their scratch memory is bounded to.
+shared by our own threads, and stays within what their scratch memory is bounded to. Large products
+alone run on threads of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +29,18 @@ _CPU: Final = 1
 _IN_ORDER: Final = 1
 _FLOAT: Final = 3
 _ANY: Final = 1  # the layout that a primitive likes best
-_DIRECT: Final = 1  # the algorithm
+_DIRECT: Final = 1  # the algorithm of convolutions
+GELU: Final = 0x31  # functions of one number
+GELU_TANH: Final = 0x2B
 _TRAINING: Final = 64
 _USER: Final = 1  # scratch memory is given by who calls
 _MOST_DIMS: Final = 12
 _SCRATCHPAD: Final = 80  # arguments of a primitive, by DNNL_ARG_...
 FROM: Final = 1
 TO: Final = 17
+GIVEN: Final = 145  # the gradient of a result, and of what it was made from
+ASKED: Final = 129
+ROW: Final = 129  # the query for the layout of what is read
 _SCRATCHPAD_MD: Final = 136
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _TURNS: Final = ("GOMP_SPINCOUNT", "30000")  # 300 us; a hundred times as many unless it is told
@@ -305,6 +312,20 @@ def reorder(source: Any, target: Any) -> Primitive:
         "dnnl_reorder_primitive_desc_create",
         source, engine, target, engine, _given_scratch().value,
     )  # fmt: skip
+
+
+def elementwise(function: int, length: int, gradient: bool) -> Primitive:
+    """A function of each of so many numbers in a row, or what its gradient takes from each."""
+    lies = layout((length,), (1,))
+    engine, row, given = _engine().value, lies.value, _given_scratch().value
+    forward = "dnnl_eltwise_forward_primitive_desc_create"
+    zero = ctypes.c_float(0)
+    if not gradient:
+        return Primitive(forward, engine, _TRAINING, function, row, row, zero, zero, given)
+    both = function, row, row
+    hint = Handle("primitive_desc", forward, engine, _TRAINING, *both, zero, zero, given)
+    make = "dnnl_eltwise_backward_primitive_desc_create"
+    return Primitive(make, engine, *both, row, zero, zero, hint.value, given)
 
 
 def convolution(

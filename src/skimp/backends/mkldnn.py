@@ -1,7 +1,7 @@
 """torch.backends.mkldnn: whether oneDNN is there; its flags are kept and change nothing.
 
-Convolutions are oneDNN's where it is installed (`pip install 'skimp[onednn]'`), unless the process
-was started with `SKIMP_ONEDNN=never`.
+Convolutions, large products and GELU are oneDNN's where it is installed (`pip install
+'skimp[onednn]'`), unless the process was started with `SKIMP_ONEDNN=never`.
 """
 
 from __future__ import annotations

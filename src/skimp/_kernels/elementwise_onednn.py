@@ -1,0 +1,113 @@
+"""Functions of a float32 number, and their gradients, by oneDNN (`onednn`), where it is installed.
+
+NumPy composes them of fifteen passes; PyTorch has them from oneDNN too, so bits are PyTorch's.
+Primitives are for runs of powers of two, so that few serve arrays of any length; what is shorter
+than the shortest, and what has gaps, goes through scratch memory. A number's bits don't depend on
+where it stands.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._kernels import onednn
+from skimp._kernels.onednn import GELU, GELU_TANH
+from skimp._kernels.scratch import Scratch
+
+__all__ = ["GELU", "GELU_TANH", "backward", "forward"]
+
+Array = np.ndarray[Any, Any]
+
+_SHORTEST: Final = 1 << 9  # elements of a run
+_LONGEST: Final = 1 << 17
+_TYPE: Final = np.dtype(np.float32)
+_NUMBERS: Final = ((onednn.FROM, onednn.TO), (onednn.FROM, onednn.GIVEN, onednn.ASKED))
+
+
+def forward(function: int, x: Array, out: Array) -> bool:
+    """out = function(x); whether oneDNN makes it, which types and the library alone say."""
+    return _made(function, (x,), out)
+
+
+def backward(function: int, g: Array, x: Array, out: Array) -> bool:
+    """out = g function'(x)."""
+    return _made(function, (x, g), out)
+
+
+def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
+    if any([a.dtype != _TYPE for a in (*given, out)]) or onednn.library() is None:
+        return False
+    onednn.use_threads(1)
+    arrays = [*given, out]
+    if all([a.flags.c_contiguous and a.shape == out.shape for a in arrays]):
+        _row(function, [a.reshape(-1) for a in arrays])
+    else:
+        with Scratch((len(arrays), out.size), _TYPE) as rows:
+            for row, array in zip(rows, given, strict=False):
+                row.reshape(out.shape)[...] = array
+            _row(function, list(rows))
+            out[...] = rows[-1].reshape(out.shape)
+    return True
+
+
+def _row(function: int, rows: list[Array]) -> None:
+    length, done = rows[-1].size, 0
+    addresses = [row.ctypes.data for row in rows]
+    while length - done >= _SHORTEST:
+        run = min(1 << ((length - done).bit_length() - 1), _LONGEST)
+        _runs(function, run, len(rows)).make([at + done * _TYPE.itemsize for at in addresses])
+        done += run
+    if done < length:
+        with Scratch((len(rows), _SHORTEST), _TYPE) as ends:
+            ends[:-1] = 0
+            for end, row in zip(ends[:-1], rows, strict=False):
+                end[: length - done] = row[done:]
+            step = ends.strides[0]
+            _runs(function, _SHORTEST, len(rows)).make(
+                [ends.ctypes.data + i * step for i in range(len(rows))]
+            )
+            rows[-1][done:] = ends[-1, : length - done]
+
+
+class _Runs:
+    """A primitive, and the arguments of those who don't run it now."""
+
+    __slots__ = ("_idle", "_numbers", "_primitive")
+
+    def __init__(self, function: int, length: int, arrays: int) -> None:
+        self._numbers = _NUMBERS[arrays - 2]
+        self._primitive = onednn.elementwise(function, length, arrays > len(_NUMBERS))
+        self._idle: list[_Run] = []
+
+    def make(self, addresses: list[int]) -> None:
+        try:
+            run = self._idle.pop()
+        except IndexError:  # there is none yet, or other threads use them
+            run = _Run(self._primitive, self._numbers)
+        run.make(addresses)
+        self._idle.append(run)
+
+
+class _Run:
+    __slots__ = ("_arguments", "_memories", "_stream")
+
+    def __init__(self, primitive: onednn.Primitive, numbers: tuple[int, ...]) -> None:
+        row = primitive.wants(onednn.ROW)
+        self._memories = [onednn.Memory(row) for _ in numbers]
+        self._arguments = onednn.Arguments(
+            primitive, list(zip(numbers, self._memories, strict=True))
+        )
+        self._stream = onednn.stream()
+
+    def make(self, addresses: list[int]) -> None:
+        for memory, address in zip(self._memories, addresses, strict=True):
+            memory.at(address)
+        self._arguments.run(self._stream, 0)
+
+
+@lru_cache(64)
+def _runs(function: int, length: int, arrays: int) -> _Runs:
+    return _Runs(function, length, arrays)
