@@ -93,7 +93,7 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
     fmod(a, b, out=out)
     wrong = np.not_equal(np.less(out, 0), np.less(b, 0))
     wrong = np.logical_and(wrong, out)
-    if wrong.any():
+    if np.count_nonzero(wrong):
         np.add(out, b, out=out, where=wrong)
 
 
@@ -174,7 +174,7 @@ def _integer_power(a: Any, b: Any, out: Array) -> None:
         np.power(a, np.asarray(b).astype(out.dtype), out=out)
         return
     negative = np.less(b, 0)
-    if not negative.any():
+    if not np.count_nonzero(negative):
         np.power(a, b, out=out)
         return
     np.power(a, np.where(negative, 0, b), out=out, casting="same_kind")

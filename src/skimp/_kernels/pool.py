@@ -195,7 +195,7 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     np.maximum(three, four, out=three)
     below = np.greater(three, one)
     np.maximum(one, three, out=best)
-    if (best != best).any():
+    if np.count_nonzero(best != best):
         _find_carefully(x, taps, w)
         return
     right_below ^= right_above  # right = right_below where below, else right_above
@@ -208,7 +208,8 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
 
 def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
     count = len(w.taps)
-    if (best != best).any() or (w.padded != w.size and (best == lowest(best.dtype)).any()):
+    padded = w.padded != w.size and np.count_nonzero(best == lowest(best.dtype))
+    if padded or np.count_nonzero(best != best):
         _find_carefully(source, taps, w)
         return
     taps[...] = 0

@@ -41,19 +41,20 @@ def narrowed(values: F64, dtype: np.dtype[Any]) -> NDArray[Any]:
         return values.astype(dtype, copy=False)
 
 
-def fma32(a: F32, b: np.float32, c: np.float32) -> F32:
-    """a * b + c in float32, rounded once."""
+def fma32(a: F32, b: np.float32, c: Any) -> F32:
+    """a * b + c in float32, rounded once; c, one number or one for each, is float32's."""
     product = a.astype(np.float64)
     product *= float(b)  # exact: 48 bits
-    total = product + float(c)
+    total = product + c
     # Rounding to float64 and then to float32 errs only where the first lands on a midpoint.
     midpoints = (total.view(np.int64) & _LOW_BITS) == _MIDPOINT
-    if midpoints.any():
+    if np.count_nonzero(midpoints):
         suspects = midpoints.nonzero()[0]
-        at, lost = _two_sum(product[suspects], np.float64(c))
+        at, lost = _two_sum(product[suspects], c[suspects] if c.ndim else c)
         moved = np.nextafter(at, np.copysign(np.inf, lost))
         total[suspects] = np.where(lost != 0, moved, at)
-    return total.astype(np.float32)
+    rounded: F32 = total.astype(np.float32)
+    return rounded
 
 
 def fma64(a: F64, b: float, c: float) -> F64:

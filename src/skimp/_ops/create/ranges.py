@@ -92,6 +92,13 @@ def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtyp
     first, last = dtype.np.type(start).astype(work), dtype.np.type(end).astype(work)
     step = (last - first) / work.type(count - 1)
     half = count // 2
+    if work == np.float32 and count <= _BLOCK:  # both halves at once
+        places = np.arange(float(count), dtype=work)
+        places[half:] -= count - 1
+        ends = np.empty(count)
+        ends[:half], ends[half:] = first, last
+        yield 0, count, fma32(places, step, ends)
+        return
     for low, high in ((0, half), (half, count)):
         for i in range(low, high, _BLOCK):
             j = min(i + _BLOCK, high)
@@ -122,7 +129,7 @@ def _write(
     """Where the numbers go; no array: nobody wants them."""
     if out is None:
         t = dense_tensor((count,), dtype, **options)
-        return t, None if t._hollow else t._storage.view(t._skimp_layout_of(), dtype.np)
+        return t, None if t._hollow else t._skimp_array()
     devices.place(options.get("device"))
     outs.resize_out(name, out, (count,))
     outs.check_overlap(out, ())

@@ -118,7 +118,7 @@ def gradient_sums(
 
 def _groups(careful: Array, flat: Array) -> list[Array]:
     """The rows of `flat` that are marked, a few at a time."""
-    if not careful.any():
+    if not np.count_nonzero(careful):
         return []
     marked = np.flatnonzero(careful)
     step = max(1, _PART // flat.shape[1])
