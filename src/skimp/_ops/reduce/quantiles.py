@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import OPS, reduction
+from skimp._engine.dispatch.forms import reduction
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Tensor
@@ -51,26 +51,19 @@ def _quantile(
     rows = input.reshape(-1) if dim is None or ndim == 0 else input.movedim(at, -1)
     ordered = rows.sort(-1)[0]
     n = ordered.shape[-1]
-    missing = rows.isnan()
-    last = (missing.logical_not().sum(-1) - 1) if skip_nan else None
-    flat_q = q.reshape(-1)
-    results = []
-    for k in flat_q.unbind(0):
-        ranks = k * (n - 1) if last is None else (k * last).clamp(min=0)
-        results.append(_at(ordered, ranks.expand(ordered.shape[:-1]), how))
-
-    result: Tensor = (
-        OPS["stack"].forms["stack"](results, -1)
-        if results
-        else ordered.new_empty((*ordered.shape[:-1], 0))
-    )
-    if last is None:
-        result = result.masked_fill(missing.any(-1, True), float("nan"))
+    ranks = q.reshape(-1)
+    if skip_nan:
+        last = rows.isnan().logical_not().sum(-1, keepdim=True) - 1
+        ranks = (ranks * last).clamp(min=0)
+    else:
+        missing = ordered.detach().narrow(-1, n - 1, 1).isnan()  # they come last
+        ranks = (ranks * (n - 1)).expand((*ordered.shape[:-1], -1)).masked_fill(missing, n - 1)
+    result = _at(ordered, ranks, how)
     if keepdim:
         shape = (
             [1] * ndim if dim is None else [1 if d == at else s for d, s in enumerate(input.shape)]
         )
-        result = result.reshape(*shape, len(results))
+        result = result.reshape(*shape, -1)
     return result.movedim(-1, 0) if q.ndim else result.squeeze(-1)
 
 
@@ -83,10 +76,10 @@ def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:
     elif how == "nearest":
         ranks = ranks.round()
     below = ranks.floor()
-    low = ordered.gather(-1, below.long().unsqueeze(-1)).squeeze(-1)
+    low = ordered.gather(-1, below.long())
     if how in ("lower", "higher", "nearest"):
         return low
-    high = ordered.gather(-1, ranks.ceil().long().unsqueeze(-1)).squeeze(-1)
+    high = ordered.gather(-1, ranks.ceil().long())
     weight = (ranks - below) if how == "linear" else (ranks - below).sign() * 0.5
     return low.lerp(high, weight.to(ordered._dtype))
 
