@@ -2,12 +2,16 @@
 
 A fresh array of a few hundred KiB costs ten times the work on it, since malloc takes its pages from
 the system and gives them back each time. Buffers taken here stay with the thread: some MiB at most.
+They are NumPy's, or of whoever counts them (`supply`), who may also have them back (`drop`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+import weakref
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -25,34 +29,80 @@ _KEPT: Final = 16  # buffers
 _LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
 
 
+class _Buffers(list[Array]):
+    """What a thread has and does not use. Others may empty it at any time (`drop`)."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _Mine(threading.local):
     def __init__(self) -> None:
-        self.buffers: list[Array] = []
+        self.buffers = _Buffers()
+        _of_threads[:] = [ref for ref in _of_threads if ref() is not None]
+        _of_threads.append(weakref.ref(self.buffers))
 
 
+_of_threads: Final[list[weakref.ref[_Buffers]]] = []
 _mine = _Mine()
+_lender: Callable[[int], Array] | None = None  # of new buffers, which aren't NumPy's own then
+
+
+def supply(lender: Callable[[int], Array] | None) -> None:
+    """Have new buffers made by `lender(nbytes)`, on whichever thread asks; None: by NumPy."""
+    global _lender
+    _lender = lender
+    drop()
+
+
+def drop() -> bool:
+    """Give up all that no thread uses; whether there was anything."""
+    lists = [buffers for ref in list(_of_threads) if (buffers := ref())]
+    for buffers in lists:
+        buffers.clear()
+    return bool(lists)
+
+
+def kept() -> int:
+    """Bytes that threads have and do not use."""
+    return sum([sum([b.nbytes for b in list(ref() or ())]) for ref in list(_of_threads)])
 
 
 def take(length: int, dtype: np.dtype[Any]) -> Array:
     """A 1-d array of `length` elements, uninitialised, the caller's until it is given back."""
     nbytes = length * dtype.itemsize
     buffers = _mine.buffers
-    best = -1
-    for number, buffer in enumerate(buffers):
-        if buffer.nbytes >= nbytes and (best < 0 or buffer.nbytes < buffers[best].nbytes):
-            best = number
-    if best < 0:
-        if buffers:  # none is long enough: the new one takes the place of the longest
-            del buffers[max(range(len(buffers)), key=lambda number: buffers[number].nbytes)]
-        return np.empty(max(nbytes, 1), np.uint8)[:nbytes].view(dtype)
-    return buffers.pop(best)[:nbytes].view(dtype)
+    while True:
+        best = shortest = -1
+        for number, buffer in enumerate(buffers):
+            if buffer.nbytes >= nbytes and (best < 0 or buffer.nbytes < shortest):
+                best, shortest = number, buffer.nbytes
+        if best < 0:
+            return _new(max(nbytes, 1), buffers)[:nbytes].view(dtype)
+        try:
+            buffer = buffers.pop(best)
+        except IndexError:  # they were dropped meanwhile
+            continue
+        if buffer.nbytes >= nbytes:
+            return buffer[:nbytes].view(dtype)
+
+
+def _new(nbytes: int, buffers: _Buffers) -> Array:
+    """A buffer for a thread that has none as long: it takes the place of the longest."""
+    with contextlib.suppress(IndexError, ValueError):  # they were dropped meanwhile
+        del buffers[max(range(len(buffers)), key=lambda number: buffers[number].nbytes)]
+    return np.empty(nbytes, np.uint8) if _lender is None else _lender(nbytes)
 
 
 def give(array: Array) -> None:
     """Give back what `take` returned. After an exception nobody need: it only saves time."""
     buffer = array.base
     buffers = _mine.buffers
-    if isinstance(buffer, np.ndarray) and buffer.nbytes <= _LARGEST and len(buffers) < _KEPT:
+    if (
+        isinstance(buffer, np.ndarray)
+        and buffer.nbytes <= _LARGEST
+        and len(buffers) < _KEPT
+        and (buffer.base is None) is (_lender is None)  # it is of where new ones are from
+    ):
         buffers.append(buffer)
 
 

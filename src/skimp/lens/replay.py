@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from skimp._engine.budget.spending import goes_from
+from skimp._engine.budget.choice import goes_from
 from skimp._engine.dispatch.row import OPS
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.sizes import readable

@@ -3,6 +3,7 @@
     spending    the setting: who is held to how much (`set_budget`, `budget`)
     repetition  whether a program does what it did, and needs none of this
     evictable   a storage whose bytes can be away, and how they go and come
+    lending     scratch memory of kernels
     choice      which storage goes
     recipes     how bytes were made, from which others
     recording   where ops note it

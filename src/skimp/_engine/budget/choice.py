@@ -19,15 +19,22 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.spill import rates
 from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import KEPT
 
 SAMPLE: Final = 64  # candidates that a search looks at
 BATCH: Final = 8  # of them that may go before there is another search
 RECENT: Final = 32  # evictions for which the price of a recipe is taken to be the same
+LEAST: Final = 4 << 10  # bytes of a storage, or more in large budgets: what has less stays
 CALL: Final = 4e-5  # seconds for which going and coming back keep Python, whatever the size
 
 Known = dict[int, weakref.ref[Evictable]]
 _random = random.Random(0)  # of its own: programs seed the other
+
+
+def goes_from(budget: int) -> int:
+    """Bytes of a storage from which a budget takes them away."""
+    return min(max(budget >> 12, LEAST), POOLED)
 
 
 def choose(known: Known, tried: Collection[int], can_spill: bool, large: bool) -> list[Evictable]:

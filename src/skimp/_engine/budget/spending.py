@@ -14,6 +14,7 @@ from typing import Any, Final
 from skimp._engine.budget import (
     choice,
     evictable,
+    lending,
     recipes,
     recording,
     remaking,
@@ -34,11 +35,11 @@ from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.sizes import parse_size
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import scratch
 
 VARIABLE: Final = "SKIMP_BUDGET"
 ALWAYS: Final = "always"  # instead of a size: evict all that may go at each allocation, for tests
 UNBOUNDED: Final = 1 << 60
-LEAST: Final = 4 << 10  # bytes of a storage, or more in large budgets: what has less stays
 _MANY: Final = 1 << 10
 BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody looked at
 FEW: Final = 3  # tensors that any op may read at once
@@ -47,11 +48,6 @@ TRIAL: Final = 2  # backwards that recipes are noted before they are judged
 WORTH: Final = 8  # of evicted bytes: where less go because of recipes, these are not worth noting
 RESTS: Final = 8  # half of the backwards for which they are not noted then; each time twice as many
 LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
-
-
-def goes_from(budget: int) -> int:
-    """Bytes of a storage from which a budget takes them away."""
-    return min(max(budget >> 12, LEAST), POOLED)
 
 
 class Spending:
@@ -64,9 +60,8 @@ class Spending:
     all of it from the start, until the program repeats what fitted as it was (`Repetition`), and
     when it does anything else.
 
-    `least`: bytes from which a storage may be evicted, `goes_from(nbytes)` unless told. `always`:
-    whatever may go, goes at every allocation, though there is room: a test's way to meet everything
-    in every state.
+    `least`: bytes from which a storage may be evicted. `always`: whatever may go, goes at every
+    allocation, though there is room: a test's way to meet everything in every state.
     """
 
     def __init__(
@@ -82,7 +77,7 @@ class Spending:
         self.directory: Final = directory
         self.always: Final = always
         if least is None:
-            least = 1 if always else goes_from(nbytes)
+            least = 1 if always else choice.goes_from(nbytes)
         self.smallest: Final = least  # what `least` is when all that may go is known
         self.notes = self.knows = always or not spills  # recipes; storages
         self.least = least if self.knows else max(least, POOLED)
@@ -349,13 +344,15 @@ class Spending:
             return True
         began, before = perf_counter(), counts.seconds
         try:
-            with LOCK():
+            with LOCK(), lending.ROOM():
                 return self._make_room(nbytes)
         finally:
             counts.seconds = before + perf_counter() - began
             self.clock.look(self.gone)
 
     def _make_room(self, nbytes: int) -> bool:
+        if scratch.drop() and host.fits(nbytes):
+            return True
         tried: set[int] = set()
         while not host.fits(nbytes):
             s = self.repetition.next_to_go()
@@ -471,6 +468,7 @@ def obey(spending: Spending | None) -> None:
         spending.repetition.forget_all()
         spending.begin()
     host.spend(spending)
+    scratch.supply(None if spending is None else lending.lend)
     if spending is not None:
         spending.make_room(0)
         pool.shrink()

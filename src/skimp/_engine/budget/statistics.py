@@ -45,6 +45,7 @@ class Outcome:
     spill_seconds: float
     search_seconds: float
     again: tuple[Again, ...]
+    beyond: int = 0  # bytes above the budget at most, of an op's scratch memory
 
 
 class Counts:
@@ -67,6 +68,7 @@ class Counts:
         self.remade_seconds = 0.0
         self.spill_seconds = 0.0
         self.search_seconds = 0.0
+        self.beyond = 0  # bytes above the budget at most, of a kernel for which nothing could go
         self.seconds = 0.0  # of all that; what an op's time is measured without
 
     @property
@@ -79,6 +81,10 @@ class Counts:
         self.evicted += nbytes
         if dropped:
             self.dropped += nbytes
+
+    def exceeded(self, nbytes: int) -> None:
+        """A kernel's scratch memory was had so many bytes above the budget."""
+        self.beyond = max(self.beyond, nbytes)
 
     def remade(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
         """An op was run again, as the line at `site` did."""

@@ -127,13 +127,15 @@ def outcome(budget: int | None) -> Outcome:
         evictions=counts.evictions, evicted=counts.evicted, dropped=counts.dropped,
         remade=counts.remade_bytes, remade_seconds=counts.remade_seconds,
         written=counts.written, read=counts.was_read, spill_seconds=counts.spill_seconds,
-        search_seconds=counts.search_seconds, again=counts.again,
+        search_seconds=counts.search_seconds, again=counts.again, beyond=counts.beyond,
     )  # fmt: skip
 
 
 def words(one: Outcome) -> tuple[str, str]:
     """What was held and what went, and what that took; the second is empty if nothing went."""
     head = "Budget" if one.budget is None else f"Budget of {readable(one.budget)}"
+    if one.beyond:
+        head += f", {readable(one.beyond)} less than an op needed with its scratch memory"
     if not one.evictions:
         return f"{head}: at most {readable(one.peak)} were held, and nothing had to go.", ""
     return (

@@ -160,19 +160,23 @@ class Pool:
 
         They go back when no array made from it is left. OutOfMemoryError: the system refused them.
         """
-        return self._take(nbytes)[0]
+        return self._take(nbytes, nbytes)[0]
+
+    def lend(self, nbytes: int) -> Array:
+        """The same for what no owner is charged with: the ledger counts it as it does rounding."""
+        return self._take(nbytes, 0)[0]
 
     def take_zeroed(self, nbytes: int) -> Array:
         """The same, all zero; what was never used is anyway."""
-        array, cold = self._take(nbytes)
+        array, cold = self._take(nbytes, nbytes)
         if cold < array.nbytes:
             allocator.clear(array)
         return array
 
-    def _take(self, nbytes: int) -> tuple[Array, int]:
+    def _take(self, nbytes: int, asked: int) -> tuple[Array, int]:
         """An array, and how many of its bytes were never used."""
         self._collect()
-        claim = Claim(rounded(nbytes), nbytes)
+        claim = Claim(rounded(nbytes), asked)
         try:
             if not self._find_warm(claim):
                 self._grow(claim)

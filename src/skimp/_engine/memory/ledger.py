@@ -221,8 +221,7 @@ class Ledger:
             if not self.fits(nbytes):
                 raise self.refusal(nbytes, owner, self.bound)
         if kept is not None:
-            self._look()
-            self._aim()
+            self.look()
 
     def refund(self, owner: Owner) -> None:
         """Count a free of what is counted for an owner, who lives on with nothing."""
@@ -396,13 +395,13 @@ class Ledger:
         budget = NO_LIMIT if self.budget is None else self.budget.nbytes
         self._bound = min(self._limit, budget)
         self._overhead = 0
-        self._look()
-        self._aim()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """See what the backing holds beyond what was asked for: a ceiling has to be lower by it."""
         if self._bound != NO_LIMIT and self.backing is not None:
             self._overhead = self.backing.overhead
+        self._aim()
 
     def refusal(
         self, nbytes: int, owner: object = None, limit: int | None = None
@@ -424,7 +423,7 @@ class Ledger:
             self._make_room(nbytes, owner)
         if self.backing is not None:
             self.backing.shrink()
-            self._look()
+            self.look()
 
     def _make_room(self, nbytes: int, owner: Owner) -> None:
         owner.nbytes = -1  # what the relievers allocate is measured without it

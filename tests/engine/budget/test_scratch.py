@@ -1,0 +1,136 @@
+"""Scratch memory of kernels counts within a budget: bytes, on whichever thread they are."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skimp as torch
+from skimp._engine.budget import telling
+from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.ledger import host
+from skimp._kernels import scratch
+from skimp._kernels.threads import share
+from skimp.errors import OutOfMemoryError
+from tests.engine.budget.holding import MIB, is_away, numbers
+
+BYTE = np.dtype(np.uint8)
+
+
+def use(nbytes: int) -> None:
+    """What a kernel does with its scratch memory."""
+    scratch.give(scratch.take(nbytes, BYTE))
+
+
+def use_on_two_threads(nbytes: int) -> None:
+    """Both use theirs at once."""
+    meet = threading.Barrier(2)
+
+    def part() -> None:
+        meet.wait(60)
+        room = scratch.take(nbytes, BYTE)
+        meet.wait(60)
+        scratch.give(room)
+
+    share(part, 2)
+
+
+def full() -> int:
+    """Bytes that count now."""
+    gc.collect()
+    return host.reserved_for(0)
+
+
+def test_what_threads_keep_is_reserved_and_goes_with_the_budget() -> None:
+    use(3 * MIB)
+    base = full()
+    assert scratch.kept() >= 3 * MIB
+    with torch.memory.budget(base + 16 * MIB):
+        assert scratch.kept() == 0  # what nobody had counted
+        use_on_two_threads(2 * MIB)
+        assert scratch.kept() == 4 * MIB
+        assert pool.rounding == 4 * MIB
+        assert pool.reserved >= 4 * MIB
+        assert host.reserved_for(0) == host.allocated + 4 * MIB
+    assert scratch.kept() == pool.rounding == 0
+
+
+def test_room_is_made_for_it_by_what_may_go() -> None:
+    base = full()
+    with torch.memory.budget(base + 6 * MIB):
+        made = [numbers(i) for i in range(6)]
+        counts.reset()
+        use_on_two_threads(2 * MIB)
+        assert sum(map(is_away, made)) == counts.evictions == 4
+        assert host.reserved_for(0) == pool.reserved == base + 6 * MIB
+        assert not counts.beyond
+        for i, t in enumerate(made):
+            assert np.array_equal(t.numpy(), numbers(i).numpy())
+
+
+def test_what_nobody_uses_goes_before_a_tensor() -> None:
+    base = full()
+    with torch.memory.budget(base + 6 * MIB):
+        made = [numbers(i) for i in range(4)]
+        use(2 * MIB)
+        counts.reset()
+        made += [numbers(i) for i in range(4, 6)]
+        assert not counts.evictions
+        assert scratch.kept() == 0
+        assert host.reserved_for(0) == base + 6 * MIB
+
+
+def test_a_small_tensor_finds_no_room_where_scratch_is() -> None:
+    base = full()
+    with torch.memory.budget(base + 4 * MIB, spill=False):
+        room = scratch.take(4 * MIB, BYTE)
+        with pytest.raises(OutOfMemoryError):
+            torch.ones(1000)
+        scratch.give(room)
+        del room
+        assert torch.ones(1000).sum() == 1000
+
+
+def test_where_nothing_may_go_it_is_had_beyond_the_budget_and_told() -> None:
+    base = full()
+    with torch.memory.budget(base + 4 * MIB):
+        x = numbers(0, 1 << 20)
+        array = x.numpy()  # from now on it stays
+        counts.reset()
+        use(MIB)
+        assert counts.beyond == MIB
+        assert "1.00 MiB less than an op needed with its scratch" in telling.report(base + 4 * MIB)
+        assert scratch.kept() == 0  # not a moment longer than it was used
+        assert host.reserved_for(0) == base + 4 * MIB
+        del array
+
+
+def test_kernels_stay_within_the_budget() -> None:
+    """A convolution and its gradients, by pieces that threads share."""
+    weight = torch.ones(16, 16, 3, 3, requires_grad=True)
+    x = torch.ones(32, 16, 32, 32)
+
+    def step() -> Any:
+        weight.grad = None
+        y = x
+        for _ in range(4):
+            y = torch.nn.functional.conv2d(y, weight, padding=1).relu() / 100
+        y.sum().backward()
+        return weight.grad.numpy().copy()
+
+    wanted = step()
+    scratch.drop()
+    base = full()
+    with torch.memory.budget(base + 12 * MIB):
+        pool.reset_peaks()
+        counts.reset()
+        for _ in range(3):
+            assert np.array_equal(step(), wanted)
+        assert counts.evictions
+        assert pool.most <= base + 12 * MIB
+        assert not counts.beyond
