@@ -15,6 +15,7 @@ import numpy as np
 
 from skimp._kernels import onednn
 from skimp._kernels.onednn import GELU, GELU_TANH
+from skimp._kernels.onednn_runs import Runs
 from skimp._kernels.scratch import Scratch
 
 __all__ = ["GELU", "GELU_TANH", "backward", "forward"]
@@ -40,7 +41,6 @@ def backward(function: int, g: Array, x: Array, out: Array) -> bool:
 def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
     if any([a.dtype != _TYPE for a in (*given, out)]) or onednn.library() is None:
         return False
-    onednn.use_threads(1)
     arrays = [*given, out]
     if all([a.flags.c_contiguous and a.shape == out.shape for a in arrays]):
         _row(function, [a.reshape(-1) for a in arrays])
@@ -72,42 +72,8 @@ def _row(function: int, rows: list[Array]) -> None:
             rows[-1][done:] = ends[-1, : length - done]
 
 
-class _Runs:
-    """A primitive, and the arguments of those who don't run it now."""
-
-    __slots__ = ("_idle", "_numbers", "_primitive")
-
-    def __init__(self, function: int, length: int, arrays: int) -> None:
-        self._numbers = _NUMBERS[arrays - 2]
-        self._primitive = onednn.elementwise(function, length, arrays > len(_NUMBERS))
-        self._idle: list[_Run] = []
-
-    def make(self, addresses: list[int]) -> None:
-        try:
-            run = self._idle.pop()
-        except IndexError:  # there is none yet, or other threads use them
-            run = _Run(self._primitive, self._numbers)
-        run.make(addresses)
-        self._idle.append(run)
-
-
-class _Run:
-    __slots__ = ("_arguments", "_memories", "_stream")
-
-    def __init__(self, primitive: onednn.Primitive, numbers: tuple[int, ...]) -> None:
-        row = primitive.wants(onednn.ROW)
-        self._memories = [onednn.Memory(row) for _ in numbers]
-        self._arguments = onednn.Arguments(
-            primitive, list(zip(numbers, self._memories, strict=True))
-        )
-        self._stream = onednn.stream()
-
-    def make(self, addresses: list[int]) -> None:
-        for memory, address in zip(self._memories, addresses, strict=True):
-            memory.at(address)
-        self._arguments.run(self._stream, 0)
-
-
 @lru_cache(64)
-def _runs(function: int, length: int, arrays: int) -> _Runs:
-    return _Runs(function, length, arrays)
+def _runs(function: int, length: int, arrays: int) -> Runs:
+    row = onednn.layout((length,), (1,))
+    primitive = onednn.elementwise(function, row, arrays > len(_NUMBERS))
+    return Runs(primitive, dict.fromkeys(_NUMBERS[arrays - 2], row))

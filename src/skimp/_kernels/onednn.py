@@ -33,6 +33,10 @@ _DIRECT: Final = 1  # the algorithm of convolutions
 GELU: Final = 0x31  # functions of one number
 GELU_TANH: Final = 0x2B
 _TRAINING: Final = 64
+_SCALED: Final = 2
+_SHIFTED: Final = 4
+_ALL_GRADIENTS: Final = 128
+_ONE_GRADIENT: Final = 160
 _USER: Final = 1  # scratch memory is given by who calls
 _MOST_DIMS: Final = 12
 _SCRATCHPAD: Final = 80  # arguments of a primitive, by DNNL_ARG_...
@@ -40,7 +44,11 @@ FROM: Final = 1
 TO: Final = 17
 GIVEN: Final = 145  # the gradient of a result, and of what it was made from
 ASKED: Final = 129
-ROW: Final = 129  # the query for the layout of what is read
+NORMALIZED: Final = (FROM, GIVEN, ASKED)
+STATISTICS: Final = (49, 50)  # mean and variance
+SCALE: Final = 51
+SHIFT: Final = 52
+AFFINE: Final = (255, 256)  # the gradients of scale and shift
 _SCRATCHPAD_MD: Final = 136
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _TURNS: Final = ("GOMP_SPINCOUNT", "30000")  # 300 us; a hundred times as many unless it is told
@@ -314,9 +322,8 @@ def reorder(source: Any, target: Any) -> Primitive:
     )  # fmt: skip
 
 
-def elementwise(function: int, length: int, gradient: bool) -> Primitive:
-    """A function of each of so many numbers in a row, or what its gradient takes from each."""
-    lies = layout((length,), (1,))
+def elementwise(function: int, lies: Handle, gradient: bool) -> Primitive:
+    """A function of each of the numbers in a row, or what its gradient takes from each."""
     engine, row, given = _engine().value, lies.value, _given_scratch().value
     forward = "dnnl_eltwise_forward_primitive_desc_create"
     zero = ctypes.c_float(0)
@@ -326,6 +333,19 @@ def elementwise(function: int, length: int, gradient: bool) -> Primitive:
     hint = Handle("primitive_desc", forward, engine, _TRAINING, *both, zero, zero, given)
     make = "dnnl_eltwise_backward_primitive_desc_create"
     return Primitive(make, engine, *both, row, zero, zero, hint.value, given)
+
+
+def normalization(matrix: Handle, column: Handle, scaled: bool) -> Primitive:
+    """The gradient of a normalization of a matrix's rows, whose mean and variance (with what it
+    needs to be no 0) are columns; if it is `scaled`, of its scale and shift too.
+    """
+    engine, x, given = _engine().value, matrix.value, _given_scratch().value
+    rest = column.value, ctypes.c_float(0), _SCALED | _SHIFTED if scaled else 0
+    forward = "dnnl_layer_normalization_forward_primitive_desc_create"
+    hint = Handle("primitive_desc", forward, engine, _TRAINING, x, x, *rest, given)
+    make = "dnnl_layer_normalization_backward_primitive_desc_create"
+    kind = _ALL_GRADIENTS if scaled else _ONE_GRADIENT
+    return Primitive(make, engine, kind, x, x, x, *rest, hint.value, given)
 
 
 def convolution(

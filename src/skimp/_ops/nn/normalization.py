@@ -13,6 +13,7 @@ from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import normalization_onednn
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -94,6 +95,10 @@ def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, need
 def _normalize_back(
     g: Array, x: Array, mean: Array, rstd: Array, w: Array | None, affine: bool
 ) -> tuple[Any, ...]:
+    if normalization_onednn.takes(x.dtype):
+        made = np.empty_like(x)
+        sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
+        return made, *(sums or (None, None))
     n = x.shape[1]
     xhat = np.subtract(x, mean)
     np.multiply(xhat, rstd, out=xhat)
@@ -196,6 +201,18 @@ def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
     def block(x: Array, g: Array, mean: Array, rstd: Array, number: Array, out: Array) -> None:
         n = x.shape[1]
         acc = rstd.dtype
+        if centre and out.dtype == acc and normalization_onednn.takes(acc):
+            step = _group(n)
+            for start in range(0, len(x), step):
+                gs, xs, means, rstds, made = [
+                    a[start : start + step] for a in (g, x, mean, rstd, out)
+                ]
+                found = normalization_onednn.backward(
+                    gs, xs, means, rstds, w, sums is not None, made
+                )
+                if sums is not None:
+                    sums[int(number[start, 0])] = found
+            return
         with Scratch(out.shape, acc) as xhat, Scratch(out.shape, acc) as scratch:
             gw = scratch if out.dtype != acc else out
             if centre:
