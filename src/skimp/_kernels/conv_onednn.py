@@ -22,7 +22,7 @@ import numpy as np
 
 from skimp._kernels import onednn
 from skimp._kernels.blas import spread
-from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, dense
+from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
 from skimp._kernels.scratch import give
 
@@ -194,7 +194,8 @@ class _Work:
         """Make x or g: each piece its own part of it."""
         pieces = [piece for some in self._pieces for piece in some]
         first = pieces[0].plan
-        ready = _Ready(first, arrays[1]) if len(self._pieces) == 1 else None  # all read the same
+        several = len(pieces) > 1 and len(self._pieces) == 1  # that read the same weights
+        ready = _Ready(first, arrays[1]) if several else None
 
         def fn(piece: _Piece, room: Room) -> None:
             plan, held = piece.plan, None
@@ -245,16 +246,17 @@ class _Ready:
         self._plan = plan
         self._weight = weight
         self._array = plan.weights_room()
+        self._address = None if self._array is None else aligned(self._array)
         self._lock = Lock()
         self._made = self._array is None
 
-    def weights(self) -> Array | None:
-        """None where they lie in that layout."""
+    def weights(self) -> int | None:
+        """Where they are; None where they lie in that layout."""
         with self._lock:
-            if not self._made and self._array is not None:
-                self._plan.ready_weights(self._weight, self._array)
+            if not self._made and self._address is not None:
+                self._plan.ready_weights(self._weight, self._address)
                 self._made = True
-        return self._array
+        return self._address
 
     def close(self) -> None:
         if self._array is not None:
