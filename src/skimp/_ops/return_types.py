@@ -28,6 +28,7 @@ def named(name: str, *fields: str) -> Any:
         "__match_args__": fields, "n_fields": len(fields), "n_sequence_fields": len(fields),
         "n_unnamed_fields": 0, "__module__": "torch.return_types",
         "__reduce__": lambda self: (type(self), (tuple(self), {})),
+        "_of": classmethod(tuple.__new__),  # a tuple of as many, which an op has made
     }  # fmt: skip
     for i, f in enumerate(fields):
         space[f] = property(operator.itemgetter(i))

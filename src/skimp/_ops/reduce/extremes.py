@@ -204,7 +204,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         found = small.extremes(f"arg{name}", input, dim)
         if found is None:
             return None
-        made = pair(*found)
+        made = pair._of(found)
         if input._rg and modes.state.grad:
             record(rule, {"input": input, "dim": dim, "keepdim": keepdim}, made, (1,))
         return made

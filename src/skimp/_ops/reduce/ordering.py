@@ -127,7 +127,7 @@ def _small_sort(
     found = small.in_order(input, dim, descending, shape[dim])
     if found is None:
         return None
-    made: Pair = return_types.sort(*found)
+    made: Pair = return_types.sort._of(found)
     if input._rg and modes.state.grad:
         _SORTED.record(made, input, dim, descending)
     return made
@@ -184,7 +184,7 @@ def _small_topk(
     if type(k) is not int or type(largest) is not bool:
         return None
     found = small.in_order(input, dim, largest, k)
-    return found and return_types.topk(*found)
+    return found and return_types.topk._of(found)
 
 
 @rowwise(
@@ -273,7 +273,7 @@ _REDUCED = {
 
 def _small_kth(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Pair | None:
     found = small.ranked(input, dim, keepdim, k - 1) if type(k) is int else None
-    return None if found is None else return_types.kthvalue(*found)
+    return None if found is None else return_types.kthvalue._of(found)
 
 
 @rowwise(
@@ -363,7 +363,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         if type(dim) is not int or not -len(shape) <= dim < len(shape):
             return None
         found = small.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
-        return None if found is None else getattr(return_types, name)(*found)
+        return None if found is None else getattr(return_types, name)._of(found)
 
     @rowwise(
         f"_{name}_dim",
