@@ -174,9 +174,25 @@ class TreeSpec:
     def num_children(self) -> int:
         return len(self.children_specs)
 
+    @property
+    def num_nodes(self) -> int:
+        return 1 + sum(c.num_nodes for c in self.children_specs)
+
     def is_leaf(self) -> bool:
         """Whether it stands for one leaf."""
         return self.type is None
+
+    def children(self) -> list[TreeSpec]:
+        """The structures of what the container holds."""
+        return self.children_specs.copy()
+
+    def child(self, index: int) -> TreeSpec:
+        """The structure of one thing that it holds."""
+        return self.children_specs[index]
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """What stands in a tree where this structure has leaves; ValueError for another tree."""
+        return prefix_leaves(tree, self)
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """New containers around these leaves; ValueError for another number of them."""

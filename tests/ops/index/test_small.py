@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, strategies as st
 
 import skimp
 from skimp.config import config
+from tests.support.samples import same
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((4, 5, 3)).astype(np.float32)
@@ -200,6 +202,54 @@ def test_gradients_and_second_derivatives_of_the_fast_path_are_those_of_pytorch(
         return [result.grad_fn.name().rstrip("01"), *map(_described, [*grads, *again])]
 
     assert gradients(skimp, _ours) == gradients(torch, _theirs)
+
+
+ITEMS = st.integers(-2, 1) | st.sampled_from(
+    [slice(None), slice(1, None), slice(None, 1), slice(0, 2), slice(None, None, 2), None]
+)
+
+
+@given(
+    st.sampled_from([(2,), (2, 2), (2, 1, 3), (3, 2, 2)]),
+    st.lists(st.tuples(st.lists(ITEMS, min_size=1, max_size=2), st.booleans()), max_size=4),
+    st.sampled_from(["plain", "recorded", "view", "leaf"]),
+    st.booleans(),
+)
+def test_recorded_writes_of_small_tensors_are_those_of_pytorch(
+    shape: tuple[int, ...], writes: list[tuple[list[Any], bool]], kind: str, deep: bool
+) -> None:
+    """Values, versions, nodes, gradients of what was written and of what was written over."""
+
+    def program(m: Any) -> list[Any]:
+        count = int(np.prod(shape))
+        values = m.arange(1.0, count + 1).reshape(shape)
+        leaf, source = [(values * k).requires_grad_() for k in (1.0, 0.5)]
+        both = m.stack([leaf, leaf * 2])
+        made = {"plain": m.zeros(shape), "leaf": leaf, "recorded": leaf * 2, "view": both[1]}
+        base = made[kind]
+        seen = base[0]
+        for items, recorded in writes:
+            index = tuple(items) if len(items) > 1 else items[0]
+            base[index] = source[index] if recorded else source[index].detach()
+        nodes = [t.grad_fn and t.grad_fn.name() for t in (base, seen)]
+        found = [base, seen, base._version, nodes]
+        if not base.requires_grad:
+            return found
+        weights = m.arange(1.0, base.numel() + 1).reshape(base.shape).requires_grad_()
+        loss = (base * weights).sum() + (seen * 3).sum()
+        grads = m.autograd.grad(loss, [leaf, source, weights], create_graph=deep, allow_unused=True)
+        if deep:
+            squares = sum([(g * g).sum() for g in grads if g is not None and g.requires_grad])
+            grads = (*grads, m.autograd.grad(squares, [weights, source], allow_unused=True))
+        return [*found, grads]
+
+    outcomes = []
+    for m in (skimp, torch):
+        try:
+            outcomes.append(program(m))
+        except (IndexError, RuntimeError) as error:
+            outcomes.append([type(error).__name__, str(error).partition("\n")[0]])
+    same(*outcomes, strides=False)
 
 
 @pytest.mark.parametrize("name", ERRORS)

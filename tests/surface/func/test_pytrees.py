@@ -47,6 +47,29 @@ def test_trees_come_apart_and_together(tree: Any) -> None:
     assert ours.tree_any(lambda x: x is None, tree) == theirs.tree_any(lambda x: x is None, tree)
 
 
+def facts(spec: Any, name: str) -> Any:
+    """What a structure says of itself and of all below it, by one public name."""
+    value = getattr(spec, name)
+    if name == "child":
+        value = [value(i) for i in range(spec.num_children)]
+    elif callable(value) and name != "type":
+        value = value()
+    below = [facts(child, name) for child in spec.children()]
+    return repr(value), below
+
+
+@pytest.mark.filterwarnings("ignore:.*children_specs.*:FutureWarning")
+@given(TREES)
+def test_structures_say_what_pytorchs_do(tree: Any) -> None:
+    want_spec, spec = theirs.tree_structure(tree), ours.tree_structure(tree)
+    public = [n for n in dir(want_spec) if not n.startswith("_")]
+    for name in sorted({*public} - {"flatten_up_to", "unflatten"}):
+        assert facts(spec, name) == facts(want_spec, name), name
+    rest = want_spec.unflatten(range(want_spec.num_leaves))
+    deep = theirs.tree_map(lambda n: [n, (n,)], rest)
+    assert spec.flatten_up_to(deep) == want_spec.flatten_up_to(deep)
+
+
 @given(TREES)
 def test_paths_to_leaves(tree: Any) -> None:
     tree = {"top": (tree, 1), "more": collections.deque([Pair(tree, 2)])}

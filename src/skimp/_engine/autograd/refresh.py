@@ -19,9 +19,10 @@ from numpy.lib.stride_tricks import as_strided
 from skimp._engine.autograd import errors, node_lines as lines
 from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.ops import ops
-from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._engine.tensor.tensor import Tensor, empty, fresh
+from skimp.config import config
 
 _new = object.__new__
 
@@ -134,7 +135,10 @@ def empty_like_base(base: ViewMeta, g: Tensor) -> Tensor:
     if g._hollow:
         wide: Tensor = ops.new_empty(g, (reach,), dtype=base.dtype)
         return ops.as_strided(wide, shape, strides, 0)
-    if reach <= math.prod(shape):
+    count = math.prod(shape)
+    if reach <= count:
+        if count < config.small_below and strides == contiguous_strides(shape):
+            return fresh(np.empty(shape, base.dtype.np), base.dtype)
         return empty(shape, base.dtype, strides)
     return ops.as_strided(empty((reach,), base.dtype), shape, strides, 0)
 

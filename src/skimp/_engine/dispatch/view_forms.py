@@ -140,8 +140,10 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
     """
     if len(sizes) == 1 and type(sizes[0]) in _SIZES:
         sizes = sizes[0]
+    elif not sizes:
+        return None
     more = len(sizes) - a.ndim
-    if not sizes or more < 0:
+    if more < 0:
         return None
     buffer = a
     if not a.flags.c_contiguous:  # what is expanded shows a row-major array

@@ -25,7 +25,7 @@ from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, split
-from skimp._ops.shape.copies import _filled, write
+from skimp._ops.shape.copies import COPIED, _filled, write
 from skimp._ops.shape.views import scattered
 
 _new = object.__new__
@@ -398,21 +398,36 @@ def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
 
 
 def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
-    """Write a small tensor over a view of another by plain ints and slices, unrecorded."""
+    """Write a small tensor over a view of another by plain ints and slices."""
     a, b = self._np, value._np
     if a is None or b is None or active or self._dtype is not value._dtype:
-        return False
-    if (self._rg or value._rg) and _state.grad:
         return False
     if self._storage is value._storage or type(self) not in ORDINARY or not a.flags.c_contiguous:
         return False
     place = _small_item(a, index)
     if place is None or place.shape != b.shape:
         return False
+    if (self._rg or value._rg) and _state.grad:
+        # what names all elements is no view of them: such a write is to the tensor itself
+        return place.size < a.size and _written_small(getitem(self, index), b, value)
     history.before_inplace(self)
     written(b.nbytes, value)
     self._skimp_writable()
     place[...] = b
+    return True
+
+
+def _written_small(target: Tensor, b: Any, value: Tensor) -> bool:
+    """Write a small tensor over a view of as many elements, recorded; False where the view is none
+    of a small tensor.
+    """
+    if target._np is None:
+        return False
+    history.before_inplace(target)
+    kept = history.prepare(target, COPIED, {"input": target, "other": value})
+    written(b.nbytes, value)
+    target._skimp_writable()[...] = b
+    history.rebase(target, kept)
     return True
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, copy_twin, export, view
@@ -73,6 +75,37 @@ def _strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None)
 _as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
 
 
+def _small_as_strided(
+    input: Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> Tensor | None:
+    """The view of a small tensor that is all of its storage and requires no grad: what backward
+    makes of a base's gradient for each write to a view.
+    """
+    a = input._np
+    if a is None or a is not input._storage.block or input._rg or input._skimp_marked:
+        return None
+    if not (type(size) is type(stride) is tuple and type(storage_offset) is int):
+        return None
+    layout = Layout(size, stride, storage_offset)
+    try:
+        steps = [step * a.itemsize for step in stride]
+        found = np.ndarray(size, a.dtype, a, storage_offset * a.itemsize, steps)
+    except (TypeError, ValueError):  # PyTorch's words are the general way's
+        return None
+    if 0 in size or (stride and min(stride) < 0) or not a.flags.c_contiguous:
+        return None
+    if 1 in size and stride != layouts.contiguous_strides(size):
+        return None  # the strides of these dims are copied too, which NumPy leaves out
+    new: Tensor = object.__new__(Tensor)
+    new._np = found
+    new._storage = input._storage
+    new._dtype = input._dtype
+    new._skimp_layout = layout
+    new._skimp_turned = found.ndim > 1 and not found.flags.c_contiguous
+    history.view_of(input, new)
+    return new
+
+
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any layout on the tensor's storage, within its bounds.
 
@@ -90,7 +123,13 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return new
 
 
-export("as_strided", as_strided, composite=False, batch=batching.places.as_strided_rule)
+export(
+    "as_strided",
+    as_strided,
+    composite=False,
+    batch=batching.places.as_strided_rule,
+    fast=_small_as_strided,
+)
 copy_twin("as_strided", as_strided)
 
 
