@@ -20,11 +20,12 @@ Array = np.ndarray[Any, Any]
 Affine = tuple[Array, Array]  # the gradients of weight and bias
 
 _TYPE: Final = np.dtype(np.float32)
+_LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
 
 
-def takes(dtype: np.dtype[Any]) -> bool:
-    """Whether `backward` does."""
-    return dtype == _TYPE and onednn.library() is not None
+def takes(dtype: np.dtype[Any], size: int) -> bool:
+    """Whether `backward` takes a tensor of so many elements."""
+    return dtype == _TYPE and size >= _LEAST and onednn.library() is not None
 
 
 def backward(

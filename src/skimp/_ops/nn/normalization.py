@@ -95,7 +95,7 @@ def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, need
 def _normalize_back(
     g: Array, x: Array, mean: Array, rstd: Array, w: Array | None, affine: bool
 ) -> tuple[Any, ...]:
-    if normalization_onednn.takes(x.dtype):
+    if normalization_onednn.takes(x.dtype, x.size):
         made = np.empty_like(x)
         sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
         return made, *(sums or (None, None))
@@ -194,14 +194,14 @@ def _group(n: int) -> int:
     return max(1, SMALL // max(n, 1))
 
 
-def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
-    """dx of a block of rows; what its groups of rows add to dw and db goes to `sums`, by the number
-    of a group's first row."""
+def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
+    """dx of a block of the rows of a tensor of `size` elements; what its groups of rows add to dw
+    and db goes to `sums`, by the number of a group's first row."""
 
     def block(x: Array, g: Array, mean: Array, rstd: Array, number: Array, out: Array) -> None:
         n = x.shape[1]
         acc = rstd.dtype
-        if centre and out.dtype == acc and normalization_onednn.takes(acc):
+        if centre and out.dtype == acc and normalization_onednn.takes(acc, size):
             step = _group(n)
             for start in range(0, len(x), step):
                 gs, xs, means, rstds, made = [
@@ -262,7 +262,7 @@ def _norm_back(
     sums: dict[int, Any] | None = {} if affine else None
     result, target = blank(tuple(input.shape), input._dtype)
     numbers = np.arange(rows).reshape(-1, 1)
-    block = _back_block(_flat(weight, acc.np), sums, centre)
+    block = _back_block(_flat(weight, acc.np), sums, centre, input.numel())
     _over(
         input,
         row_ndim,
