@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skimp
 from skimp._engine.dispatch.row import OPS
 from tests.support import schemas
 from tests.support.samples import alike
@@ -43,6 +44,32 @@ def test_small_views_refuse_what_pytorchs_refuse() -> None:
     told = [f"{call}: {told}" for call in calls if (told := schemas.difference(call)) is not None]
     assert told == []
     assert len(calls) > 800
+
+
+def _with_tensors(form: Form) -> Iterator[tuple[Call, Any]]:
+    """Right calls with one number given as a tensor, and that tensor."""
+    right = schemas.call_of(form, schemas.valid(form) or ())
+    for i, value in enumerate(right.args):
+        if type(value) in (int, float):
+            given = skimp.tensor(value)
+            yield Call(form, (*right.args[:i], given, *right.args[i + 1 :]), right.kwargs), given
+
+
+def test_a_tensor_that_stands_for_a_number_is_read_and_no_more() -> None:
+    """`n >>= 1` of an argument is in place where it is a tensor."""
+    written, count = [], 0
+    for space in schemas.SPACES:
+        for form in schemas.forms(space):
+            if form.name.endswith("_") or schemas.valid(form) is None:
+                continue
+            for call, given in _with_tensors(form):
+                before = given.item()
+                call.outcome(skimp)
+                count += 1
+                if given._version or given.item() != before:
+                    written.append(str(call))
+    assert written == []
+    assert count > 300
 
 
 NUMBERS = [255, 256, 300, -1, -129, 2**15, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**400]
@@ -82,6 +109,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "bytes as Python's kind by name": lambda lib: lib.arange(6.0).reshape(3, 2).view(dtype=float),
     "a copy of expanded rows": lambda lib: lib.expand_copy(lib.ones(3), (2, 3), implicit=True),
     "a flag as trapz's distance": lambda lib: lib.trapz(lib.arange(3.0), dx=True),
+    "a tensor as distance": lambda lib: lib.trapz(lib.arange(3.0), dx=lib.tensor(2)),
+    "a tensor as distances": lambda lib: lib.cumulative_trapezoid(
+        lib.arange(3.0), dx=lib.tensor(0.5)
+    ),
+    "a power as a tensor": lambda lib: lib.linalg.matrix_power(lib.eye(2) * 2, lib.tensor(5)),
+    "dropout by a tensor": lambda lib: lib.nn.Dropout(lib.tensor(0.25)),
+    "a slope as a tensor": lambda lib: lib.nn.LeakyReLU(lib.tensor(1)),
     "rsub's third": lambda lib: lib.rsub(lib.ones(2), 1, 2),
     "a triangle of Python's kind": lambda lib: lib.triu_indices(2, 2, dtype=int),
     "bytes as indices": lambda lib: lib.embedding_bag(

@@ -265,7 +265,7 @@ def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
     while n:
         if n & 1:
             found = square if found is None else found @ square
-        n >>= 1
+        n = n >> 1  # not in place: it may be the caller's tensor
         if n:
             square = square @ square
     assert found is not None

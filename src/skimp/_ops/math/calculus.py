@@ -20,6 +20,8 @@ Ints = tuple[int, ...]
 def _pairs(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, Any, int]:
     """Sums of neighbours, the distances between them (a tensor or a number), and the dimension."""
     require_tensor(name, "y", y)
+    if isinstance(dx, Tensor) and dx.ndim == 0 and not dx._rg:
+        dx = dx.item()
     if (
         not (x is None or isinstance(x, Tensor))
         or (x is not None and dx is not None)

@@ -34,12 +34,12 @@ def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
 
     Shape: the input's, with the number of windows along the dim, and `size`.
     """
-    return V.unfold(layout, dimension, size, step)
+    return V.unfold(layout, *ints((dimension, size, step)))
 
 
 def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
     dense = Layout(tuple(shape), layouts.contiguous_strides(tuple(shape)), 0)
-    return gather_strided_gradient(g, dense, V.unfold(dense, dimension, size, step))
+    return gather_strided_gradient(g, dense, V.unfold(dense, *ints((dimension, size, step))))
 
 
 PLACED = {

@@ -284,11 +284,11 @@ def _shown(module: Module, what: str) -> str | None:
     """One item of `_skimp_shows`."""
     name = what.rstrip("=?").removesuffix("!r")
     value = getattr(module, name)
-    if isinstance(value, Tensor) or name in module._parameters:
-        value = value is not None
+    if name in module._parameters or (isinstance(value, Tensor) and value.ndim):
+        value = value is not None  # of a bias; a tensor of one number stands for the number
     if what.endswith("?") and value == default_of(type(module), name):
         return None
-    text = repr(value) if "!r" in what else str(value)
+    text = repr(value) if "!r" in what else format(value)
     return text if what == name else f"{name}={text}"
 
 
