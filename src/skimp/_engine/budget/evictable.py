@@ -49,7 +49,6 @@ class Evictable(Followed):
     writes: int = 0  # times that the bytes may have changed
     used: float = 0.0  # when somebody last asked for them
     held: int = 0  # recipes that are followed now and will read them
-    changing: int = 0  # what needs them is being made, because they will be others
     settled: bool = False  # the op that made or wrote them is done
     born: int = 0  # its place among all that a budget has known
     number: tuple[int, int, int] = (-1, 0, 0)  # a period, and the place in it (repetition.py)

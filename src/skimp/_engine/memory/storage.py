@@ -78,6 +78,7 @@ class Storage:
     written: Any = None  # that line
     runs: int = 0  # how often the expression was computed inside a larger one
     loose: bool = False  # a budget may take the bytes: no tensor keeps an ndarray over them
+    changing: int = 0  # the bytes will be others: nobody may begin to need them (_engine/budget)
     spare: bool = False  # it waits for its reader alone (_engine/memory/rematerialize.py)
     _flat: Array | None = None
 
@@ -287,9 +288,11 @@ class Storage:
             donor.block, donor.nbytes = None, -1
             self.deferred = None
 
+        donor.changing += 1
         try:
             whole(write)
         finally:
+            donor.changing -= 1
             if self.block is block:
                 host.handed(self.nbytes, id(donor), self)
 
