@@ -7,6 +7,8 @@ are OpenMP's: they stay awake for a while after a product, so that the next begi
 from __future__ import annotations
 
 import ctypes
+import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -29,6 +31,36 @@ _ITEM: Final = 4  # bytes
 Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
 
 
+class _AltStack(ctypes.Structure):
+    """Linux's `stack_t`."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+class _Signals(threading.local):
+    """Signals of a thread, which are handled on memory of their own from its first product on.
+
+    oneDNN's product uses the stack's pointer for other things while it runs, and what a signal
+    puts on the stack then lies somewhere among the program's bytes.
+    """
+
+    def __init__(self) -> None:
+        self.apart = True
+        if sys.platform != "linux":
+            return
+        change = ctypes.CDLL(None).sigaltstack
+        before = _AltStack()
+        if change(None, ctypes.byref(before)) or not before.flags & _NONE:
+            return  # somebody has given it some
+        self._memory = ctypes.create_string_buffer(_HANDLERS)
+        change(ctypes.byref(_AltStack(ctypes.addressof(self._memory), 0, _HANDLERS)), None)
+
+
+_NONE: Final = 2  # SS_DISABLE
+_HANDLERS: Final = 1 << 17  # bytes: a frame with all registers has 11 KiB
+_signals: Final = _Signals()
+
+
 def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) -> bool:
     """out = a @ b, and what `out` held if `add`; whether oneDNN makes it, which follows from
     types, shapes, strides and the library alone.
@@ -43,7 +75,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     if one is None or other is None or right != _ITEM or down < n * _ITEM or down % _ITEM:
         return False
     functions = _functions()
-    if functions is None:
+    if functions is None or not _signals.apart:  # which asks for it where that was not yet
         return False
     parts = other[0] and not one[0] and k > _DEEP and m * n < _FEW_RESULTS
     functions[0](1 if parts or m * k * n < _SHARED else threads)
