@@ -100,8 +100,8 @@ def _run(
             task(group, room)
         room.close()
 
-    if len(groups) > 1 and config.threads > 1 and elements >= _SPREAD_FROM:
-        with one_thread():
+    if len(groups) > 1 and elements >= _SPREAD_FROM:
+        with one_thread():  # with one of ours too: BLAS's bits may depend on the number of its own
             share(work, config.threads)
     else:
         share(work, 1)

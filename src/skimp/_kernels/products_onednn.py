@@ -37,6 +37,19 @@ class _AltStack(ctypes.Structure):
     _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
 
 
+class _OwnStack:
+    """Memory for handlers of a thread's signals, as long as the thread is there."""
+
+    def __init__(self, change: Callable[..., int]) -> None:
+        self._change = change
+        self._memory = ctypes.create_string_buffer(_HANDLERS)
+        self._none = ctypes.byref(_AltStack(None, _NONE, 0))
+        change(ctypes.byref(_AltStack(ctypes.addressof(self._memory), 0, _HANDLERS)), None)
+
+    def __del__(self) -> None:
+        self._change(self._none, None)  # a thread drops what is its own at its own end
+
+
 class _Signals(threading.local):
     """Signals of a thread, which are handled on memory of their own from its first product on.
 
@@ -50,10 +63,8 @@ class _Signals(threading.local):
             return
         change = ctypes.CDLL(None).sigaltstack
         before = _AltStack()
-        if change(None, ctypes.byref(before)) or not before.flags & _NONE:
-            return  # somebody has given it some
-        self._memory = ctypes.create_string_buffer(_HANDLERS)
-        change(ctypes.byref(_AltStack(ctypes.addressof(self._memory), 0, _HANDLERS)), None)
+        if not change(None, ctypes.byref(before)) and before.flags & _NONE:  # nobody gave it any
+            self._stack = _OwnStack(change)
 
 
 _NONE: Final = 2  # SS_DISABLE

@@ -7,7 +7,7 @@ import importlib.util
 import os
 
 from skimp import _compat as compat, lens
-from skimp._engine.budget.spending import set_budget
+from skimp._engine.budget.setting import set_budget
 from skimp._engine.memory import limits
 from skimp.cli import spent
 from skimp.cli.listen import Recording

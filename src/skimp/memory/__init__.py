@@ -7,7 +7,7 @@ is deferred first.
 import importlib
 from typing import Any
 
-from skimp._engine.budget.spending import budget, get_budget, set_budget
+from skimp._engine.budget.setting import budget, get_budget, set_budget
 from skimp._engine.memory.copies import no_copies
 from skimp._engine.memory.ledger import materialize_pending as synchronize
 from skimp._engine.memory.limits import get_limit, set_limit, set_per_process_memory_fraction

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from skimp._engine.budget import spending
+from skimp._engine.budget import setting
 from skimp._engine.memory.caching import pool
 
 
@@ -14,4 +14,4 @@ from skimp._engine.memory.caching import pool
 def no_budget_left() -> Iterator[None]:
     pool.empty_cache()
     yield
-    spending.set_budget(None)
+    setting.set_budget(None)

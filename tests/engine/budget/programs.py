@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import skimp as torch
-from skimp._engine.budget import spending
+from skimp._engine.budget import setting, spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -225,7 +225,7 @@ def check(seed: int, length: int = 30) -> int:
             gc.collect()
             budget = spend(seed, base + int(share * (want.peak - base)) + 4096)
             try:
-                spending.obey(budget)
+                setting.obey(budget)
                 if choice.random() < 0.3:
                     budget.note()  # as if much had been written before
                 found = outcome(seed, length)
@@ -234,7 +234,7 @@ def check(seed: int, length: int = 30) -> int:
             except OutOfMemoryError:
                 share += 0.2  # one of its ops needs more
             finally:
-                spending.obey(None)
+                setting.obey(None)
         assert found.steps == want.steps, "other errors"
         wrong = [
             i for i, (a, b) in enumerate(zip(want.values, found.values, strict=True)) if a != b

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import places, spending, spill
+from skimp._engine.budget import places, setting, spending, spill
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -48,7 +48,7 @@ def test_the_bytes_stay_where_they_went_after_the_budget() -> None:
 
 def test_storages_of_before_are_known() -> None:
     made = [numbers(i) for i in range(4)]
-    spending.set_budget(held() - 2 * MIB)
+    setting.set_budget(held() - 2 * MIB)
     assert sum(map(is_away, made)) >= 2
     assert torch.memory.get_budget() == host.bound
     for i, t in enumerate(made):

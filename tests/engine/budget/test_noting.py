@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, spending
+from skimp._engine.budget import choice, setting, spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory.ledger import host
@@ -67,14 +67,14 @@ def test_a_budget_sleeps_while_the_program_repeats_what_fits(spill: bool) -> Non
         torch.manual_seed(0)
         net = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(6)])
         small, large = torch.randn(1024, 128), torch.randn(3072, 128)
-        spending.set_budget(None if budget is None else host.allocated + budget, spill=spill)
+        setting.set_budget(None if budget is None else host.allocated + budget, spill=spill)
         if budget is not None:
             host.budget.note()  # type: ignore[union-attr]
         counts.reset()
         try:
             return *steps(net, [small] * 6 + [large] + [small] * 5), counts.evictions
         finally:
-            spending.set_budget(None)
+            setting.set_budget(None)
 
     wanted, _, _ = train(None)
     losses, noted, evictions = train(8 * MIB)

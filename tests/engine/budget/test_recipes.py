@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import evictable, recipes, spending
+from skimp._engine.budget import evictable, recipes, setting, spending
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import pool
@@ -301,7 +301,7 @@ def test_the_body_of_an_op_that_updates_statistics_is_not_run_twice() -> None:
 def test_statistics_that_no_budget_takes_are_not_updated_twice(kind: str) -> None:
     """In the first call too, before which the budget has not met them."""
     shape = (512, 64) if kind == "BatchNorm1d" else (8, 64, 8, 8)
-    spending.set_budget(None)
+    setting.set_budget(None)
     with torch.memory.budget(host.allocated + (16 << 20), spill=False):
         budget: Any = host.budget
         norm: Any = getattr(torch.nn, kind)(64, track_running_stats=True)
@@ -336,11 +336,11 @@ def test_parts_below_a_sum_have_their_places_when_they_are_made_again() -> None:
         for _ in range(16):  # sets have another order each time
             budget = spending.Spending(host.allocated + 8 * MIB, True, None, True, least=1)
             try:
-                spending.obey(budget)
+                setting.obey(budget)
                 y = torch.nn.functional.batch_norm(x, None, None, training=True)
                 assert np.array_equal(y.detach().clone().numpy(), want)
             finally:
-                spending.obey(None)
+                setting.obey(None)
 
 
 def graph(x: Any, net: Any) -> Any:
@@ -394,7 +394,7 @@ def test_calls_under_autocast_are_made_again() -> None:
         loss.backward()
         return [bytes(p.grad.numpy().data) for p in net.parameters()]
 
-    spending.set_budget(None)
+    setting.set_budget(None)
     gc.collect()
     base = host.allocated
     torch.memory.reset_peak_memory_stats()
@@ -423,7 +423,7 @@ def outcome(program: Any) -> list[bytes]:
 @pytest.mark.parametrize("how", ["spill", "make", "always"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
 def test_programs_have_the_same_bits(program: Any, how: str) -> None:
-    spending.set_budget(None)
+    setting.set_budget(None)
     gc.collect()
     base = host.allocated
     torch.memory.reset_peak_memory_stats()

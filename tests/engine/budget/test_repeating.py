@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import spending
+from skimp._engine.budget import setting
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
 from tests.engine.budget.holding import MIB, held
@@ -43,7 +43,7 @@ def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> 
 
     def train(budget: int | None) -> list[Any]:
         net = Deep(otherwise)
-        spending.set_budget(None if budget is None else host.allocated + budget, spill=False)
+        setting.set_budget(None if budget is None else host.allocated + budget, spill=False)
         counts.reset()
         losses = []
         try:
@@ -54,7 +54,7 @@ def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> 
                 evictions.append(counts.evictions - went)
                 assert budget is None or held() <= host.budget.nbytes  # type: ignore[union-attr]
         finally:
-            spending.set_budget(None)
+            setting.set_budget(None)
         return losses
 
     wanted = train(None)

@@ -14,7 +14,7 @@ import pytest
 
 import skimp as torch
 from skimp import lens
-from skimp._engine.budget import recipes, spending, telling
+from skimp._engine.budget import recipes, setting, telling
 from skimp._engine.budget.statistics import Outcome, counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -60,14 +60,14 @@ def test_an_optimizer_below_its_floor_says_at_once_what_one_parameter_needs() ->
         torch.manual_seed(0)
         weights = [torch.randn(512, 512, requires_grad=True) for _ in range(6)]
         optimizer = torch.optim.Adam(weights)
-        spending.set_budget(budget)
+        setting.set_budget(budget)
         try:
             for _ in range(2):
                 for w in weights:
                     w.grad = torch.ones(512, 512)
                 optimizer.step()
         finally:
-            spending.set_budget(None)
+            setting.set_budget(None)
         return [w.sum().item() for w in weights]
 
     wanted = train(None)
@@ -94,9 +94,9 @@ def test_after_a_step_one_refusal_tells_what_fits_the_whole_program() -> None:
         loss.backward()
         return loss.item()
 
-    spending.set_budget(1 << 40, spill=False)  # which notes all ops
+    setting.set_budget(1 << 40, spill=False)  # which notes all ops
     wanted = step()
-    spending.set_budget(MIB // 2)
+    setting.set_budget(MIB // 2)
     with pytest.raises(OutOfMemoryError) as refused:
         step()
     text = str(refused.value)
@@ -108,9 +108,9 @@ def test_after_a_step_one_refusal_tells_what_fits_the_whole_program() -> None:
     assert line.startswith(__file__)
     assert "Ops that have not run yet may need more: `skimp fit`" in text
     assert float(fits) < 9
-    spending.set_budget(int(float(fits) * MIB))
+    setting.set_budget(int(float(fits) * MIB))
     assert [step() for _ in range(3)] == [wanted] * 3
-    spending.set_budget(None)
+    setting.set_budget(None)
 
 
 def test_one_warning_where_bringing_back_takes_longer_than_work() -> None:
