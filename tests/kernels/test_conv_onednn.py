@@ -85,12 +85,13 @@ def test_a_convolution_and_its_gradients_are_pytorchs(
 
 
 # images, channels and their groups, and sizes for which the cuts differ: some images, some
-# channels, some groups, sums of one and of several pieces
+# channels, some groups, sums of one and of several pieces, more weights than images
 CUTS = [
     (16, 1, 32, 48, (24, 24)),
     (3, 1, 64, 80, (16, 16)),
     (2, 96, 1, 1, (40, 40)),
     (24, 1, 96, 96, (4, 4)),
+    (16, 1, 240, 272, (4, 4)),
     (1, 4, 16, 40, (48, 48)),
     (70, 1, 16, 16, (20, 20)),
 ]

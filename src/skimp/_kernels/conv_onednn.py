@@ -111,6 +111,8 @@ def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
     few = max(-(-_LEAST // each), min(-(-_LONG // each), -(-n // LANES)))
     if face == "weights":
         few = max(few, -(-_SUMMED // math.prod(w.out)))
+    elif math.prod(w.kernel) * ci * co > n * _read(face, w, whole):
+        few = n  # each piece lays out its own weights, rather than one thread all of them
     count = -(-n // max(1, min(n, few, _ROOM // whole.image(w))))
     images = -(-n // count)
     channels, bundle = (ci if face == "adjoint" else co), _BUNDLE
@@ -121,6 +123,11 @@ def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
         cuts = min(-(-LANES // count), -(-channels // bundle))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
+
+
+def _read(face: str, w: Window, whole: Sizes) -> int:
+    """The elements of an image of a group from which x or g is made."""
+    return whole.co * math.prod(w.out) if face == "adjoint" else whole.ci * math.prod(w.size)
 
 
 def _slices(length: int, step: int) -> list[slice]:
