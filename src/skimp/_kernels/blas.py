@@ -111,7 +111,8 @@ def _leave(put: Callable[[int], None]) -> None:
 
 
 def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
-    """a @ b for (..., m, k) and (..., k, n), in `out` if it is given, which BLAS can write.
+    """a @ b for (..., m, k) and (..., k, n), in `out` if it is given, which BLAS can write; else
+    row-major.
 
     BLAS wakes its threads for matrices of half a million multiplications and more. Where they
     sleep, that costs more than it saves up to sixty-four times as many.
@@ -124,10 +125,10 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     if a.size * b.shape[-1] > FEW and wakes_in_vain(a.shape[-2:], b.shape[-1]):
         functions = _functions()
     if functions is None:
-        return np.matmul(a, b, out=out)
+        return np.matmul(a, b, out=out, order="C")
     _enter(*functions)
     try:
-        return np.matmul(a, b, out=out)
+        return np.matmul(a, b, out=out, order="C")
     finally:
         _leave(functions[1])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import skimp
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.ledger import host
+from tests.support.frames import frames_of
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 
@@ -178,18 +178,7 @@ def test_calls_that_draw_reach_their_fast_paths() -> None:
             lambda: skimp.randn(16),
         ):
             draw()
-            assert frames_of(draw) < 15  # 20 to 40 the general way
-
-
-def frames_of(f: Callable[[], Any]) -> int:
-    """How many Python functions a call enters."""
-    entered: list[None] = []
-    sys.setprofile(lambda frame, event, _: entered.append(None) if event == "call" else None)
-    try:
-        f()
-    finally:
-        sys.setprofile(None)
-    return len(entered)
+            assert len(frames_of(draw, warm=1)) < 15  # 20 to 40 the general way
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -229,6 +218,32 @@ def test_gradients_of_sums_of_products(turned: tuple[bool, bool]) -> None:
             bias = skimp.zeros(n, requires_grad=True)
             ((a @ b + bias).sum() * 0.3).backward()
             yield from (a.grad, b.grad, bias.grad)
+
+    fast, general = both_ways(run)
+    assert fast == general
+
+
+def test_products_of_batches_however_they_lie() -> None:
+    generator = skimp.Generator().manual_seed(0)
+
+    def lying(*shape: int) -> Iterator[Any]:
+        made = skimp.randn(*shape, generator=generator)
+        yield made
+        yield made.mT.contiguous().mT
+        yield made.transpose(0, 1).contiguous().transpose(0, 1)
+        yield skimp.stack([made, made], -1)[..., 0]
+        yield made[:1, :1, :1].expand(shape)
+
+    def run() -> Iterator[Any]:
+        generator.manual_seed(0)
+        for m, k, n in product((1, 9), (1, 5), (1, 7)):
+            for x, y in product(lying(2, 3, m, k), lying(2, 3, k, n)):
+                a, b = x.detach().requires_grad_(), y.detach().requires_grad_()
+                made = a @ b
+                made.sum().backward()
+                (a @ b).square().sum().backward()
+                flat, other = a.detach().flatten(0, 1), b.detach().flatten(0, 1)
+                yield from (made, a.grad, b.grad, skimp.bmm(flat, other), a @ b.double().float())
 
     fast, general = both_ways(run)
     assert fast == general

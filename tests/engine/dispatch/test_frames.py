@@ -2,56 +2,58 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from types import FrameType
-from typing import Any
-
 import skimp
 from skimp import relu
+from tests.support.frames import frames_of
 
-PACKAGE = str(Path(skimp.__file__).parent)
 # Functions that `y = relu(x @ w + b); y.sum().backward()` runs once warm. Only ever lowered.
 MOST = 50
-# Frames in Python 3.11 and none later.
-COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
+# And those of a product of batches, and back.
+MOST_OF_BATCHES = 73
 
 
-def step(x: Any, w: Any, b: Any) -> None:
-    y = relu(x @ w + b)
-    y.sum().backward()
-
-
-def frames_of_a_step() -> list[str]:
-    """The package's functions that one step calls, in their order."""
+def test_frames_of_a_small_step() -> None:
     generator = skimp.Generator().manual_seed(0)
     x = skimp.randn(8, 16, generator=generator)
     w = skimp.randn(16, 4, generator=generator).requires_grad_()
     b = skimp.randn(4, generator=generator).requires_grad_()
-    found: list[str] = []
 
-    def told(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        own = code.co_filename.startswith((PACKAGE, "<skimp"))
-        if event == "call" and own and code.co_name not in COMPREHENSIONS:
-            found.append(code.co_qualname)
-
-    for _ in range(100):
+    def without() -> None:
         w.grad = b.grad = None
-        step(x, w, b)
-    w.grad = b.grad = None
-    before = sys.getprofile()
-    sys.setprofile(told)
-    try:
-        step(x, w, b)
-    finally:
-        sys.setprofile(before)
-    assert w.grad is not None
-    return found
 
+    def step() -> None:
+        y = relu(x @ w + b)
+        y.sum().backward()
 
-def test_frames_of_a_small_step() -> None:
     with skimp.config.using(defer="auto"):
-        found = frames_of_a_step()
+        found = frames_of(step, without)
+    assert w.grad is not None
     assert "relu" in found
     assert len(found) <= MOST, f"{len(found)} functions: {' '.join(found)}"
+
+
+def test_frames_of_a_product_of_batches() -> None:
+    """A sum's gradient, one element expanded, is written out; factors are read as they lie."""
+    heads = skimp.rand(4, 2, 8, 16).requires_grad_()
+
+    def without() -> None:
+        heads.grad = None
+
+    with skimp.config.using(defer="auto"):
+        found = frames_of(lambda: (heads @ heads.mT).sum().backward(), without)
+    assert len(found) <= MOST_OF_BATCHES, f"{len(found)} functions: {' '.join(found)}"
+
+
+def test_layouts_of_views_with_dims_of_one_are_looked_up() -> None:
+    """NumPy's strides of such dims aren't PyTorch's, so a layout is made: once for all calls."""
+    row = skimp.rand(1, 32)
+    with skimp.config.using(defer="auto"):
+        for look in (
+            lambda: row.view(1, 4, 8),
+            lambda: row.view((1, 4, 8)),
+            lambda: row.permute(1, 0),
+            lambda: row.expand(1, 4, 32),
+            row.t,
+        ):
+            found = frames_of(look)
+            assert not {"ints", "as_int", "permute", "t", "_view_sizes"} & set(found[1:]), found

@@ -232,6 +232,17 @@ def test_strided_and_expanded_inputs(slices: Any) -> None:
     agree(lambda t, x: t.dot(x[0].expand(4), x[::2]), f(8))
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (9, 5, 7), (64, 40, 64)])
+def test_products_of_batches_that_lie_turned_are_row_major(sizes: tuple[int, int, int]) -> None:
+    """As attention's scores are, whose heads are `x.view(b, t, h, d).transpose(1, 2)`."""
+    m, k, n = sizes
+    for x in (f(3, 2, m, k).transpose(0, 1), f(m, 2, 3, k).permute(1, 2, 0, 3)):
+        for y in (f(3, 2, k, n).transpose(0, 1), f(2, 3, n, k).mT):
+            agree(lambda t, x, y: x @ y, x, y, tolerance=1e-5)
+            agree(lambda t, x, y: (x @ y).view(6, -1), x, y, tolerance=1e-5)
+            agree(lambda t, x, y: t.bmm(x[:, 0], y[:, 0]), x, y, tolerance=1e-5)
+
+
 # -- forms ----------------------------------------------------------------------------------------
 
 ADDED = [

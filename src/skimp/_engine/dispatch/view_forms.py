@@ -37,7 +37,7 @@ _FAST_VIEW_TEXT = """\
                 new = make(Tensor)
                 new._np = a
                 new._storage = storage = input._storage
-                new._dtype = dtype = input._dtype
+                new._dtype = have = input._dtype
 {turns}
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
@@ -59,7 +59,7 @@ _FAST_VIEW_TEXT = """\
                     if new._skimp_node is None:
                         register(base, new)
                     return new
-                if dtype.category < 2:  # its base will never require grad
+                if have.category < 2:  # its base will never require grad
                     new._base = base
                     new._skimp_stale = 0
                     return new
@@ -188,18 +188,13 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     """A view by its ndarray where the tensor is small, and without a dict of arguments and a second
     frame where nobody differentiates it.
     """
-    rest = p.passed(("input", "out"))
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
         ORDERS=ORDERS,
     )  # fmt: skip
-    layout = f"raw(input._skimp_layout_of(){', ' if rest else ''}{rest})"
-    if not p.is_open() and (more := p.all[1:]):  # of plain numbers a program gives few
-        space["laid"] = lru_cache(_MANY, typed=True)(o.raw)
-        plain = " and ".join([f"type({one.name}) is int" for one in more])
-        layout = f"(laid if {plain} else raw){layout.removeprefix('raw')}"
+    layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []
     if o.fast_view is not None:  # NumPy refuses sizes and dims that a transform is for
         later = [one for one in usual if one.startswith("known.issuperset")]
@@ -234,6 +229,27 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         lines.append(f"        if {' and '.join(later)}:")
         indent += "    "
     lines += [f"{indent}{line}" for line in general]
+
+
+def _layout_of_view(space: dict[str, Any], o: Op, p: Parameters) -> str:
+    """The expression of the view's layout: looked up for plain numbers, of which a program gives
+    few.
+    """
+    rest, more = p.passed(("input", "out")), p.all[1:]
+    handed = f"(input._skimp_layout_of(){', ' if rest else ''}{rest})"
+    space["laid"] = lru_cache(_MANY, typed=True)(o.raw)
+    if not more:
+        return f"laid{handed}"
+    if not p.is_open():
+        plain = " and ".join([f"type({one.name}) is int" for one in more])
+        return f"(laid if {plain} else raw){handed}"
+    sizes, keywords = more[0].name, more[1:]
+    space.update(ints=frozenset({int}).issuperset, listed=_SIZES)
+    usual = "".join([f" and {one.name} is {one.default}" for one in keywords])
+    found = "laid(input._skimp_layout_of(), *{0}) if ints(map(type, {0}))" + usual
+    inside = f"len({sizes}) == 1 and type({sizes}[0]) in listed and "
+    one_list = found.format(f"{sizes}[0]").replace(" if ", f" if {inside}")
+    return f"{found.format(sizes)} else {one_list} else raw{handed}"
 
 
 def write_views(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:

@@ -203,20 +203,22 @@ def adjoint(t: Tensor) -> Tensor:
 
 
 def _bmm_first_back(g: Tensor, mat2: Tensor) -> Tensor:
-    return bmm(g, adjoint(mat2))
+    small = _small_back("bmm", g, mat2, True)
+    return bmm(g, adjoint(mat2)) if small is None else small
 
 
 def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
-    return bmm(adjoint(input), g)
+    small = _small_back("bmm", g, input, False)
+    return bmm(adjoint(input), g) if small is None else small
 
 
 def _small_bmm(input: Tensor, mat2: Tensor) -> Tensor | None:
     if mat2._np is None or mat2._np.ndim != 3:
         return None
-    return _small_batched(input, mat2)
+    return _small_batched(input, mat2, "bmm")
 
 
-def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
+def _small_batched(input: Tensor, other: Tensor, name: str = "matmul") -> Tensor | None:
     """Batches of matrices with the very same batch dims."""
     x, y, dtype = input._np, other._np, input._dtype
     if (
@@ -224,17 +226,59 @@ def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
         or y is None
         or dtype is not other._dtype
         or dtype not in dtypes.FLOATING_AND_COMPLEX
-        or not x.ndim == y.ndim > 2
-        or x.shape[:-2] != y.shape[:-2]
-        or x.shape[-1] != y.shape[-2]
-        or not (x.size and y.size)
-        or not (x.flags.c_contiguous or has_unit_stride(x))
-        or not (y.flags.c_contiguous or has_unit_stride(y))
-        or x.size // x.shape[-1] * y.shape[-1] >= config.small_below
+        or not _are_small(x, y)
     ):
         return None
-    times = np.matmul if x.size * y.shape[-1] <= FEW else multiply
-    return fresh(times(x, y), dtype)
+    if not has_unit_stride(x):
+        tell(name, input, x)
+        x = x.copy()
+    if not has_unit_stride(y):
+        tell(name, other, y)
+        y = y.copy()
+    return _multiplied(x, y, dtype)
+
+
+def _small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | None:
+    """The gradient of the first or second factor, of small real batches that lie as BLAS reads
+    them: no tensor is made of their transposes.
+    """
+    x, y, dtype = g._np, other._np, g._dtype
+    if (
+        x is None
+        or y is None
+        or modes.state.grad
+        or dtype is not other._dtype
+        or dtype not in dtypes.FLOATING
+        or not x.ndim == y.ndim > 2
+        or not has_unit_stride(y)
+    ):
+        return None
+    y = y.swapaxes(-1, -2)
+    if not (_are_small(x, y) if first else _are_small(y, x)):
+        return None
+    if not has_unit_stride(x):  # one element, expanded: the gradient of a sum
+        tell(name, g, x)
+        x = x.copy()
+    return _multiplied(x, y, dtype) if first else _multiplied(y, x, dtype)
+
+
+def _are_small(x: Array, y: Array) -> bool:
+    """Whether these are matrices of the very same batch dims, whose product is small."""
+    return bool(
+        x.ndim == y.ndim > 2
+        and x.shape[:-2] == y.shape[:-2]
+        and x.shape[-1] == y.shape[-2]
+        and x.size
+        and y.size
+        and x.size // x.shape[-1] * y.shape[-1] < config.small_below
+    )
+
+
+def _multiplied(x: Array, y: Array, dtype: dtypes.dtype) -> Tensor:
+    # row-major, in whichever order the factors' batches lie
+    if x.size * y.shape[-1] <= FEW:
+        return fresh(np.matmul(x, y, order="C"), dtype)
+    return fresh(multiply(x, y), dtype)
 
 
 @general(
@@ -251,16 +295,18 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return product("bmm", input, mat2, check_bmm(input, mat2), out)
 
 
-def _first_back(g: Tensor, other: Tensor, shape: Ints) -> Tensor:
-    if len(shape) == 2 and other.ndim == g.ndim:
+def _first_back(g: Tensor, other: Tensor, input_shape: Ints) -> Tensor:
+    if len(input_shape) == 2 and other.ndim == g.ndim:
         return _summed(g, adjoint(other))
-    return matmul(g, adjoint(other))
+    small = _small_back("matmul", g, other, True)
+    return matmul(g, adjoint(other)) if small is None else small
 
 
-def _second_back(g: Tensor, input: Tensor, shape: Ints) -> Tensor:
-    if len(shape) == 2 and input.ndim == g.ndim:
+def _second_back(g: Tensor, input: Tensor, other_shape: Ints) -> Tensor:
+    if len(other_shape) == 2 and input.ndim == g.ndim:
         return _summed(adjoint(input), g)
-    return matmul(adjoint(input), g)
+    small = _small_back("matmul", g, input, False)
+    return matmul(adjoint(input), g) if small is None else small
 
 
 def _summed(a: Tensor, b: Tensor) -> Tensor:
@@ -272,11 +318,13 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
 
-@general("_batched", batch=batching.products.product_rule,
-         method=False, namespaces=(), fast=_small_batched,
-         rule=Rule("UnsafeViewBackward0",
-    input=lambda g, other, input_shape: _first_back(g, other, input_shape),
-    other=lambda g, input, other_shape: _second_back(g, input, other_shape)))  # fmt: skip
+BATCHED = Rule("UnsafeViewBackward0", input=_first_back, other=_second_back)
+_recording_batched = recording(BATCHED, ("input", "other"))
+
+
+@general(
+    "_batched", method=False, namespaces=(), rule=BATCHED, batch=batching.products.product_rule
+)
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
     batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
@@ -296,13 +344,16 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 
 
 def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
-    """`_small_mm`, recorded."""
+    """The fast path of what the operands are, recorded."""
     y = other._np
-    if y is not None and y.ndim == 1 and input._np is not None and input._np.ndim == 2:
-        return mv(input, other)
-    made = _small_mm(input, other)
+    if y is None:
+        return None
+    ndim = y.ndim
+    if ndim == 1:
+        return mv(input, other) if input._np is not None and input._np.ndim == 2 else None
+    made = _small_mm(input, other) if ndim == 2 else _small_batched(input, other)
     if made is not None and (input._rg or other._rg) and modes.state.grad:
-        _recording.record(made, input, other)
+        (_recording if ndim == 2 else _recording_batched).record(made, input, other)
     return made
 
 
@@ -375,10 +426,12 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        made = _small_mm(self, other)
+        made, rows = _small_mm(self, other), _recording
+        if made is None:
+            made, rows = _small_batched(self, other), _recording_batched
         if made is not None:
             if (self._rg or other._rg) and modes.state.grad:
-                _recording.record(made, self, other)
+                rows.record(made, self, other)
             return made
     if not isinstance(other, Tensor):
         return offered(other, matmul, self, other)  # type: ignore[no-any-return]
