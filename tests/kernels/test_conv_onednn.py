@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,38 @@ def test_bits_are_those_of_any_number_of_threads(
 
 
 @there
+def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random convolutions by teams of 2 to 7, and by threads that share pieces. Code that needs
+    memory for each thread adds up in its own order, and is not run by a team."""
+    monkeypatch.setattr(conv_onednn, "_TEAM", 1)
+    draw = random.Random(0)
+    shared = 0
+    for _ in range(60):
+        n, ci, co = draw.choice([1, 3, 16]), draw.choice([1, 16, 48]), draw.choice([3, 32, 100])
+        kernel, stride = draw.choice([(1, 1), (3, 3), (4, 4)]), draw.choice([(1, 1), (2, 2)])
+        groups, side = draw.choice([1, 1, 4]), draw.choice([4, 9, 20])
+        size, ones = (side, side), (1, 1)
+        w = Window(size, kernel, stride, ones, ones, out_size(size, kernel, stride, ones, ones))
+        x = numbers(3, n, groups * ci, *size).astype("f4")
+        g = numbers(4, n, groups * co, *w.out).astype("f4")
+        weight, bias = numbers(1, groups * co, ci, *kernel), numbers(2, groups * co)
+        found = []
+        for threads in (1, 2, 3, 7):
+            with config.using(threads=threads):
+                arrays = x, weight.astype("f4"), bias.astype("f4"), g
+                found.append(ours(*arrays, w, groups))
+                places = split(arrays[0], 1, groups), split(arrays[1], 0, groups)
+                works = conv_onednn._works_for("forward", (*places, split(g, 1, groups)), w, True)
+                assert works is not None
+                shared += len(works) - 1
+        for other in found[1:]:
+            for a, b in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(a, b)
+    assert shared > 60  # of 180
+    conv_onednn._works.cache_clear()
+
+
+@there
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_halves_are_multiplied_as_float32(dtype: str) -> None:
     results = []
@@ -159,7 +192,7 @@ def test_threads_of_openmp_are_as_they_were() -> None:
     library = onednn.library()
     assert library is not None
     before = library.omp_get_max_threads()
-    with onednn.one_thread():
+    with onednn.team(1):
         assert library.omp_get_max_threads() == 1
     assert library.omp_get_max_threads() == before
 
@@ -168,14 +201,14 @@ def test_threads_of_openmp_are_as_they_were() -> None:
 def test_primitives_go_with_their_plans() -> None:
     """What is made for sizes that are not met again goes: code of a thousand sizes would be 50
     MiB."""
-    conv_onednn._work.cache_clear()
+    conv_onednn._works.cache_clear()
     weight = skimp.ones(4, 4, 3)
     alive = []
     for length in range(5, 5 + 600):
         skimp.nn.functional.conv1d(skimp.ones(1, 4, length), weight)
-        alive.append(conv_onednn._work.cache_info().currsize)
-    assert max(alive) == conv_onednn._work.cache_info().maxsize
-    conv_onednn._work.cache_clear()
+        alive.append(conv_onednn._works.cache_info().currsize)
+    assert max(alive) == conv_onednn._works.cache_info().maxsize
+    conv_onednn._works.cache_clear()
 
 
 # -- as a user has it -----------------------------------------------------------------------------

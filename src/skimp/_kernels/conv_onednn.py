@@ -3,8 +3,10 @@
 oneDNN works on channels in bundles of a vector's lanes. What a primitive reads is brought into that
 layout, what it makes is brought back, in scratch memory that stays in a core's cache; the layout of
 the weights is made once for all images. A piece of work is some images, or where these are few some
-of the channels (of groups, where there are several), and runs on one thread. How a convolution is
-cut follows from its sizes alone, so its bits don't depend on the number of threads.
+of the channels (of groups, where there are several). How a convolution is cut follows from its
+sizes alone. Either each piece runs on one of our threads; or each on all of oneDNN's, one piece
+after the other, where it runs the same code on them as on one. So bits don't depend on the number
+of threads.
 
 The three faces of the form <g, x * w> (`conv`) differ in which of the arrays is made. Shapes: x (n,
 groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (groups, co).
@@ -13,24 +15,27 @@ groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import onednn
+from skimp._kernels import onednn, teams
 from skimp._kernels.blas import spread
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
 from skimp._kernels.scratch import give
+from skimp._kernels.threads import share
+from skimp.config import config
 
 Array = np.ndarray[Any, Any]
 Sum = tuple[Array, Array | None]  # of gradients of w, and of the bias
 
 _LEAST: Final = 1 << 24  # multiplications of a piece, 200 us, and a large one's
 _LONG: Final = 1 << 27
+_TEAM: Final = 1 << 22  # and of a convolution for which threads that are awake pay
 _MOST: Final = 1 << 21  # elements of an image, before and after, that is worked on
 _ROOM: Final = 1 << 19  # and of the images of a piece, unless it is one
 _QUICKER: Final = 2  # than the products for which `blas.spread` knows what is worth sharing
@@ -69,17 +74,19 @@ Asked = tuple[str, Three, Array | None]  # a face, its x, w and g, the bias
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
-    jobs: list[_Job] = []
+    found: list[tuple[_Work, ...]] = []
     for face, arrays, bias in asked:
-        work = _work_for(face, arrays, w, bias is not None)
-        if work is None:
+        works = _works_for(face, arrays, w, bias is not None)
+        if works is None:
             return False
-        jobs.append(work.job(arrays, bias))
-    _share(jobs)
+        found.append(works)
+    # a team where all have one: else threads share the pieces of all
+    team = min(map(len, found)) - 1 if teams.size(config.threads) > 1 else 0
+    _share([works[team].job(*each[1:]) for works, each in zip(found, asked, strict=True)])
     return True
 
 
-def _work_for(face: str, arrays: Three, w: Window, bias: bool) -> _Work | None:
+def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[_Work, ...] | None:
     dtype = arrays[0].dtype
     if (
         onednn.library() is None
@@ -89,7 +96,8 @@ def _work_for(face: str, arrays: Three, w: Window, bias: bool) -> _Work | None:
     ):
         return None
     lie = tuple([a.strides for a in arrays]) if dtype == TYPE else None
-    return _work(face, w, Sizes(len(arrays[0]), *arrays[1].shape[:3]), lie, bias)
+    whole = Sizes(len(arrays[0]), *arrays[1].shape[:3])
+    return _works(face, w, whole, lie, bias, config.threads)
 
 
 # -- how the work is cut --------------------------------------------------------------------------
@@ -135,26 +143,45 @@ def _slices(length: int, step: int) -> list[slice]:
 
 
 @lru_cache(512)
-def _work(
-    face: str, w: Window, whole: Sizes, lie: tuple[Ints, Ints, Ints] | None, bias: bool
-) -> _Work | None:
-    """How it is made of arrays of these strides; None for other types. None if it is not."""
+def _works(
+    face: str,
+    w: Window,
+    whole: Sizes,
+    lie: tuple[Ints, Ints, Ints] | None,
+    bias: bool,
+    threads: int,
+) -> tuple[_Work, ...] | None:
+    """How it is made of arrays of these strides (None: of other types): by pieces that threads
+    share, and perhaps by a team of so many, with the same bits. None if it is not."""
     if whole.image(w) > _MOST:
         return None
     try:
-        with onednn.one_thread():
-            return _Work(face, w, whole, lie, bias)
+        with onednn.team(1):
+            alone = _Work(face, w, whole, lie, bias)
+        if threads == 1 or whole.n * whole.effort(w) < _TEAM:
+            return (alone,)
+        with onednn.team(threads):
+            shared = _Work(face, w, whole, lie, bias, threads)
     except onednn.Unsupported:
         return None
+    return (alone, shared) if shared.runs_as(alone) else (alone,)
 
 
 class _Work:
-    """A face of a convolution, in pieces: of the same channels, for each such channels."""
+    """A face of a convolution, in pieces: of the same channels, for each such channels. Each is
+    made on a team of so many of oneDNN's threads."""
 
     def __init__(
-        self, face: str, w: Window, whole: Sizes, lie: tuple[Ints, Ints, Ints] | None, bias: bool
+        self,
+        face: str,
+        w: Window,
+        whole: Sizes,
+        lie: tuple[Ints, Ints, Ints] | None,
+        bias: bool,
+        team: int = 1,
     ) -> None:
         self._face = face
+        self._team = team
         self._groups = whole.groups
         self._effort = whole.n * whole.effort(w) // _QUICKER
         images, channels = _cut(face, w, whole)
@@ -169,6 +196,14 @@ class _Work:
                 if size not in plans:
                     plans[size] = Plan(face, w, size, lie, bias)
                 self._pieces[-1].append(_Piece(image, channel, plans[size]))
+
+    def runs_as(self, other: _Work) -> bool:
+        """Whether all pieces run the same code."""
+        ours, its = self._plans(), other._plans()
+        return all([a.runs_as(b) for a, b in zip(ours, its, strict=True)])
+
+    def _plans(self) -> list[Plan]:
+        return [piece.plan for some in self._pieces for piece in some]
 
     def _part(self, whole: Sizes, images: slice, channels: slice) -> Sizes:
         n, some = images.stop - images.start, channels.stop - channels.start
@@ -211,7 +246,7 @@ class _Work:
             plan.make(self._parts(piece, arrays), self._bias(piece, bias), room, held)
 
         tasks = [partial(fn, piece) for piece in pieces]
-        return _Job(tasks, self._effort, _nothing if ready is None else ready.close)
+        return _Job(tasks, self._effort, _nothing if ready is None else ready.close, self._team)
 
     def _sums(self, arrays: Three, bias: Array | None) -> _Job:
         """Make w and the bias: each channels' pieces are added up in lanes, every so many-th in
@@ -243,7 +278,7 @@ class _Work:
                     if into[1] is not None:
                         into[1][...] = first[1]
 
-        return _Job([partial(fn, *lane) for lane in lanes], self._effort, end)
+        return _Job([partial(fn, *lane) for lane in lanes], self._effort, end, self._team)
 
 
 class _Ready:
@@ -276,6 +311,7 @@ class _Job(NamedTuple):
     tasks: Sequence[Callable[[Room], None]]
     effort: int
     end: Callable[[], None]
+    team: int
 
 
 def _nothing() -> None:
@@ -283,19 +319,26 @@ def _nothing() -> None:
 
 
 def _share(jobs: list[_Job]) -> None:
+    """Run the jobs: their tasks one after the other on a team, or shared by our own threads."""
     tasks = [task for job in jobs for task in job.tasks]
-    shared = iter(tasks)  # by the threads: next() is atomic
-
-    def work() -> None:
-        with onednn.one_thread():
-            room = Room()
-            for task in shared:
-                task(room)
-            room.close()
-
-    spread(work, len(tasks), sum([job.effort for job in jobs]))
+    team = jobs[0].team
+    work = partial(_run, iter(tasks), team)  # shared by the threads: next() is atomic
+    if team > 1:
+        began = teams.begin()
+        share(work, 1)
+        teams.end(began)
+    else:
+        spread(work, len(tasks), sum([job.effort for job in jobs]))
     for job in jobs:
         job.end()
+
+
+def _run(tasks: Iterable[Callable[[Room], None]], team: int) -> None:
+    with onednn.team(team):
+        room = Room()
+        for task in tasks:
+            task(room)
+        room.close()
 
 
 def _blank(like: Sum) -> Sum:

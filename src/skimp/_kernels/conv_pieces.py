@@ -19,6 +19,7 @@ Three = tuple[Array, Array, Array]  # x, w, g
 
 TYPE: Final = np.dtype(np.float32)
 _ALIGNED: Final = 16  # elements
+_PRODUCTS: Final = b"gemm"  # in the name of code
 _MOVED: Final = 32  # multiplications that take as long as moving an element
 
 
@@ -161,6 +162,23 @@ class Plan:
         moves = [side.move.scratch for side in self.sides if side.move is not None]
         self.scratch = self._reserve(max(self.primitive.scratch, *moves, 0))
         self._idle: list[_Run] = []
+
+    def runs_as(self, other: Plan) -> bool:
+        """Whether both run the same code on the same layouts, which needs nothing for each thread
+        (but general products may cut sums for them): then bits are the same, however many threads
+        each was made for."""
+        mine, its = self.primitive, other.primitive
+        same = mine.name == its.name and mine.scratch == its.scratch
+        return (
+            same
+            and _PRODUCTS not in (mine.name or b"")
+            and all(
+                [
+                    onednn.equal(a.wanted, b.wanted)
+                    for a, b in zip(self.sides, other.sides, strict=True)
+                ]
+            )
+        )
 
     def _reserve(self, nbytes: int) -> int:
         at = self.room

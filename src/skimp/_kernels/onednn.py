@@ -3,9 +3,9 @@
 It is the library that PyTorch has its convolutions, products and GELU from on a CPU. Skimp runs
 without it, and leaves it alone with `SKIMP_ONEDNN=never`, for a whole process: what is made again
 later has the same bits.
-Each primitive runs on the thread that asks for it, in scratch memory that it is given: work is
-shared by our own threads, and stays within what their scratch memory is bounded to. Large products
-alone run on threads of its own.
+Each primitive runs in scratch memory that it is given, on the thread that asks for it, and work is
+shared by our own threads; or on threads of its own (OpenMP's), which are awake sooner, where bits
+don't depend on their number.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ SCALE: Final = 51
 SHIFT: Final = 52
 AFFINE: Final = (255, 256)  # the gradients of scale and shift
 _SCRATCHPAD_MD: Final = 136
+_NAME_OF: Final = 8  # the implementation's
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _TURNS: Final = ("GOMP_SPINCOUNT", "30000")  # 300 us; a hundred times as many unless it is told
 _Pointer = ctypes.c_void_p
@@ -158,15 +159,15 @@ def state() -> str:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Inside, primitives are made for, and run on, the thread that asks for them."""
+def team(threads: int) -> Iterator[None]:
+    """Inside, primitives are made for so many threads, and run on them: one is who asks."""
     found = library()
     put = getattr(found, "omp_set_num_threads", None)
     if found is None or put is None:
         yield
         return
     before = found.omp_get_max_threads()
-    put(1)
+    use_threads(threads)
     try:
         yield
     finally:
@@ -256,9 +257,10 @@ class Memory:
 
 
 class Primitive:
-    """What oneDNN computes: its description, from which layouts are asked, and its code."""
+    """What oneDNN computes: its description, from which layouts are asked, its code, and the name
+    of that."""
 
-    __slots__ = ("code", "description", "scratch")
+    __slots__ = ("code", "description", "name", "scratch")
 
     def __init__(self, make: str, *args: Any) -> None:
         found = library()
@@ -266,6 +268,9 @@ class Primitive:
         self.description = Handle("primitive_desc", make, *args)
         self.code = Handle("primitive", "dnnl_primitive_create", self.description.value)
         self.scratch = size(self.wants(_SCRATCHPAD_MD))  # bytes
+        name = ctypes.c_char_p()
+        found.dnnl_primitive_desc_query(self.description.value, _NAME_OF, 0, ctypes.byref(name))
+        self.name = name.value
 
     def wants(self, query: int) -> Any:
         """The layout of one of its arguments, which lives as long as this."""

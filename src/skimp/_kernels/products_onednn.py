@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn
+from skimp._kernels import onednn, teams
 
 Array = np.ndarray[Any, Any]
 
@@ -89,12 +89,16 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     if functions is None or not _signals.apart:  # which asks for it where that was not yet
         return False
     parts = other[0] and not one[0] and k > _DEEP and m * n < _FEW_RESULTS
-    functions[0](1 if parts or m * k * n < _SHARED else threads)
+    team = 1 if parts or m * k * n < _SHARED else teams.size(threads)
+    functions[0](team)
+    began = teams.begin() if team > 1 else 0.0
     functions[1](
         _KINDS[one[0]], _KINDS[other[0]], m, n, k,
         1, a.ctypes.data, one[1], b.ctypes.data, other[1],
         add, out.ctypes.data, down // _ITEM,
     )  # fmt: skip
+    if team > 1:
+        teams.end(began)
     return True
 
 

@@ -1,0 +1,43 @@
+"""Teams of OpenMP's threads, which oneDNN has: how many work together now.
+
+They are awake at once, and wait for each other at the end of each piece of work. Where another
+process has one of their cores, that wait is a slice of the scheduler's time, milliseconds, again
+and again: a U-Net's step took ten times as long. So who was late has them rest for a while, in
+which work is done alone, or shared by our own threads, of which none waits for another's slice
+before all is done.
+
+Late is who waited without a core: at the end of work the others are waited for awake, for 300 us
+(`onednn`), and asleep from then on.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter, thread_time
+from typing import Final
+
+_LATE: Final = 200e-6  # seconds
+_SHORT: Final = 0.02
+_LONG: Final = 1.0
+
+_rest = _SHORT  # how long the next one is
+_until = 0.0  # when the last one ends
+
+
+def size(threads: int) -> int:
+    """How many of so many threads work together now: all, or one."""
+    return threads if threads > 1 and perf_counter() >= _until else 1
+
+
+def begin() -> float:
+    """What `end` is to be told after the work: when it began, less what it had of a core."""
+    return perf_counter() - thread_time()
+
+
+def end(began: float) -> None:
+    """Whether the others were there: after a rest in vain the next one is twice as long."""
+    global _rest, _until
+    if begin() - began < _LATE:
+        _rest = _SHORT
+        return
+    _until = perf_counter() + _rest
+    _rest = min(2 * _rest, _LONG)
