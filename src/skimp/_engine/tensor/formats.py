@@ -66,6 +66,13 @@ def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
     return layouts.channels_last_strides(shape)
 
 
+def suggested(t: Tensor) -> memory_format:
+    """The format that the results of many of PyTorch's kernels have, however their input lies."""
+    if not layouts.suggests_channels_last(t._skimp_layout_of()):
+        return contiguous_format
+    return channels_last if t.ndim == 4 else channels_last_3d
+
+
 def is_format(t: Tensor, wanted: Any) -> bool:
     """Whether `t` is contiguous in a format."""
     found = t._skimp_layout_of()

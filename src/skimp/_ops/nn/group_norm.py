@@ -18,7 +18,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
-from skimp._ops.nn.normalization_channels import accumulated, moments, standard_back
+from skimp._ops.nn.normalization_channels import accumulated, in_format, moments, standard_back
 from skimp._ops.reduce.softmax import floating
 
 Ints = tuple[int, ...]
@@ -51,7 +51,8 @@ def _group_back(
         mean, rstd = [s.reshape((*whole[:2], 1, 1)) for s in (result1, result2)]
     dx, xhat = standard_back(g, x, mean, rstd, w, [2, 3])
     dw, db = (g * xhat).sum([0, 3]), g.sum([0, 3])
-    return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
+    dx = in_format(dx.reshape(tuple(input.shape)), input)
+    return dx, dw.reshape(-1), db.reshape(-1)
 
 
 def _small_group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
@@ -114,7 +115,7 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     # results of their own, no views: what follows may write to them
-    y = ghost(y.reshape(tuple(input.shape)))
+    y = ghost(in_format(y.reshape(tuple(input.shape)), input))
     return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
 
 

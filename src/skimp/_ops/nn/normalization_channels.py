@@ -14,7 +14,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -90,7 +90,14 @@ def _batch_back(
         )
         xhat = (x - mean) * rstd
         dx = g * (rstd if w is None else rstd * w)
-    return dx, (g * xhat).sum(dims), g.sum(dims)
+    return in_format(dx, input), (g * xhat).sum(dims), g.sum(dims)
+
+
+def in_format(result: Any, input: Any) -> Any:
+    """In PyTorch's order where the input is turned, as `x.transpose(1, 2)` is: the usual one."""
+    if input._np is not None and not input._skimp_turned:
+        return result
+    return result.contiguous(memory_format=formats.suggested(input))
 
 
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
@@ -196,6 +203,7 @@ def _batch_norm(
         y = accumulated(input) * _channels(a, input) + _channels(b, input)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
+    y = in_format(y, input)
     if not training:
         nothing = y.new_empty((0,))
         return y, nothing, nothing
@@ -213,7 +221,7 @@ def _batch_moments(input: Any) -> tuple[Array, Array]:
 def _check_batch(
     input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool
 ) -> None:
-    channels = input.shape[1] if input.ndim > 1 else 1
+    channels = input.shape[1] if input.ndim > 1 else 0
     named = (
         ("running_mean", running_mean),
         ("running_var", running_var),
@@ -225,6 +233,8 @@ def _check_batch(
             raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
         if t is None and name.startswith("running") and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
+    if input.ndim < 2:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     floating("batch_norm", input)
     refuse_mixed(input, weight, bias, running_mean, running_var)
 

@@ -20,7 +20,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
 from skimp._engine.memory.layout_views import expand
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor import dtypes, formats, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
@@ -296,7 +296,7 @@ def bernoulli(
         raise TypeError(
             "bernoulli() received an invalid combination of arguments - got (Tensor, p=Tensor)"
         )
-    target = empty_as(input) if out is None else out
+    target = empty_as(input, memory_format=formats.contiguous_format) if out is None else out
     if out is not None:
         outs.refuse_grad("bernoulli", out, [input])
         outs.check_overlap(out, [input])

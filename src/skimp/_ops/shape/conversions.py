@@ -48,7 +48,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if dtype is not input._dtype:
         return to_copy(input, dtype, memory_format)
     keeps = memory_format in (None, formats.preserve_format)
-    if not copy_always and (keeps or formats.is_format(input, memory_format)):
+    if not copy_always and (keeps or formats.suggested(input) is memory_format):
         return input
     return clone(input, memory_format=memory_format)
 
