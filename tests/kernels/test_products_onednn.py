@@ -91,15 +91,18 @@ _IN_A_CHILD = """
 import os, skimp
 skimp.set_num_threads(2)
 a = skimp.randn(600, 600)
-b = a @ a
+x, w = skimp.randn(16, 32, 32, 32), skimp.randn(32, 32, 3, 3)
+def both():
+    return a @ a, skimp.nn.functional.conv2d(x, w)
+b = both()
 child = os.fork()
 if not child:
-    os._exit(0 if skimp.equal(a @ a, b) else 1)
+    os._exit(0 if all(map(skimp.equal, both(), b)) else 1)
 print(os.waitpid(child, 0)[1], os.environ.get("GOMP_SPINCOUNT"))
 """
 
 
-def test_a_forked_child_multiplies_too() -> None:
+def test_a_forked_child_multiplies_and_convolves_too() -> None:
     """OpenMP's threads are missing there: it would wait for them for ever."""
     env = {name: value for name, value in os.environ.items() if "OMP_" not in name}
     done = subprocess.run(

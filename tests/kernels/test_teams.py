@@ -58,3 +58,10 @@ def test_a_rest_in_vain_is_followed_by_a_longer_one_up_to_a_second(clock: Clock)
     clock.work(0.001, 1.0)
     clock.wall += teams._SHORT
     assert teams.size(2) == 2
+
+
+def test_a_team_that_is_disbanded_stays_so(clock: Clock) -> None:
+    teams.disband()
+    clock.work(0.001, 2 * teams._LATE)
+    clock.wall += 3600.0
+    assert teams.size(8) == 1

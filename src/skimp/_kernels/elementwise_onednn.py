@@ -1,9 +1,9 @@
 """Functions of a float32 number, and their gradients, by oneDNN (`onednn`), where it is installed.
 
 NumPy composes them of fifteen passes; PyTorch has them from oneDNN too, so bits are PyTorch's.
-Primitives are for runs of powers of two, so that few serve arrays of any length; what is shorter
-than the shortest, and what has gaps, goes through scratch memory. A number's bits don't depend on
-where it stands.
+Primitives are for runs of powers of two, so that few serve arrays of any length, and for what is
+left of whole vectors; what is left besides, and what has gaps, goes through scratch memory. A
+number's bits don't depend on where it stands.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 
 _SHORTEST: Final = 1 << 9  # elements of a run
 _LONGEST: Final = 1 << 17
+_LANES: Final = 16  # of a vector: runs of whole ones have the same bits, however long
 _TYPE: Final = np.dtype(np.float32)
 _NUMBERS: Final = ((onednn.FROM, onednn.TO), (onednn.FROM, onednn.GIVEN, onednn.ASKED))
 
@@ -60,19 +61,22 @@ def _row(function: int, rows: list[Array]) -> None:
         run = min(1 << ((length - done).bit_length() - 1), _LONGEST)
         _runs(function, run, len(rows)).make([at + done * _TYPE.itemsize for at in addresses])
         done += run
-    if done < length:
+    left = length - done
+    if left and not left % _LANES:
+        _runs(function, left, len(rows)).make([at + done * _TYPE.itemsize for at in addresses])
+    elif left:
         with Scratch((len(rows), _SHORTEST), _TYPE) as ends:
             ends[:-1] = 0
             for end, row in zip(ends[:-1], rows, strict=False):
-                end[: length - done] = row[done:]
+                end[:left] = row[done:]
             step = ends.strides[0]
             _runs(function, _SHORTEST, len(rows)).make(
                 [ends.ctypes.data + i * step for i in range(len(rows))]
             )
-            rows[-1][done:] = ends[-1, : length - done]
+            rows[-1][done:] = ends[-1, :left]
 
 
-@lru_cache(64)
+@lru_cache(128)
 def _runs(function: int, length: int, arrays: int) -> Runs:
     row = onednn.layout((length,), (1,))
     primitive = onednn.elementwise(function, row, arrays > len(_NUMBERS))

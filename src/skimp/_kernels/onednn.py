@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from skimp._kernels import teams
+
 Ints = tuple[int, ...]
 
 MODES: Final = ("auto", "never")
@@ -379,6 +381,7 @@ def convolution(
 def _note_fork() -> None:
     if library.cache_info().currsize:
         _forked.append(None)
+        teams.disband()
 
 
 if hasattr(os, "register_at_fork"):  # absent on Windows

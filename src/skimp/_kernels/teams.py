@@ -12,6 +12,7 @@ Late is who waited without a core: at the end of work the others are waited for 
 
 from __future__ import annotations
 
+from math import inf
 from time import perf_counter, thread_time
 from typing import Final
 
@@ -36,8 +37,16 @@ def begin() -> float:
 def end(began: float) -> None:
     """Whether the others were there: after a rest in vain the next one is twice as long."""
     global _rest, _until
+    if _until == inf:
+        return
     if begin() - began < _LATE:
         _rest = _SHORT
         return
     _until = perf_counter() + _rest
     _rest = min(2 * _rest, _LONG)
+
+
+def disband() -> None:
+    """There are no others any more: from now on one works alone."""
+    global _until
+    _until = inf
