@@ -17,9 +17,9 @@ from bench.programs.data import Step
 from skimp.lens import Recording
 
 NAMES: Final = ("resnet18", "gpt_small", "transformer", "lstm", "vae", "char_mlp", "bigram")
-TURNS: Final = 10
-SECONDS: Final = 0.4  # of a turn
-LEARN: Final = 8  # steps of a recording before it is timed: it learns what a step is like
+TURNS: Final = 5
+SECONDS: Final = 1.5  # of a turn, of which the first third does not count: a recording learns what
+# a step is like, and the interpreter anew where attributes are (it forgets when either begins)
 
 
 def times(step: Step, count: int) -> list[float]:
@@ -39,17 +39,17 @@ def lower(found: list[float]) -> float:
 
 def measured(step: Step) -> tuple[float, float, int]:
     """Seconds of a step as it is and of one that is recorded, and its allocations."""
-    count = max(4, int(SECONDS / lower(times(step, LEARN))))
+    count = max(12, int(SECONDS / lower(times(step, 8))))
     plain: list[float] = []
     recorded: list[float] = []
     made = 0
     for _ in range(TURNS):
         gc.collect()
-        plain += times(step, count)
+        plain += times(step, count)[count // 3 :]
         with Recording() as recording:
             # one loop, as programs have it: a step that is called from elsewhere is another one
-            recorded += times(step, LEARN + count)[LEARN:]
-            made = recording.collector.since()[0] // (LEARN + count)
+            recorded += times(step, count)[count // 3 :]
+            made = recording.collector.since()[0] // count
     return lower(plain), lower(recorded), made
 
 

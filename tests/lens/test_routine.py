@@ -115,6 +115,13 @@ def on_a_thread(step: int, model: Model, x: Any) -> Any:
         made.join()
 
 
+def other_left(step: int, model: Model, x: Any) -> None:
+    """Of two of one size, made and freed in the same places, the other one is left."""
+    two = [torch.ones(40), torch.ones(40)]
+    model.left = two[int(step >= ODD)]
+    del two[0]
+
+
 def profiled(step: int, model: Model, x: Any) -> Any:
     """Somebody else observes for a while."""
     if step == ODD:
@@ -124,7 +131,8 @@ def profiled(step: int, model: Model, x: Any) -> Any:
 
 
 ODDITIES = [
-    other_line, more, other_op, other_graph, evaluated, kept_graph, raised, on_a_thread, profiled,
+    other_line, more, other_op, other_graph, evaluated, kept_graph, raised, on_a_thread, other_left,
+    profiled,
 ]  # fmt: skip
 OPTIONS = [{}, {"leaks": True}, {"zeroed": True}, {"prefetch": True}, {"remade": True}, {"seen": 9}]
 

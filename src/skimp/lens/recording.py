@@ -12,13 +12,13 @@ from skimp._engine.budget.telling import outcome
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.storage import Storage
+from skimp.lens.awaited import expand
 from skimp.lens.collect import Collector
 from skimp.lens.data import Mark, Report
 from skimp.lens.growth import FIRST, Look, growth, look
 from skimp.lens.render import to_text
 from skimp.lens.replay import cheapest
 from skimp.lens.report import Places, finished, make
-from skimp.lens.routine import expand
 from skimp.lens.watch import Watch
 
 SHARE: Final = 0.02  # of the program's time that may be spent on looking for what grows

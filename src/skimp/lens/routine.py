@@ -13,145 +13,37 @@ the step: what was noted is told, and everything goes on as ever (docs/notes/len
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from itertools import accumulate, islice, pairwise
-from typing import Any, Final, NamedTuple
+from itertools import islice, pairwise
+from typing import Any, Final
 
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
-from skimp._engine.autograd.saving import Many, Packed
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
-from skimp._engine.tensor.tensor import Tensor
+from skimp.lens.awaited import (
+    FOUR,
+    Awaited,
+    Ending,
+    Followed,
+    Notes,
+    Outcome,
+    events,
+    replay,
+    saved_by,
+    saves,
+)
 from skimp.lens.collect import BY_NATURE, Collector
 from skimp.lens.live import Record
-from skimp.lens.stacks import OUTSIDE, PATH, Guess, Here, Stacks, next_number
+from skimp.lens.stacks import OUTSIDE, PATH, STACK, Called, Here, Stacks, next_number
 
 MOST: Final = 1 << 16  # allocations of a step that is learned
 PATIENCE: Final = 2  # steps alike before one is learned; after a mistake more and more,
 LONGEST: Final = 1 << 10  # up to so many
 _clock: Final = time.perf_counter
-_NO_TENSORS: Final = frozenset([int, float, bool, type(None)])  # and most of what is saved
-
-
-class Awaited:
-    """An allocation of the learned step. `guess` is where its frames stand; None: `within` a node
-    of backward, or of a storage that was deferred at `spot`.
-    """
-
-    __slots__ = (
-        "deferred",
-        "guess",
-        "let_go",
-        "nbytes",
-        "next",
-        "owner",
-        "record",
-        "saves",
-        "settled",
-        "spot",
-        "within",
-    )
-
-    def __init__(self, nbytes: int, record: Record) -> None:
-        self.nbytes = nbytes
-        self.record = record  # of the last step
-        self.owner = 0  # its storage's id
-        self.spot: Any = record.site
-        self.guess: Guess | None = None
-        self.within: Ending | None = None
-        self.deferred = False
-        self.next: Awaited | None = None
-        self.saves = 0  # times that nodes save it
-        self.let_go: list[Ending] = []  # nodes that do
-        self.settled: tuple[str | None, int, str] = (None, -1, "")  # role, owner and name
-
-
-def saved_by(saved: Any) -> list[int]:
-    """The ids of the storages with bytes that a node saved."""
-    found = []
-    for value in saved:
-        kind = type(value)
-        if kind in _NO_TENSORS:
-            continue
-        if kind is Tensor or isinstance(value, Tensor):
-            if not value._hollow:
-                found.append(value._storage)
-        elif kind is Many:
-            found += [t._storage for t in value.pairs[::2] if isinstance(t, Tensor)]
-        elif kind is tuple and value and isinstance(value[0], Tensor):
-            found.append(value[0]._storage)  # a Function's: value, version, result
-        elif kind is Packed and isinstance(value.data, Tensor):
-            found.append(value.data._storage)
-    return [id(s) for s in found if s.nbytes >= 0]
-
-
-class Ending:
-    """A node of backward of the learned step, and what it let go of. `number` counts from the
-    step's beginning; a leaf's node is known by its tensor's id.
-    """
-
-    __slots__ = ("keeps", "lets_go", "next", "number")
-
-    def __init__(self, node: Node, keeps: bool, first: int) -> None:
-        self.number = _number(node, first)
-        self.keeps = keeps
-        self.lets_go: list[Awaited] = []
-        self.next: Ending | None = None
-
-
-# What was noted, four values for an event: an allocation, its owner's id, bytes and time; None
-# for a free; a node that has run. Flat, since a tuple for each is work for the garbage collector.
-Notes = list[Any]
-_FOUR: Final = 4
-
-
-class Followed(NamedTuple):
-    """The events of a step that was followed to its end, and how many events and bytes there were
-    before it.
-    """
-
-    notes: Notes
-    order: int
-    stride: int  # of the numbers of events
-    total: int
-
-
-def replay(collector: Collector, what: Any, owner: int, nbytes: int, when: float) -> None:
-    """Tell of one event, by the time of the last allocation."""
-    if what is None:
-        collector.freed(owner, -nbytes, collector.latest)
-    elif type(what) is Awaited:
-        what.record = record = collector.allocated(owner, nbytes, what.spot, when)
-        record.saves = what.saves
-        record.role, record.owner, record.name = what.settled
-        what.spot.latest[0] = what.spot.stack
-    else:
-        collector.unsaved([one.record for one in what.lets_go], collector.latest)
-
-
-def expand(collector: Collector) -> None:
-    """Give the steps that are kept the allocations of those that were followed."""
-    for kept in collector.steps.recent:
-        followed, kept.followed = kept.followed, None
-        if followed is None:
-            continue
-        apart = collector.apart(kept.number, followed.order, followed.total)
-        for i, event in enumerate(_events(followed.notes)):
-            apart.live.order = followed.order + i * followed.stride
-            replay(apart, *event)
-        kept.records.extend(apart.steps.now.records)
-
-
-def _events(notes: Notes) -> Iterator[Any]:
-    return zip(*[notes[i::_FOUR] for i in range(_FOUR)], strict=True)
-
-
-def _number(node: Node, first: int) -> int:
-    """What a node is known by in each step: leaves' nodes may be those of the step before."""
-    return id(node.variable) if type(node) is AccumulateGrad else node._skimp_number - first
+_getframe: Final = sys._getframe
 
 
 class Routine:
@@ -176,12 +68,13 @@ class Routine:
         self._older: dict[Awaited, int] = {}  # older storages that a step's nodes save
         self._awaited: Awaited | None = None
         self._ending: Ending | None = None
-        self._notes: Notes = []
+        self.notes: Notes = []
         self._copying: dict[Site, list[int]] = {}  # bytes of those that are counted as copies
         self._at = 0  # how many notes were told,
         self._order = -1  # and the event before the next one
-        self._open: list[Ending] = []  # nodes that run, one inside of another
+        self.running: list[Ending] = []  # nodes that run, one inside of another
         self._followed = 0  # steps in a row
+        self._outcome: Outcome | None = None  # of the last one
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -321,72 +214,79 @@ class Routine:
     # -- following --------------------------------------------------------------------------------
 
     def _noted_birth(self, nbytes: int, owner: Any) -> None:
+        # `Stacks.find`, written out: of an allocation a call more is half a percent
         one = self._awaited
         here = self._of_thread.here
         if one is not None and one.nbytes == nbytes and here is self._here:
             calls = here.calls
             guess = one.guess
+            same = False
             if owner.site is not None:
                 same = one.deferred and owner.site is one.spot
             elif here.node is not None and len(calls) == here.depth:
                 same = one.within is here.ending is not None
-            elif guess is not None:
+            elif guess is not None and guess.module == (calls[-1][PATH] if calls else OUTSIDE):
                 stacks = self._stacks
                 doing = (
                     1 if here.optimizing else 2 if here.outer else 3 if stacks.graph_waits else 0
                 )
-                same = (
-                    guess.module == (calls[-1][PATH] if calls else OUTSIDE)
-                    and guess.doing == doing
-                    and stacks.stands(here, guess, 0)
-                )
-            else:
-                same = False
+                try:
+                    entry = _getframe(guess.entry_at - 1)
+                    frame = _getframe(guess.at - 1)
+                except ValueError:  # there are not so many
+                    entry = frame = _getframe(0)
+                if (
+                    doing == guess.doing
+                    and frame.f_code is guess.code
+                    and entry.f_code is guess.entry
+                ):
+                    if guess.lasti == 0:
+                        above = calls[-1][STACK]
+                        same = above == guess.above or stacks.called_from(here, guess, frame)
+                    elif frame.f_lasti == guess.lasti:
+                        called: Any = frame.f_trace
+                        if type(called) is Called and called.of == guess.of:
+                            same = called.stack == guess.above
+                        else:
+                            same = stacks.called_from(here, guess, frame)
             if same:
                 self._awaited = one.next
                 one.owner = id(owner)
-                self._notes.extend((one, one.owner, nbytes, _clock()))
+                self.notes.extend((one, one.owner, nbytes, _clock()))
                 return
         self.leave()
         host.told(nbytes, owner)
 
     @enters_uninterrupted
     def _noted_death(self, owner: int, nbytes: int) -> None:
-        self._notes.extend((None, owner, -nbytes, 0.0))
+        self.notes.extend((None, owner, -nbytes, 0.0))
 
     def node_begins(self, here: Here, node: Node, keeps: bool) -> bool:
         """Whether it is the node that is awaited; else nothing is followed any more."""
         one = self._ending
-        if (
-            one is not None
-            and here is self._here
-            and one.keeps == keeps
-            and one.number == _number(node, self._first)
-            and (
-                keeps
-                or not (saved := node._skimp_saved)
-                or saved_by(saved) == [kept.owner for kept in one.lets_go]
-            )
-        ):
-            here.ending = one
-            self._ending = one.next
-            self._open.append(one)
-            return True
+        if one is not None and here is self._here and one.keeps == keeps:
+            if type(node) is AccumulateGrad:
+                same = one.number == id(node.variable)
+            else:
+                same = one.number == node._skimp_number - self._first
+                if same and not keeps and (saved := node._skimp_saved):
+                    same = saves(saved, one.lets_go)
+            if same:
+                here.ending = one
+                self._ending = one.next
+                self.running.append(one)
+                return True
         self.leave()
         return False
 
-    def node_ends(self) -> None:
-        """The node that was awaited has run."""
-        self._notes.extend((self._open.pop(), 0, 0, 0.0))
-
     def _tell(self) -> None:
         """Tell the collector all that was noted, and have it be told of all that follows."""
-        notes, collector = self._notes, self._collector
+        notes, collector = self.notes, self._collector
         told, fell = host.tell_allocated, collector.freed
         self._save_older(1)
         if -1 < self._order < collector.live.order:
             self._at += 1  # it was told, and then interrupted
-        rest = islice(notes, _FOUR * self._at, None)
+        rest = islice(notes, FOUR * self._at, None)
         for what in rest:
             self._order = collector.live.order
             replay(collector, what, next(rest), next(rest), next(rest))
@@ -401,33 +301,32 @@ class Routine:
         """A step was followed to its end: the collector is told what is left of it. Its events are
         kept as they were noted, for whoever asks for them one by one.
         """
-        notes, collector = self._notes, self._collector
+        notes, collector = self.notes, self._collector
         length = len(notes)
         whole, live, now = notes[:length], collector.live, collector.steps.now
-        whats, ids, sizes = whole[0::_FOUR], whole[1::_FOUR], whole[2::_FOUR]
+        whats, ids, sizes = whole[0::FOUR], whole[1::FOUR], whole[2::FOUR]
         count = len(whats)
         start, total = live.order, live.total
-        most = total + max(accumulate(sizes))
+        outcome = self._outcome
+        if outcome is None or not outcome.fits(whats, ids, sizes, live.owners):
+            self._outcome = outcome = Outcome(whats, ids, sizes)
+        most = total + outcome.most
         if most > live.peak:
             self._save_older(1)
-            for event in _events(whole):
+            for event in events(whole):
                 replay(collector, *event)
         else:
             now.peak = max(now.peak, most)
             stride = self._stride
             now.followed = Followed(whole, start, stride, total)
-            last = dict(zip(ids, range(count), strict=True))
-            first = dict(zip(reversed(ids), range(count - 1, -1, -1), strict=True))
-            left = [i for i in last.values() if type(whats[i]) is Awaited]
-            gone = [i for i in first.values() if whats[i] is None]
-            for i in sorted(left + gone):
+            for i in outcome.told:
                 live.order = start + i * stride
-                replay(collector, *whole[_FOUR * i : _FOUR * i + _FOUR])
-            self._settle([whats[i] for i in left], whats, whole[3::_FOUR], start)
+                replay(collector, *whole[FOUR * i : FOUR * i + FOUR])
+            self._settle([whats[i] for i in outcome.left], whats, whole, start)
             live.order = start + count * stride
         del notes[:length]
 
-    def _settle(self, left: list[Any], whats: Notes, times: Notes, start: int) -> None:
+    def _settle(self, left: list[Any], whats: Notes, whole: Notes, start: int) -> None:
         """What events would have done that nobody was told of."""
         for spot, sizes in self._copying.items():
             told = [one.nbytes for one in left if one.spot is spot]
@@ -435,7 +334,7 @@ class Routine:
         saved = {one for one in left if one.saves}
         endings = {whats.index(ending): ending for one in saved for ending in one.let_go}
         for i in sorted(endings):
-            born = (times[j] for j in range(i, -1, -1) if type(whats[j]) is Awaited)
+            born = (whole[FOUR * j + 3] for j in range(i, -1, -1) if type(whats[j]) is Awaited)
             self._collector.live.order = start + i * self._stride
             let_go = [one.record for one in endings[i].lets_go if one in saved]
             self._collector.unsaved(let_go, next(born, self._collector.latest))
@@ -447,9 +346,9 @@ class Routine:
 
     def _resume(self) -> None:
         """In the middle of a step: the nodes that run let go of what the learned ones did."""
-        here, running = self._here, self._open
+        here, running = self._here, self.running
         self._awaited = self._ending = None
-        self._open = []
+        self.running = []
         for depth, ending in enumerate(running, 1):
             assert here is not None
             gone = [one.record for one in ending.lets_go]

@@ -176,7 +176,7 @@ class Stacks:
             guess.module == module
             and guess.doing == doing
             and guess.of == self._number
-            and self.stands(here, guess, 1)
+            and self._stands(here, guess)
         ):
             here.guess = guess
             spot = guess.spot
@@ -184,24 +184,21 @@ class Stacks:
             return spot
         return self._search(here, module, doing)
 
-    def stands(self, here: Here, guess: Guess, deeper: int) -> bool:
-        """Whether the frames are where they are expected, called from the same stack. `deeper` is
-        how many frames the caller is below the one that the ledger calls.
-        """
+    def _stands(self, here: Here, guess: Guess) -> bool:
+        """Whether the frames are where they are expected, called from the same stack."""
         try:
-            entry = _getframe(guess.entry_at + deeper)
-            frame = _getframe(guess.at + deeper)
+            entry = _getframe(guess.entry_at + 1)
+            frame = _getframe(guess.at + 1)
         except ValueError:  # there are not so many
             return False
         if entry.f_code is not guess.entry or frame.f_code is not guess.code:
             return False
+        return guess.lasti in (0, frame.f_lasti) and self.called_from(here, guess, frame)
+
+    def called_from(self, here: Here, guess: Guess, frame: FrameType) -> bool:
+        """Whether what is expected at a frame is called from where it is expected to be."""
         if not guess.lasti:  # the boundary
-            above = here.calls[-1][STACK]
-            if above < 0:
-                above = self._of_call(here, frame, -1)
-            return bool(above == guess.above)
-        if frame.f_lasti != guess.lasti:
-            return False
+            return self._of_call(here, frame, -1) == guess.above
         called: Any = frame.f_trace
         if type(called) is Called and called.of == guess.of:
             return called.stack == guess.above

@@ -19,11 +19,12 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp.lens import layouts
+from skimp.lens.awaited import saved_by
 from skimp.lens.collect import Collector, Role
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.noted import Noted, instances
-from skimp.lens.routine import Routine, saved_by
+from skimp.lens.routine import Routine
 from skimp.lens.stacks import BITS, MODULE, OUTSIDE, PATH, UNASKED, Here, Stacks, next_number
 from skimp.nn.modules.hooks import Hooked
 from skimp.optim.optimizer import WATCHERS
@@ -162,8 +163,9 @@ class Watch:
 
     def node_ends(self, node: Node) -> None:
         """It has run."""
-        if self.routine.follows:
-            self.routine.node_ends()
+        routine = self.routine
+        if routine.follows:
+            routine.notes.extend((routine.running.pop(), 0, 0, 0.0))
             return
         here = self._of_thread.here
         if here.saved:
