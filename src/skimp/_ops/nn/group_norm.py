@@ -42,7 +42,7 @@ def _group_back(
     g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
 ) -> Any:
     whole, affine = _group_shapes(input, groups)
-    x, g = accumulated(input).reshape(whole), accumulated(g).reshape(whole)
+    x, g = [accumulated(in_format(t, t)).reshape(whole) for t in (input, g)]
     w = None if weight is None else accumulated(weight).reshape(affine)
     if modes.state.grad:
         mean = x.mean([2, 3], True)
@@ -51,8 +51,7 @@ def _group_back(
         mean, rstd = [s.reshape((*whole[:2], 1, 1)) for s in (result1, result2)]
     dx, xhat = standard_back(g, x, mean, rstd, w, [2, 3])
     dw, db = (g * xhat).sum([0, 3]), g.sum([0, 3])
-    dx = in_format(dx.reshape(tuple(input.shape)), input)
-    return dx, dw.reshape(-1), db.reshape(-1)
+    return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
 
 
 def _small_group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
@@ -107,7 +106,7 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
 )
 def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     whole, affine = _group_shapes(input, groups)
-    x = input.reshape(whole)
+    x = in_format(input, input).reshape(whole)
     mean, var = moments(x, [2, 3])
     rstd = (var + eps) ** -0.5
     w, b = [None if t is None else accumulated(t).reshape(affine) for t in (weight, bias)]
@@ -115,7 +114,7 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     # results of their own, no views: what follows may write to them
-    y = ghost(in_format(y.reshape(tuple(input.shape)), input))
+    y = ghost(y.reshape(tuple(input.shape)))
     return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
 
 

@@ -75,7 +75,8 @@ def _batch_back(
     if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
         return _batch_back_in_rows(g0, input, weight, result1, result2)
     dims = [d for d in range(input.ndim) if d != 1]
-    x, g, w = accumulated(input), accumulated(g0), _shared(weight, input.ndim)
+    x, g = accumulated(in_format(input, input)), accumulated(g0)
+    w = _shared(weight, input.ndim)
     if training:
         if modes.state.grad:
             mean = x.mean(dims, True)
@@ -200,10 +201,9 @@ def _batch_norm(
             quietly(channel_sums.scaled, own, *channel_sums.beside(own, (a, b))), input._dtype
         )
     else:
-        y = accumulated(input) * _channels(a, input) + _channels(b, input)
+        y = accumulated(in_format(input, input)) * _channels(a, input) + _channels(b, input)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
-    y = in_format(y, input)
     if not training:
         nothing = y.new_empty((0,))
         return y, nothing, nothing
