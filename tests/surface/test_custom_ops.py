@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 from collections.abc import Callable
@@ -16,42 +17,18 @@ import torch.nn.attention.flex_attention as their_flex
 import skimp
 import skimp._higher_order_ops as our_loops
 import skimp.nn.attention.flex_attention as our_flex
+from tests.support import samples
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
 )
-LIBRARIES = (torch, skimp)
+agree = functools.partial(samples.agree, tolerance=1e-5, strides=False, aliases=False)
 NUMBERS = itertools.count()
 
 
 def tensor(lib: Any, *shape: int, seed: int = 0, grad: bool = False) -> Any:
     values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     return lib.tensor(values.tolist()).requires_grad_(grad)
-
-
-def agree(f: Callable[..., Any], refused: type[Exception] | None = None) -> None:
-    """`f(lib)` gives equal numbers with both libraries, or both have `refused` it with this class
-    of error and the same first line.
-    """
-    found: list[Any] = []
-    for lib in LIBRARIES:
-        try:
-            found.append([flat(x) for x in f(lib)])
-        except (RuntimeError, ValueError, AttributeError, IndexError) as error:
-            found.append((type(error), str(error).splitlines()[0].split(" (with")[0]))
-    assert (found[0][0] if isinstance(found[0], tuple) else None) is refused, found[0]
-    if isinstance(found[0], tuple) or isinstance(found[1], tuple):
-        assert found[0] == found[1]
-        return
-    for want, got in zip(*found, strict=True):
-        assert want[:-1] == got[:-1]
-        np.testing.assert_allclose(got[-1], want[-1], rtol=1e-5, atol=1e-6)
-
-
-def flat(x: Any) -> tuple[Any, ...]:
-    if not hasattr(x, "detach"):
-        return (repr(x), 0)
-    return tuple(x.shape), str(x.dtype), x.requires_grad, np.asarray(x.detach().tolist())
 
 
 # -- custom ops -----------------------------------------------------------------------------------
@@ -99,23 +76,27 @@ def test_custom_op_under_its_name() -> None:
         return *shown, packet(x), packet.default(x, 2.0), packet.overloads()
 
     agree(run)
-    agree(lambda lib: lib.ops.tests.there_is_none, AttributeError)
+    agree(lambda lib: lib.ops.tests.there_is_none, refused=AttributeError)
 
 
 def test_custom_op_without_derivative() -> None:
     agree(lambda lib: [defined(lib, "tests::plain")(tensor(lib, 3, grad=True))])
     agree(
         lambda lib: [defined(lib, "tests::bare")(tensor(lib, 3, grad=True)).sum().backward()],
-        RuntimeError,
+        refused=RuntimeError,
     )
 
 
 def test_custom_op_refuses() -> None:
-    agree(lambda lib: defined(lib, "tests::wants")(3), RuntimeError)
+    agree(lambda lib: defined(lib, "tests::wants")(3), refused=RuntimeError)
     agree(
-        lambda lib: lib.library.register_autograd("tests::nobody", lambda ctx, g: g), AttributeError
+        lambda lib: lib.library.register_autograd("tests::nobody", lambda ctx, g: g),
+        refused=AttributeError,
     )
-    agree(lambda lib: lib.library.custom_op("tests::bad", lambda x: x, mutates_args=()), ValueError)
+    agree(
+        lambda lib: lib.library.custom_op("tests::bad", lambda x: x, mutates_args=()),
+        refused=ValueError,
+    )
 
 
 def test_custom_op_of_a_list() -> None:
@@ -233,7 +214,7 @@ def test_score_mods() -> None:
             lambda lib, q=query, k=key: flex(lib).flex_attention(
                 tensor(lib, *q), tensor(lib, *k), tensor(lib, *k)
             ),
-            refused,
+            refused=refused,
         )
 
 
@@ -343,10 +324,10 @@ def test_opcheck(case: str, grad: bool) -> None:
 def test_opcheck_of_ops_and_of_what_is_none() -> None:
     x = skimp.randn(3, requires_grad=True)
     assert set(skimp.library.opcheck(skimp.ops.aten.sin.default, (x,)).values()) == {"SUCCESS"}
-    agree(lambda lib: lib.library.opcheck(3, (lib.ones(2),)), ValueError)
+    agree(lambda lib: lib.library.opcheck(3, (lib.ones(2),)), refused=ValueError)
     agree(
         lambda lib: lib.library.opcheck(lib.ops.aten.sin.default, (1,), test_utils="nope"),
-        ValueError,
+        refused=ValueError,
     )
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import skimp
-from tests.surface.func.test_func import data
+from tests.surface.func.test_func import compare, data
 from tests.surface.func.test_vmap import Case
 
 pytestmark = [
@@ -185,19 +184,4 @@ def test_recurrent_nets() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_programs(program: Case) -> None:
-    compare_closely(program, data(6, 3), data(6, 1, 7, 7))
-
-
-def compare_closely(case: Case, *arrays: Any) -> None:
-    """`compare`, for long chains of operations."""
-    from torch.utils import _pytree as theirs
-
-    from skimp.utils import _pytree as ours
-
-    want = case(torch, *[torch.from_numpy(a.copy()) for a in arrays])
-    got = case(skimp, *[skimp.from_numpy(a.copy()) for a in arrays])
-    want_leaves, got_leaves = theirs.tree_leaves(want), ours.tree_leaves(got)
-    assert len(want_leaves) == len(got_leaves)
-    for a, b in zip(want_leaves, got_leaves, strict=True):
-        assert tuple(a.shape) == tuple(b.shape)
-        np.testing.assert_allclose(b.detach().numpy(), a.detach().numpy(), rtol=1e-9, atol=1e-9)
+    compare(program, data(6, 3), data(6, 1, 7, 7), tolerance=1e-9)
