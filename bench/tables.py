@@ -143,7 +143,10 @@ def _alone(results: Results, names: list[str]) -> str:
     if "alone" not in results.conditions:
         return ""
     shares = [compared(results.conditions["alone"], name).ratio for name in names]
-    return f" Convolutions are oneDNN's (`skimp[onednn]`); without it {ratio(mean(shares))}."
+    return (
+        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`);"
+        f" without it {ratio(mean(shares))}."
+    )
 
 
 def slowed(results: Results) -> str:
@@ -246,8 +249,8 @@ def parts(results: Results) -> list[str]:
             f" Losses of the first steps are equal within {EQUAL:g} unless the difference is bold.",
             programs(results),
             slowed(results) if "busy" in results.conditions else NONE,
-            "Convolutions are oneDNN's, by the extra `skimp[onednn]`; the column without it"
-            " is of the programs on NumPy alone.",
+            "Convolutions, products and GELU are oneDNN's, by the extra `skimp[onednn]`; the column"
+            " without it is of the programs on NumPy alone.",
         ]
     if micro(results):
         told += ["## Small ops", micro_in_words(results), micro(results), *overhead(results)]
