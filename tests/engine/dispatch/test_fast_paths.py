@@ -39,6 +39,27 @@ MAKERS: dict[str, Callable[[], Any]] = {
         for given in ((5,), (2, 9), (2, 9, 3), (-3, 3, 2), (0,), (7, 2, -2), (2.5,))
     ],
     "nothing": lambda: [skimp.arange(0, dtype=d) for d in (None, skimp.float32, skimp.int64)],
+    "with a type and a place": lambda: [
+        made
+        for words in (
+            {"device": "cpu"},
+            {"device": skimp.device("cpu")},
+            {"device": None},
+            {"requires_grad": False, "pin_memory": False},
+            {"dtype": skimp.int64, "device": "cpu"},
+            {"dtype": float},
+            {"dtype": skimp.bfloat16},
+            {"requires_grad": True},
+        )
+        for made in (
+            skimp.zeros(2, 3, **words),
+            skimp.ones((1, 2), **words),
+            skimp.rand(2, 3).new_ones(2, **words),
+            skimp.zeros_like(skimp.rand(2, 3), **words),
+            skimp.full((2,), 3, **{"dtype": skimp.float32, **words}),
+            skimp.arange(2, 5, **{"dtype": skimp.float32, **words}),
+        )
+    ],
     "like": lambda: [
         make(like)
         for make in (skimp.zeros_like, skimp.ones_like)
@@ -176,6 +197,10 @@ def test_calls_that_draw_reach_their_fast_paths() -> None:
             lambda: skimp.randperm(9),
             lambda: skimp.randint(0, 9, (4,)),
             lambda: skimp.randn(16),
+            lambda: skimp.randn(16, device="cpu", dtype=skimp.float32),
+            lambda: skimp.randint(0, 9, (4,), device=chances.device, dtype=skimp.int64),
+            lambda: skimp.zeros(4, dtype=skimp.int64, device="cpu"),
+            lambda: skimp.arange(4, device=chances.device),
         ):
             draw()
             assert len(frames_of(draw, warm=1)) < 15  # 20 to 40 the general way

@@ -23,6 +23,12 @@ DRAWS: dict[str, Callable[[Any, int], Any]] = {
     "exponential_": lambda t, n: t.zeros(n).exponential_(),
     "cauchy_": lambda t, n: t.zeros(n).cauchy_(),
     "geometric_": lambda t, n: t.zeros(n).geometric_(0.3),
+    "randn of a type": lambda t, n: t.randn(n, dtype=t.float32, device="cpu"),
+    "randn of doubles": lambda t, n: t.randn(n, dtype=t.float64, device=t.device("cpu")),
+    "randint of a type": lambda t, n: t.randint(0, 9, (n,), dtype=t.int64, device="cpu"),
+    "randint of bytes": lambda t, n: t.randint(9, (n,), dtype=t.uint8, requires_grad=False),
+    "randperm of a type": lambda t, n: t.randperm(n, dtype=t.int64, device="cpu"),
+    "rand_like of a type": lambda t, n: t.rand_like(t.zeros(n), dtype=t.float64, device="cpu"),
     "randn_like": lambda t, n: t.randn_like(t.zeros(n)),
     "rand_like": lambda t, n: t.rand_like(t.zeros(2, n)),
 }

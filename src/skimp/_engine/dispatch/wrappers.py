@@ -17,6 +17,7 @@ from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
 from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
+from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.size import Size
 
 Function = Callable[..., Any]
@@ -305,6 +306,9 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
             if one.kind is one.KEYWORD_ONLY:
                 space[f"usual_{one.name}"] = one.default
                 more.append(f"{one.name} is usual_{one.name}")
+            elif one.kind is one.VAR_KEYWORD and "device" in inspect.signature(f).parameters:
+                space["usual_options"] = _usual_options
+                more.append(f"(not {one.name} or usual_options({one.name}))")
             else:
                 more.append(f"not {one.name}")
         usual = [*p.usual("known" if left_out else "ordinary", but=skipped), *more]
@@ -331,6 +335,20 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     made = function_of(f.__name__, lines, space)
     p.give_defaults(made)
     return _shown_as(f, made)
+
+
+def _usual_options(given: Mapping[str, Any]) -> bool:
+    """Whether what a maker of tensors is given beside a dtype says what it does anyway: that they
+    have bytes here, which is where fast paths make them, and are not to require grad.
+    """
+    for name, value in given.items():
+        if name == "device":
+            kind = value.type if type(value) is device else value if type(value) is str else None
+            if value is not None and kind != "cpu":
+                return False
+        elif value is not False or name not in ("requires_grad", "pin_memory"):
+            return False
+    return True
 
 
 def _not_taken(p: Parameters, taken: Mapping[str, Parameter]) -> list[Parameter]:

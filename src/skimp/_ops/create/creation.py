@@ -283,18 +283,25 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
     empty = {0: np.zeros, 1: np.ones, -1: np.empty}[value]
 
-    def fast(*size: Any) -> Tensor | None:
+    def fast(*size: Any, dtype: Any = None) -> Tensor | None:
         shape = small_shape(size)
         if shape is None:
             return None
-        dtype = promotion.get_default_dtype()
+        if dtype is None:
+            dtype = promotion.get_default_dtype()
+        elif type(dtype) is not dtypes.dtype:
+            return None
         return fresh(empty(shape, dtype.np), dtype)
 
-    def fast_like(input: Any) -> Tensor | None:
+    def fast_like(input: Any, *, dtype: Any = None) -> Tensor | None:
         x = input._np
         if x is None or not x.flags.c_contiguous or not x.size:
             return None
-        return fresh(empty(x.shape, x.dtype), input._dtype)
+        if dtype is None:
+            dtype = input._dtype
+        elif type(dtype) is not dtypes.dtype:
+            return None
+        return fresh(empty(x.shape, dtype.np), dtype)
 
     export(name, named(f, name, f"A tensor of {doc}.\n\nShape: `size`."), method=False, fast=fast)
     export(
@@ -311,9 +318,8 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         sparse=sparse.nothing_like if value <= 0 else None,
     )
 
-    def fast_new(input: Any, *size: Any) -> Tensor | None:
-        shape = small_shape(size) if input._np is not None else None
-        return None if shape is None else fresh(empty(shape, input._dtype.np), input._dtype)
+    def fast_new(input: Any, *size: Any, dtype: Any = None) -> Tensor | None:
+        return None if input._np is None else fast(*size, dtype=dtype or input._dtype)
 
     export(
         f"new_{name}",

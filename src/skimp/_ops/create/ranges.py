@@ -240,7 +240,9 @@ def _small_arange(
 ) -> Tensor | None:
     if end is None:
         start, end = 0, start
-    if not (type(start) is type(end) is type(step) is int and dtype is None and step > 0):
+    if not (type(start) is type(end) is type(step) is int and step > 0):
+        return None
+    if dtype is not None and dtype is not dtypes.int64:
         return None
     if not 0 < end - start < config.small_below or not -_WIDE <= start <= end < _WIDE:
         return None

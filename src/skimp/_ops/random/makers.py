@@ -65,9 +65,9 @@ def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | 
     engine = default_generator._engine
     lock, default_dtype = engine.lock, promotion.get_default_dtype
 
-    def fast(*size: Any) -> Tensor | None:
+    def fast(*size: Any, dtype: Any = None) -> Tensor | None:
         found = _small_shape(size)
-        if found is None or default_dtype() is not dtypes.float32:
+        if found is None or (dtype or default_dtype()) is not dtypes.float32:
             return None
         n, shape = found
         with lock:
@@ -83,9 +83,11 @@ def _few_like(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tens
     """The same of one shaped as another."""
     engine = default_generator._engine
 
-    def fast(input: Any) -> Tensor | None:
+    def fast(input: Any, *, dtype: Any = None) -> Tensor | None:
         x = input._np
         if x is None or input._dtype is not dtypes.float32 or not x.flags.c_contiguous:
+            return None
+        if dtype is not None and dtype is not dtypes.float32:
             return None
         if x.size > FEW or modes.state.vmaps:
             return None
@@ -239,8 +241,8 @@ def randperm(
     return finish(t, **options) if out is None else t
 
 
-def _few_integers(*args: Any) -> Tensor | None:
-    if not 2 <= len(args) <= 3:
+def _few_integers(*args: Any, dtype: Any = None) -> Tensor | None:
+    if not 2 <= len(args) <= 3 or not (dtype is None or dtype is dtypes.int64):
         return None
     low: Any = args[0] if len(args) == 3 else 0
     high, size = args[-2:]
@@ -260,8 +262,8 @@ def _few_integers(*args: Any) -> Tensor | None:
     return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
 
 
-def _few_in_order(n: Any) -> Tensor | None:
-    if type(n) is not int or not 0 < n <= _LISTED:
+def _few_in_order(n: Any, *, dtype: Any = None) -> Tensor | None:
+    if type(n) is not int or not 0 < n <= _LISTED or not (dtype is None or dtype is dtypes.int64):
         return None
     if modes.state.vmaps or n >= config.small_below:
         return None
