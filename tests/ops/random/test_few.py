@@ -24,6 +24,11 @@ DRAWS: dict[str, Callable[[Any, int], Any]] = {
     "cauchy_": lambda t, n: t.zeros(n).cauchy_(),
     "geometric_": lambda t, n: t.zeros(n).geometric_(0.3),
     "randn of a type": lambda t, n: t.randn(n, dtype=t.float32, device="cpu"),
+    "randn of a generator": lambda t, n: t.randn(n, generator=t.Generator().manual_seed(n)),
+    "randperm of a generator": lambda t, n: t.randperm(n, generator=t.Generator().manual_seed(n)),
+    "randint of a generator": lambda t, n: t.randint(
+        9, (n,), generator=t.Generator().manual_seed(n)
+    ),
     "randn of doubles": lambda t, n: t.randn(n, dtype=t.float64, device=t.device("cpu")),
     "randint of a type": lambda t, n: t.randint(0, 9, (n,), dtype=t.int64, device="cpu"),
     "randint of bytes": lambda t, n: t.randint(9, (n,), dtype=t.uint8, requires_grad=False),

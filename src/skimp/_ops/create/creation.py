@@ -288,7 +288,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         if shape is None:
             return None
         if dtype is None:
-            dtype = promotion.get_default_dtype()
+            dtype = default_dtype()
         elif type(dtype) is not dtypes.dtype:
             return None
         return fresh(empty(shape, dtype.np), dtype)
@@ -319,7 +319,14 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
     )
 
     def fast_new(input: Any, *size: Any, dtype: Any = None) -> Tensor | None:
-        return None if input._np is None else fast(*size, dtype=dtype or input._dtype)
+        shape = small_shape(size) if input._np is not None else None
+        if shape is None:
+            return None
+        if dtype is None:
+            dtype = input._dtype
+        elif type(dtype) is not dtypes.dtype:
+            return None
+        return fresh(empty(shape, dtype.np), dtype)
 
     export(
         f"new_{name}",

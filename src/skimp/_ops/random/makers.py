@@ -62,15 +62,15 @@ def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
 
 def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
     """The fast path of a function that makes a small float32 tensor of the default stream."""
-    engine = default_generator._engine
-    lock, default_dtype = engine.lock, promotion.get_default_dtype
+    own, default_dtype = default_generator._engine, promotion.get_default_dtype
 
-    def fast(*size: Any, dtype: Any = None) -> Tensor | None:
+    def fast(*size: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:
+        engine = own if generator is None else engine_of(generator)
         found = _small_shape(size)
         if found is None or (dtype or default_dtype()) is not dtypes.float32:
             return None
         n, shape = found
-        with lock:
+        with engine.lock:
             made = draw(n, engine)
         if made is None:
             return None
@@ -241,7 +241,7 @@ def randperm(
     return finish(t, **options) if out is None else t
 
 
-def _few_integers(*args: Any, dtype: Any = None) -> Tensor | None:
+def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:
     if not 2 <= len(args) <= 3 or not (dtype is None or dtype is dtypes.int64):
         return None
     low: Any = args[0] if len(args) == 3 else 0
@@ -252,7 +252,7 @@ def _few_integers(*args: Any, dtype: Any = None) -> Tensor | None:
     if found is None:
         return None
     n, shape = found
-    engine = default_generator._engine
+    engine = engine_of(generator)
     with engine.lock:
         words = engine.random32(n)
     made = words.astype(np.int64)
@@ -262,12 +262,12 @@ def _few_integers(*args: Any, dtype: Any = None) -> Tensor | None:
     return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
 
 
-def _few_in_order(n: Any, *, dtype: Any = None) -> Tensor | None:
+def _few_in_order(n: Any, *, dtype: Any = None, generator: Any = None) -> Tensor | None:
     if type(n) is not int or not 0 < n <= _LISTED or not (dtype is None or dtype is dtypes.int64):
         return None
     if modes.state.vmaps or n >= config.small_below:
         return None
-    engine = default_generator._engine
+    engine = engine_of(generator)
     with engine.lock:
         drawn: list[int] = engine.random32(n - 1).tolist()
     numbers = list(range(n))
