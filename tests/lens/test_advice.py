@@ -423,6 +423,20 @@ def test_a_batch_is_that_of_the_forward_with_the_peak() -> None:
     assert words[0].startswith("a batch of 256 samples, not 512: ")
 
 
+def test_a_batch_is_the_models_and_not_the_losss() -> None:
+    net, loss_of = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 8)), nn.MSELoss()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with Recording() as recording:
+        for _ in range(3):
+            optimizer.zero_grad()
+            out = net(torch.randn(32, 20, 16))
+            loss_of(out.reshape(-1, 8), torch.zeros(640, 8)).backward()
+            optimizer.step()
+    words = [a.text for a in recording.report().advice if a.kind == "batch"]
+    assert words
+    assert words[0].startswith("a batch of 16 samples, not 32: ")
+
+
 def test_advice_has_its_words_and_numbers() -> None:
     report = report_of(transformer())
     kinds = {a.kind: a for a in report.advice}

@@ -64,6 +64,29 @@ def test_a_cache_of_tensors_is_named_with_its_line() -> None:
     assert growth.bytes_per_step == pytest.approx(32 * 4, rel=0.1)
 
 
+def means(losses: Any) -> Any:
+    for k in range(len(losses)):
+        losses[k] = 0.5  # of the same name, and of nobody's interest
+    return losses
+
+
+def test_the_line_is_of_the_function_that_has_the_list() -> None:
+    losses: list[Any] = []
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with Recording() as recording:
+        for _ in range(12):
+            optimizer.zero_grad()
+            loss = net(torch.ones(2, 4)).sum()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss)
+        means(torch.zeros(2))
+        growth = recording.report().growth
+    assert growth is not None
+    assert growth.text == "losses.append(loss)"
+
+
 def test_a_program_that_keeps_nothing_does_not_grow() -> None:
     report = train(12, lambda i, h, loss: None)
     assert report.growth is None

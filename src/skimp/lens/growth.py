@@ -13,6 +13,7 @@ from skimp.lens.data import Growth
 from skimp.lens.live import Record
 from skimp.lens.report import Places
 from skimp.lens.sections import short
+from skimp.memory.chains import ARROW
 from skimp.memory.holders import chains
 
 FIRST = 4  # the step at whose end is looked first; then at twice as many, and so on
@@ -84,7 +85,8 @@ def growth(seen: Look | None, places: Places) -> Growth | None:
     files = {f.file for f in places.frames}
     name = container(seen.chain).replace("'", "")
     if name:
-        line, text = _line_that_fills(name.rpartition(".")[2], files)
+        where = seen.chain.partition(ARROW)[0].rpartition(" in ")[2].removesuffix("()")
+        line, text = _line_that_fills(name.rpartition(".")[2], files, where)
     graphs = "graph of " in seen.chain
     what = "graphs" if graphs else "tensors"
     return Growth(
@@ -93,15 +95,35 @@ def growth(seen: Look | None, places: Places) -> Growth | None:
     )  # fmt: skip
 
 
-def _line_that_fills(name: str, files: Iterable[str]) -> tuple[str, str]:
-    """The first line that puts something into what the program calls `name`."""
+def _line_that_fills(name: str, files: Iterable[str], where: str) -> tuple[str, str]:
+    """The first line that puts something into what the program calls `name`: in the function
+    `where`, if there is one, since others may call something else so.
+    """
     name = re.escape(name.partition("[")[0])
     fills = re.compile(
         rf"\b{name}(\[.*\])?\.(append|extend|appendleft|add|insert|setdefault|update|put)\("
         rf"|\b{name}\[.+\]\s*=[^=]|\b{name}\s*\+=|\b{name} = {name} \+|setattr\({name}"
     )
+    found = []
     for file in sorted(files):
-        for number, line in enumerate(linecache.getlines(file), 1):
+        lines = linecache.getlines(file)
+        for number, line in enumerate(lines, 1):
             if fills.search(line) and not line.lstrip().startswith("#"):
-                return f"{short(file)}:{number}", line.strip()
-    return "", ""
+                inside = where in _functions(lines[:number])
+                found.append((not inside, f"{short(file)}:{number}", line.strip()))
+    first = min(found, key=lambda one: one[0], default=(False, "", ""))
+    return first[1:]
+
+
+def _functions(lines: list[str]) -> list[str]:
+    """The names of the functions that the last of a file's lines is in, innermost first."""
+    found = []
+    inner = len(lines[-1])
+    for line in reversed(lines):
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and indent < inner:
+            inner = indent
+            head = re.match(r"\s*(?:async )?def (\w+)", line)
+            if head is not None:
+                found.append(head[1])
+    return found

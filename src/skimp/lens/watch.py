@@ -53,7 +53,9 @@ class Watch:
         self._optimizing = 0.0
         self._made = 0  # allocations when it began
         self._told: set[int] = set()  # parameters whose gradients were told since the last one
-        self.batch = ""  # how many samples the outermost module was given last
+        # outermost modules without parameters: what they are given may be all words of all samples
+        self._losses: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.batch = ""  # how many samples any other outermost module was given last
         self.began = 0.0  # and when
 
     def start(self) -> None:
@@ -87,7 +89,9 @@ class Watch:
     # -- modules ----------------------------------------------------------------------------------
 
     def _met(self, module: Any, root: Path) -> None:
+        self._losses.add(module)
         for name, p in module.named_parameters():
+            self._losses.discard(module)
             self._owned("parameter", root, name, p)
         for name, b in module.named_buffers():
             self._owned("buffer", root, name, b)
@@ -98,10 +102,11 @@ class Watch:
             owner = self.paths.number(Path(root.root, name.rpartition(".")[0]))
             self.collector.became(id(s), Role(role, id(s), owner, name))
 
-    def entered(self, args: tuple[Any, ...], start: float) -> None:
+    def entered(self, module: Any, args: tuple[Any, ...], start: float) -> None:
         """The outermost module is called with these."""
         self.began = start
-        self.batch = ""
+        if module not in self._losses:
+            self.batch = ""
         for t in args:
             if not isinstance(t, Tensor):
                 continue
@@ -286,7 +291,7 @@ def _watched_call(watch: Watch, call: Any) -> Any:
         start = time.perf_counter()
         result = None
         try:
-            watch.entered((*args, *kwargs.values()), start)
+            watch.entered(self, (*args, *kwargs.values()), start)
             result = call(self, *args, **kwargs)
         finally:
             here.leave()
