@@ -55,7 +55,11 @@ def test_values_are_the_same_on_any_number_of_threads(
         np.testing.assert_array_equal(one, found[0])
 
 
-@pytest.mark.parametrize("shape", [(32, 784, 400), (172, 927, 189), (512, 600, 512), (64, 4000, 9)])
+@pytest.mark.parametrize(
+    "shape",
+    [(32, 784, 400), (172, 927, 189), (512, 600, 512), (64, 4000, 9), (2048, 1024, 256),
+     (64, 1024, 1536), (309, 2048, 1536), (879, 1025, 1024)],
+)  # fmt: skip
 def test_long_sums_have_the_same_bits_on_any_number_of_threads(shape: tuple[int, int, int]) -> None:
     """Of which oneDNN would give each thread a part."""
     m, k, n = shape

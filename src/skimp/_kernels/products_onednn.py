@@ -22,8 +22,8 @@ Array = np.ndarray[Any, Any]
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
 _SHARED: Final = 1 << 24
-# oneDNN adds up long sums of few results in parts, one a thread, if the second factor lies turned;
-# these stay on one, so that bits don't depend on the number of threads.
+# oneDNN cuts long sums where the number of threads says, if the second factor lies turned. Bits must
+# not depend on that: sums of few results stay on one thread, others are added up piece by piece.
 _DEEP: Final = 512
 _FEW_RESULTS: Final = 1 << 16
 _KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
@@ -88,15 +88,19 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     functions = _functions()
     if functions is None or not _signals.apart:  # which asks for it where that was not yet
         return False
-    parts = other[0] and not one[0] and k > _DEEP and m * n < _FEW_RESULTS
-    team = 1 if parts or m * k * n < _SHARED else teams.size(threads)
+    deep = other[0] and not one[0] and k > _DEEP
+    few = deep and m * n < _FEW_RESULTS
+    team = 1 if few or m * k * n < _SHARED else teams.size(threads)
     functions[0](team)
     began = teams.begin() if team > 1 else 0.0
-    functions[1](
-        _KINDS[one[0]], _KINDS[other[0]], m, n, k,
-        1, a.ctypes.data, one[1], b.ctypes.data, other[1],
-        add, out.ctypes.data, down // _ITEM,
-    )  # fmt: skip
+    piece = _DEEP if deep and not few else k
+    for start in range(0, k, piece):
+        functions[1](
+            _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
+            1, a.ctypes.data + start * a.strides[1], one[1],
+            b.ctypes.data + start * b.strides[0], other[1],
+            add or start > 0, out.ctypes.data, down // _ITEM,
+        )  # fmt: skip
     if team > 1:
         teams.end(began)
     return True
