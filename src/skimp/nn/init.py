@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 
@@ -53,6 +54,8 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     """Uniform numbers between a and b.
 
     Shape: any. The numbers are those of PyTorch's CPU generator.
+    Dtypes: floating point and complex numbers.
+    Raises: NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     with no_grad():
@@ -63,6 +66,8 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     """Normal numbers.
 
     Shape: any. The numbers are those of PyTorch's CPU generator.
+    Dtypes: floating point and complex numbers.
+    Raises: NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     with no_grad():
@@ -73,6 +78,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere.
 
     Shape: any.
+    Dtypes: any.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     with no_grad():
@@ -83,6 +89,7 @@ def ones_(tensor: Tensor) -> Tensor:
     """Ones.
 
     Shape: any.
+    Dtypes: any.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     return constant_(tensor, 1.0)
@@ -92,6 +99,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     """Zeros.
 
     Shape: any.
+    Dtypes: any.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     with no_grad():
@@ -110,6 +118,8 @@ def trunc_normal_(
 
     Shape: any. Bounds are values, not multiples of std: with the default std of 1 they hardly
     cut.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
 
@@ -164,6 +174,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix.
 
     Shape: (n, m).
+    Dtypes: any.
     Raises: ValueError for other ranks.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
@@ -183,6 +194,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     Shape: (out, in / groups, *kernel), one to three dimensions of kernel; channels beyond
     min(out, in) stay 0.
+    Dtypes: any.
     Raises: ValueError for other ranks and for channels that the groups don't divide.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
@@ -215,7 +227,8 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     """Glorot and Bengio 2010, uniform.
 
     Shape: (out, in, ...).
-    Raises: ValueError for fewer than two dimensions.
+    Dtypes: floating point and complex numbers.
+    Raises: ValueError for fewer than two dimensions; NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     Source: Glorot and Bengio 2010, Understanding the difficulty of training deep feedforward
     networks.
@@ -229,7 +242,8 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     """Glorot and Bengio 2010, normal.
 
     Shape: (out, in, ...).
-    Raises: ValueError for fewer than two dimensions.
+    Dtypes: floating point and complex numbers.
+    Raises: ValueError for fewer than two dimensions; NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     Source: Glorot and Bengio 2010, Understanding the difficulty of training deep feedforward
     networks.
@@ -264,8 +278,9 @@ def kaiming_uniform_(
 
     Shape: (out, in, ...); fan_in is in times the kernel's elements. `a` is the slope of
     leaky_relu.
+    Dtypes: floating point and complex numbers.
     Raises: ValueError for fewer than two dimensions and for a mode that is neither "fan_in" nor
-    "fan_out".
+    "fan_out"; NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     Source: He et al. 2015, Delving deep into rectifiers.
     """
@@ -286,8 +301,9 @@ def kaiming_normal_(
 
     Shape: (out, in, ...); fan_in is in times the kernel's elements. `a` is the slope of
     leaky_relu.
+    Dtypes: floating point and complex numbers.
     Raises: ValueError for fewer than two dimensions and for a mode that is neither "fan_in" nor
-    "fan_out".
+    "fan_out"; NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     Source: He et al. 2015, Delving deep into rectifiers.
     """
@@ -300,7 +316,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
     Shape: (n, ...), a matrix of n rows; rows are orthogonal if n is the smaller side, else
     columns.
-    Raises: ValueError for fewer than two dimensions.
+    Dtypes: float32 and float64.
+    Raises: ValueError for fewer than two dimensions; NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     Source: Saxe et al. 2013, Exact solutions to the nonlinear dynamics of learning.
     """
@@ -310,11 +327,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.size(0)
     columns = tensor.numel() // rows
-    drawn = (
-        whole.empty((rows, columns), dtype=tensor.dtype)
-        .normal_(0, 1, generator=generator)
-        ._skimp_array()
-    )
+    made = whole.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator)
+    drawn = made._skimp_array()
+    promotion.refuse("geqrf_cpu", tensor.dtype, dtypes.HALVES)
+    if tensor.is_complex():
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. "
+            "Please use torch.sgn instead."
+        )
     q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
     q *= np.sign(np.diag(r))
     with no_grad():
@@ -328,7 +348,8 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     """Normal numbers, of which a fraction in each column is zero.
 
     Shape: (n, m).
-    Raises: ValueError for other ranks.
+    Dtypes: floating point and complex numbers.
+    Raises: ValueError for other ranks; NotImplementedError for other dtypes.
     Memory: written in place, without gradient; the tensor itself is returned.
     Source: Martens 2010, Deep learning via Hessian-free optimization.
     """

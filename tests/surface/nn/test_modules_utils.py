@@ -12,32 +12,46 @@ import torch as oracle
 from hypothesis import given, strategies as st
 
 import skimp
+from tests.support import samples
 
 Program = Callable[[Any], Any]
 
 
-def arrays(x: Any) -> list[Any]:
-    if isinstance(x, (skimp.Tensor, oracle.Tensor)):
-        return [x.detach().numpy()]
-    if isinstance(x, dict):
-        return arrays(list(x.items()))
-    if isinstance(x, (list, tuple)):
-        return [a for v in x for a in arrays(v)]
-    return [x]
+def same(program: Program, tolerance: float = 1e-5) -> None:
+    """`program(library)` gives the same from the same seed."""
+    ours, theirs = samples.seeded(lambda t, functional: program(t))
+    samples.same(ours, theirs, tolerance, strides=False)
 
 
-def same(program: Program, rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    skimp.manual_seed(1)
-    oracle.manual_seed(1)
-    ours, theirs = arrays(program(skimp)), arrays(program(oracle))
-    assert len(ours) == len(theirs)
-    for a, b in zip(ours, theirs, strict=True):
-        if isinstance(b, np.ndarray):
-            assert a.shape == b.shape
-            assert a.dtype == b.dtype
-            assert np.allclose(a, b, rtol=rtol, atol=atol)
-        else:
-            assert a == b
+FILLS = {
+    "uniform_": (), "normal_": (), "constant_": (2,), "ones_": (), "zeros_": (), "eye_": (),
+    "xavier_uniform_": (), "xavier_normal_": (), "kaiming_uniform_": (), "kaiming_normal_": (),
+    "orthogonal_": (), "sparse_": (0.5,),
+}  # fmt: skip
+SAID = {
+    "any.": samples.DTYPES,
+    "floating point and complex numbers.": samples.DTYPES[-6:],
+    "float32 and float64.": samples.FLOATS,
+}
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_types_that_are_filled(name: str) -> None:
+    """As in PyTorch, and as the docstring says."""
+    taken = []
+    for dtype in samples.DTYPES:
+
+        def fill(t: Any, dtype: str = dtype) -> Any:
+            made = t.zeros(4, 4, dtype=getattr(t, dtype))
+            return samples.answer(getattr(t.nn.init, name), made, *FILLS[name])
+
+        ours, theirs = samples.both(fill)
+        assert type(ours).__name__ == type(theirs).__name__, dtype
+        if isinstance(theirs, oracle.Tensor):
+            taken.append(dtype)
+    doc = getattr(skimp.nn.init, name).__doc__ or ""
+    said = next(line for line in doc.splitlines() if "Dtypes: " in line)
+    assert tuple(taken) == SAID[said.partition("Dtypes: ")[2]]
 
 
 INITS: dict[str, Program] = {
@@ -73,7 +87,7 @@ def test_init(name: str) -> None:
         "orthogonal_wide",
         "normal_",
     )
-    same(INITS[name], *((0, 0) if exact else (1e-5, 1e-6)))
+    same(INITS[name], 0 if exact else 1e-5)
 
 
 def test_init_errors() -> None:
@@ -180,7 +194,7 @@ def drop(torch: Any, m: Any) -> None:
     ],
 )
 def test_parametrizations(make: Program) -> None:
-    same(lambda t: trained(t, make, drop), 1e-4, 1e-5)
+    same(lambda t: trained(t, make, drop), 1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
@@ -256,7 +270,7 @@ def test_fusion_and_skip_init() -> None:
         other = torch.nn.utils.fusion.fuse_linear_bn_eval(linear.eval(), norm.eval())
         return [fused(x), bn(conv(x)), other(torch.ones(1, 3))]
 
-    same(program, 1e-4, 1e-5)
+    same(program, 1e-4)
     skimp.manual_seed(0)
     before = skimp.get_rng_state()
     assert skimp.nn.utils.skip_init(skimp.nn.Linear, 2, 3).weight.shape == (3, 2)
@@ -302,7 +316,7 @@ def test_tensors_stand_in_for_a_modules_own(tie: bool, strict: bool, names: list
             return [str(error), sorted(new), layer.weight is own]
         return [out, m[1].weight is own, {n: new[n] is None for n in sorted(new)}, layer.bias]
 
-    same(program, 0, 1e-6)
+    same(program, 1e-6)
 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=4))
@@ -314,7 +328,7 @@ def test_dense_tensors_as_one_and_back(shapes: list[list[int]]) -> None:
         bases = [p.numel() and p.data_ptr() - flat.data_ptr() for p in parts]
         return [flat, *parts, bases, type(parts) is tuple]
 
-    same(program, 0, 0)
+    same(program, 0)
 
 
 def test_sequences() -> None:
@@ -350,7 +364,7 @@ def test_sequences() -> None:
             bad,
         ]
 
-    same(program, 0, 0)
+    same(program, 0)
 
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
@@ -368,7 +382,7 @@ def test_packed_sequences_through_layers(kind: str, bidirectional: bool) -> None
         given = m(packed, (hidden, hidden) if kind == "LSTM" else hidden)[1]
         return [full, lengths, state, given, x.grad, *[p.grad for p in m.parameters()]]
 
-    same(program, 1e-4, 1e-5)
+    same(program, 1e-4)
 
 
 def test_dropout_between_recurrent_layers() -> None:
@@ -415,7 +429,7 @@ def test_attention_masks(need: bool, padding: bool, mask: str) -> None:
         )
         return [out, 0 if w is None else w]
 
-    same(program, 1e-4, 1e-5)
+    same(program, 1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -437,7 +451,7 @@ def test_transformers() -> None:
         out.append(decoder(x, x, tgt_mask=causal, memory_key_padding_mask=pad))
         return [causal, *out]
 
-    same(program, 1e-4, 1e-5)
+    same(program, 1e-4)
 
 
 def test_packed_sequences_of_other_types() -> None:

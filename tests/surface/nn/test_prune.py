@@ -11,6 +11,7 @@ import pytest
 import torch as oracle
 
 import skimp
+from tests.support.samples import array
 
 importlib.import_module("torch.nn.utils.prune")  # PyTorch imports it only when asked
 Use = Callable[[Any, Any], Any]
@@ -45,10 +46,6 @@ def both(use: Use) -> tuple[Any, Any]:
         assert use(torch.nn.utils.prune, module) is module
         found.append(module)
     return found[0], found[1]
-
-
-def array(t: Any) -> Any:
-    return t.detach().numpy()
 
 
 @pytest.mark.parametrize("name", RECIPES)
