@@ -22,8 +22,8 @@ Array = np.ndarray[Any, Any]
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
 _SHARED: Final = 1 << 24
-# oneDNN cuts long sums where the number of threads says, if the second factor lies turned. Bits must
-# not depend on that: sums of few results stay on one thread, others are added up piece by piece.
+# oneDNN cuts long sums where the number of threads says, if the second factor lies turned. Bits
+# must not depend on that: those of few results stay on one, others are added up piece by piece.
 _DEEP: Final = 512
 _FEW_RESULTS: Final = 1 << 16
 _KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
