@@ -248,6 +248,16 @@ def test_what_grows_and_what_would_help_is_told_of_pytorch_too(folder: Path) -> 
     assert "budget" not in {a.kind for a in report.advice}
 
 
+def test_a_batch_is_the_models_and_not_the_losss(tmp_path: Path) -> None:
+    program = TRAIN.replace(
+        "(net(x) - x).pow(2).mean()", "nn.MSELoss()(net(x).flatten(), x.flatten())"
+    )
+    file = tmp_path / "report.json"
+    skimp("run", "--engine", "torch", "--report", file, write(tmp_path, program), cwd=tmp_path)
+    batch = next(a for a in load(file).advice if a.kind == "batch")
+    assert "a batch of 32 samples, not 64" in batch.text
+
+
 def compared(folder: Path, program: str, *words: str) -> Done:
     return skimp("run", "--compare", *words, write(folder, program), cwd=folder)
 

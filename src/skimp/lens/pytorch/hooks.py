@@ -147,8 +147,9 @@ class Hooks:
         with self._quiet():
             if parent is None:
                 self._end_failed(self._steps_running())
-                sizes = [t.shape[0] for t in args if isinstance(t, torch.Tensor) and t.ndim]
-                self._batch = str(sizes[0]) if sizes else ""
+                if next(module.parameters(), None) is not None:  # else a loss, given all words
+                    sizes = [t.shape[0] for t in args if isinstance(t, torch.Tensor) and t.ndim]
+                    self._batch = str(sizes[0]) if sizes else ""
                 self.tell(Edge("forward", self._batch, True))
             number = self.paths.of(module, parent, inside)
             if parent is None:
