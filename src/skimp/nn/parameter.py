@@ -59,9 +59,6 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             mark(new, _skimp_inference=True)
         return new  # type: ignore[return-value]
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        """All is done in `__new__`."""
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
             copied = self.data.clone(memory_format=_preserve())
@@ -238,9 +235,6 @@ class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
     ) -> UninitializedParameter:
         return _uninitialized(cls, dtype, requires_grad)  # type: ignore[no-any-return]
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
-        """All is done in `__new__`."""
-
     def __reduce_ex__(self, proto: Any) -> Any:
         return type(self), (self.requires_grad, None, self.dtype)
 
@@ -267,9 +261,6 @@ class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
         new.persistent = persistent
         new._is_buffer = True
         return new  # type: ignore[no-any-return]
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """All is done in `__new__`."""
 
 
 def is_lazy(param: Any) -> bool:

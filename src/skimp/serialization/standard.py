@@ -21,38 +21,23 @@ from skimp.serialization.names import THEIRS
 Parts = tuple[Any, ...]
 
 
-class _Stream:
-    """A storage that a pickle holds once, whichever tensors are on it."""
-
-    __slots__ = ("__weakref__", "typed")
-
-    def __init__(self, typed: TypedStorage) -> None:
-        self.typed = typed
-
-    def __reduce__(self) -> Parts:
-        file = io.BytesIO()
-        legacy.save(self.typed, file, 2)
-        return legacy.load_from_bytes, (file.getvalue(),)
+_shared: WeakValueDictionary[tuple[int, dtypes.dtype], TypedStorage] = WeakValueDictionary()
 
 
-_streams: WeakValueDictionary[tuple[int, dtypes.dtype], _Stream] = WeakValueDictionary()
+def _one(typed: TypedStorage) -> TypedStorage:
+    """The object that stands for the storage, so that a pickle holds it once, whichever tensors are
+    on it.
+    """
+    return _shared.setdefault((id(typed.untyped()._storage), typed.dtype), typed)
 
 
-def _stream(typed: TypedStorage) -> _Stream:
-    key = id(typed.untyped()._storage), typed.dtype
-    found = _streams.get(key)
-    if found is None:
-        found = _streams[key] = _Stream(typed)
-    return found
-
-
-def _streamed(parts: Parts) -> Parts | None:
-    """A builder and its arguments with the storage as a stream; None where it has no type."""
+def _with_one(parts: Parts) -> Parts | None:
+    """A builder and its arguments, the storage as the object for it; None where it has no type."""
     build, args = parts[:2]
     if isinstance(args[0], TypedStorage):
-        return build, (_stream(args[0]), *args[1:])
+        return build, (_one(args[0]), *args[1:])
     if build is rebuild.from_type:
-        inner = _streamed((args[0], args[2]))
+        inner = _with_one((args[0], args[2]))
         return None if inner is None else (build, (*args[:2], inner[1], *args[3:]))
     return parts if build is rebuild.without_bytes or isinstance(args[0], Tensor) else None
 
@@ -64,7 +49,7 @@ def _reduce(self: Tensor, protocol: Any) -> Parts:
     own: Any = _parameter if isinstance(self, Parameter) else pickling.reduce
     parts: Parts | None = None
     if Tensor.__module__ == THEIRS:
-        parts = _streamed(pickler.tensor_parts(self))
+        parts = _with_one(pickler.tensor_parts(self))
     return parts or own(self, protocol)
 
 
@@ -73,8 +58,12 @@ def _reduce_sparse(self: SparseTensor, protocol: Any) -> Parts:
 
 
 def _reduce_storage(self: TypedStorage, protocol: Any) -> Parts:
-    own: Any = object.__reduce_ex__
-    return _stream(self).__reduce__() if Tensor.__module__ == THEIRS else own(self, protocol)
+    if Tensor.__module__ != THEIRS:
+        own: Any = object.__reduce_ex__
+        return own(self, protocol)  # type: ignore[no-any-return]
+    file = io.BytesIO()
+    legacy.save(self, file, 2)
+    return legacy.load_from_bytes, (file.getvalue(),)
 
 
 def register_types() -> None:

@@ -37,3 +37,32 @@ def test_bias_of_a_lazy_convolution_by_position(name: str, bias: bool) -> None:
 
 
 MIDDLE = {"LazyConv1d": (2, 1), "LazyConv2d": (2, 1), "LazyConvTranspose1d": (0, 1)}
+
+
+def test_subclasses_take_arguments_of_their_own() -> None:
+    """What `__new__` took, no `__init__` of a parameter looks at; a call of it takes nothing."""
+    for lib in (skimp, oracle):
+
+        class OnAManifold(lib.nn.Parameter):
+            def __new__(cls, data, manifold=None, requires_grad=True):  # type: ignore[no-untyped-def]
+                new = super().__new__(cls, data, requires_grad)
+                new.manifold = manifold
+                return new
+
+        class Later(lib.nn.UninitializedParameter):
+            def __new__(cls, tag):  # type: ignore[no-untyped-def]
+                new = super().__new__(cls)
+                new.tag = tag
+                return new
+
+        class Forwards(lib.nn.Parameter):
+            def __init__(self, data):  # type: ignore[no-untyped-def]
+                super().__init__(data)
+
+        assert OnAManifold(lib.ones(2), manifold="sphere").manifold == "sphere"
+        assert not OnAManifold(lib.ones(2), "sphere", False).requires_grad
+        assert Later(tag=3).tag == 3
+        with pytest.raises(TypeError, match="takes exactly one argument"):
+            Forwards(lib.ones(2))
+        with pytest.raises(TypeError, match="unexpected keyword argument 'manifold'"):
+            lib.nn.Parameter(lib.ones(2), manifold="sphere")

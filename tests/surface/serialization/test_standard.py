@@ -98,3 +98,40 @@ def test_each_reads_what_the_other_pickled(
     run(WRITE, writer, file, protocol)
     told = run(READ, reader, file, "shared" if writer == "skimp" else "")
     assert int(told) == 34
+
+
+COPIES = """
+import copy, sys
+if sys.argv[1] == "skimp":
+    from skimp._compat import install
+    install()
+import torch
+
+
+class Kind(torch.Tensor):
+    pass
+
+
+base = torch.arange(12.0)
+tagged = torch.ones(2)
+tagged.tag = "mine"
+for t in (base, base.reshape(3, 4).t()[1:], torch.ones(2, requires_grad=True), torch.empty(0, 3),
+          torch.nn.Parameter(base), base.as_subclass(Kind), tagged, base.to(torch.bfloat16)):
+    build, arguments = t.__reduce_ex__(2)[:2]
+    for other in (copy.copy(t), build(*arguments)):
+        print(type(other).__name__, other is t, other.data_ptr() == t.data_ptr(), other.stride(),
+              other.storage_offset(), other.requires_grad, other.tolist())
+print(copy.copy(tagged).tag)
+"""
+
+
+def test_copies_are_on_the_same_bytes() -> None:
+    """copy.copy, and what subclasses build of the parts that a tensor's pickle names."""
+    ours, theirs = (
+        subprocess.run(
+            [sys.executable, "-c", COPIES, engine], capture_output=True, text=True, check=True
+        ).stdout
+        for engine in ("skimp", "torch")
+    )
+    assert ours == theirs
+    assert " True (1,) 0 " in ours

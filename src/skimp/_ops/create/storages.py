@@ -184,7 +184,7 @@ class UntypedStorage:
 class TypedStorage:
     """The bytes that a tensor shares, as elements of its dtype: indexing gives plain numbers."""
 
-    __slots__ = ("_untyped", "dtype")
+    __slots__ = ("__weakref__", "_untyped", "dtype")
 
     def __init__(
         self, *args: Any, wrap_storage: Any = None, dtype: Any = None, _internal: bool = False
