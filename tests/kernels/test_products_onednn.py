@@ -72,6 +72,21 @@ def test_long_sums_have_the_same_bits_on_any_number_of_threads(shape: tuple[int,
         np.testing.assert_array_equal(one, found[0])
 
 
+@pytest.mark.parametrize("shape", [(100, 4096, 128), (128, 768, 512)])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_sums_of_few_results_too(shape: tuple[int, int, int], turned: tuple[bool, bool]) -> None:
+    """However many threads would cut them."""
+    m, k, n = shape
+    a, b = [np.random.default_rng(0).standard_normal(s).astype("f4") for s in ((m, k), (k, n))]
+    one, other = [np.asfortranarray(x) if t else x for x, t in zip((a, b), turned, strict=True)]
+    found = []
+    for threads in (1, 2, 8):
+        found.append(np.empty((m, n), "f4"))
+        assert products_onednn.multiply(one, other, found[-1], threads)
+    for out in found[1:]:
+        np.testing.assert_array_equal(out, found[0])
+
+
 def test_what_it_is_not_asked_for() -> None:
     a = np.ones((64, 64), "f4")
     out = np.zeros((64, 64), "f4")

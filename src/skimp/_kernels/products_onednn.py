@@ -22,10 +22,9 @@ Array = np.ndarray[Any, Any]
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
 _SHARED: Final = 1 << 24
-# oneDNN cuts long sums where the number of threads says, if the second factor lies turned. Bits
-# must not depend on that: those of few results stay on one, others are added up piece by piece.
+# oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
+# threads share is added up in pieces that it leaves whole.
 _DEEP: Final = 512
-_FEW_RESULTS: Final = 1 << 16
 _KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
 _ITEM: Final = 4  # bytes
 Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
@@ -88,12 +87,11 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     functions = _functions()
     if functions is None or not _signals.apart:  # which asks for it where that was not yet
         return False
-    deep = other[0] and not one[0] and k > _DEEP
-    few = deep and m * n < _FEW_RESULTS
-    team = 1 if few or m * k * n < _SHARED else teams.size(threads)
+    shared = m * k * n >= _SHARED
+    team = teams.size(threads) if shared else 1
     functions[0](team)
     began = teams.begin() if team > 1 else 0.0
-    piece = _DEEP if deep and not few else k
+    piece = _DEEP if shared else k
     for start in range(0, k, piece):
         functions[1](
             _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
