@@ -95,6 +95,12 @@ distributions | MultivariateNormal NegativeBinomial Normal OneHotCategorical
 distributions | OneHotCategoricalStraightThrough Pareto Poisson RelaxedBernoulli
 distributions | RelaxedOneHotCategorical StudentT TransformedDistribution Uniform VonMises Weibull
 distributions | Wishart
+distributions.constraints | _Boolean _Cat _CorrCholesky _GreaterThan _GreaterThanEq
+distributions.constraints | _HalfOpenInterval
+distributions.constraints | _IndependentConstraint _IntegerGreaterThan _IntegerInterval
+distributions.constraints | _IntegerLessThan _Interval _LessThan _LowerCholesky _LowerTriangular
+distributions.constraints | _Multinomial _OneHot _PositiveDefinite _PositiveSemidefinite _Real
+distributions.constraints | _Simplex _Square _Stack _Symmetric
 distributions.relaxed_bernoulli | LogitRelaxedBernoulli
 distributions.relaxed_categorical | ExpRelaxedCategorical
 distributions.transforms | AbsTransform AffineTransform CatTransform ComposeTransform

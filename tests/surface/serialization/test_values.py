@@ -61,6 +61,16 @@ def normal(t: Any) -> Any:
     return t.distributions.Normal(t.zeros(2), t.ones(2))
 
 
+LIMITS: dict[str, Make] = {
+    "positive": lambda t: t.distributions.constraints.positive,
+    "real vector": lambda t: t.distributions.constraints.real_vector,
+    "unit interval": lambda t: t.distributions.constraints.unit_interval,
+    "at least": lambda t: t.distributions.constraints.greater_than_eq(t.ones(2)),
+    "integers": lambda t: t.distributions.constraints.integer_interval(0, 3),
+    "simplex": lambda t: t.distributions.constraints.simplex,
+    "cholesky": lambda t: t.distributions.constraints.lower_cholesky,
+    "several": lambda t: t.distributions.constraints.stack([t.distributions.constraints.real], 0),
+}
 UTC = datetime.timezone.utc  # noqa: UP017  (what its pickles call it)
 ROWS: dict[str, Make] = {
     "relu": lambda t: t.nn.TransformerEncoderLayer(4, 2, 8, activation=t.relu),
@@ -97,6 +107,7 @@ ROWS: dict[str, Make] = {
         t.distributions.Categorical(t.ones(2)), normal(t)
     ),
     "multivariate": lambda t: t.distributions.MultivariateNormal(t.zeros(2), t.eye(2)),
+    "constraints": lambda t: {name: limit(t) for name, limit in LIMITS.items()},
     "packed": lambda t: t.nn.utils.rnn.pack_sequence([t.ones(3), t.zeros(2)]),
     "max": lambda t: t.max(t.ones(2, 2), 0),
     "qr": lambda t: t.linalg.qr(t.eye(2)),
