@@ -79,5 +79,6 @@ def _row(function: int, rows: list[Array]) -> None:
 @lru_cache(128)
 def _runs(function: int, length: int, arrays: int) -> Runs:
     row = onednn.layout((length,), (1,))
-    primitive = onednn.elementwise(function, row, arrays > len(_NUMBERS))
+    with onednn.team(1):  # for whom it is made; how many a product here had is by chance
+        primitive = onednn.elementwise(function, row, arrays > len(_NUMBERS))
     return Runs(primitive, dict.fromkeys(_NUMBERS[arrays - 2], row))

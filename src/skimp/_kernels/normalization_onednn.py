@@ -67,7 +67,8 @@ def backward(
 @lru_cache(256)
 def _runs(rows: int, n: int, scaled: bool) -> Runs:
     matrix, column = onednn.layout((rows, n), (n, 1)), onednn.layout((rows,), (1,))
-    primitive = onednn.normalization(matrix, column, scaled)
+    with onednn.team(1):  # whose number the bits follow: it must not be what a product here had
+        primitive = onednn.normalization(matrix, column, scaled)
     layouts = dict.fromkeys(onednn.NORMALIZED, matrix) | dict.fromkeys(onednn.STATISTICS, column)
     if scaled:
         row = onednn.layout((n,), (1,))
