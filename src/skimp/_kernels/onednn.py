@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from skimp._kernels import teams
@@ -89,6 +90,7 @@ def _mode(environ: Any) -> str:
 
 _chosen: Final = _mode(os.environ)
 _why_not: Final[list[str]] = []
+_making: Final = Lock()
 _forked: Final[list[None]] = []  # an item in a child of a process that had loaded it
 
 
@@ -206,8 +208,13 @@ class Handle:
             self._destroy(self.value)
 
 
-@cache
 def _engine() -> Handle:
+    with _making:  # two threads at once would make two, and the one that is not kept would go
+        return _only_engine()
+
+
+@cache
+def _only_engine() -> Handle:
     return Handle("engine", "dnnl_engine_create", _CPU, ctypes.c_size_t(0))
 
 
