@@ -208,13 +208,20 @@ class Handle:
             self._destroy(self.value)
 
 
+def _once(make: Callable[[], Handle]) -> Callable[[], Handle]:
+    """What is made once. Two threads that ask first at once would make two otherwise, and the one
+    that is not kept would go while it is used."""
+    kept = cache(make)
+
+    def get() -> Handle:
+        with _making:
+            return kept()
+
+    return get
+
+
+@_once
 def _engine() -> Handle:
-    with _making:  # two threads at once would make two, and the one that is not kept would go
-        return _only_engine()
-
-
-@cache
-def _only_engine() -> Handle:
     return Handle("engine", "dnnl_engine_create", _CPU, ctypes.c_size_t(0))
 
 
@@ -237,7 +244,7 @@ def layout(shape: Ints, strides: Ints | None = None) -> Handle:
     return Handle(kind, make, len(shape), sizes, _FLOAT, _dims(strides))
 
 
-@cache
+@_once
 def _given_scratch() -> Handle:
     """The attribute that scratch memory is given by the caller."""
     made = Handle("primitive_attr", "dnnl_primitive_attr_create")
