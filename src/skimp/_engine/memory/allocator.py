@@ -65,6 +65,32 @@ def discard(memory: Any, start: int, end: int) -> bool:
     return True
 
 
+@cache
+def _mremap() -> Callable[..., int] | None:
+    """Linux's, where the C library has it."""
+    found: Any = getattr(ctypes.CDLL(None), "mremap", None) if _DISCARD is not None else None
+    if found is not None:
+        found.restype = ctypes.c_void_p
+        found.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 2, ctypes.c_int, ctypes.c_void_p]
+    return found  # type: ignore[no-any-return]
+
+
+_MOVE: Final = 1 | 2 | 4  # MREMAP_MAYMOVE, _FIXED, _DONTUNMAP: addresses stay, without pages
+
+
+def move(memory: Any, start: int, to: int, nbytes: int) -> bool:
+    """Move whole pages of `reserve`d memory to where there are none, with what is in them.
+
+    False, and nothing has changed, where that can't be: before Linux 5.7, across what was moved
+    before, or with too many mappings.
+    """
+    mremap = _mremap()
+    if mremap is None or not isinstance(getattr(memory, "obj", None), mmap.mmap):
+        return False
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    return mremap(first + start, nbytes, nbytes, _MOVE, first + to) == first + to
+
+
 _MANY: Final = 1 << 18  # bytes from which a call of the C library's repays itself
 
 

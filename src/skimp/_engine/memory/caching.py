@@ -28,6 +28,7 @@ import numpy as np
 
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import SMALL, Ledger, host
+from skimp._engine.memory.moving import move_in
 from skimp._engine.memory.segments import Claim, Range, Segment
 from skimp._engine.memory.tally import Tally
 
@@ -217,9 +218,12 @@ class Pool:
         return array
 
     def _grow(self, claim: Claim) -> None:
-        """Bytes that have no pages yet, beside such as have."""
+        """Bytes that have no pages yet, beside such as have; or free pages from elsewhere."""
         size = claim.size
-        self.trim(self._allowed(size) - size)
+        allowed = self._allowed(size)
+        if self._move_in(claim, self.held.current + size - allowed):
+            return
+        self.trim(allowed - size)
         limit = self._ledger.bound
         if limit is not None and self.held.current + size > limit - self._others():
             raise self._ledger.refusal(size, limit=limit)  # what is cached here can't be given back
@@ -232,6 +236,24 @@ class Pool:
             self._segments.append(segment)
             segments.rise()
         self.measure()
+
+    def _move_in(self, claim: Claim, lacking: int) -> bool:
+        """Have what is to be given up be pages of the block; False: there is nothing, or it can't
+        be moved.
+        """
+        if lacking <= 0 or not self._segments:
+            return False
+        more = max(lacking - claim.size, 0)
+        self.trim(self.held.current - more)
+        try:
+            if not move_in(self._segments[0], claim, lacking - more, self._left):
+                return False
+        finally:
+            self._collect()
+        if self._ledger.bound is not None:
+            self._trim_others()
+        self.measure()
+        return True
 
     def _map(self, size: int) -> Segment:
         if size <= self._memory:
@@ -359,7 +381,7 @@ class Pool:
     def _empty(self, segment: Segment, nbytes: int) -> int:
         """Release bytes of one segment: pages from its end, or all of it if nothing uses it."""
         released = 0
-        nbytes = -(-nbytes // STEP) * STEP
+        nbytes = -(-nbytes // SMALL) * SMALL
         for found in reversed(list(segment.ranges)):
             if not found.warm or released >= nbytes:
                 continue

@@ -46,7 +46,7 @@ class Segment:
     of all segments that have pages.
     """
 
-    __slots__ = ("buffer", "closed", "held", "ranges", "size", "version")
+    __slots__ = ("buffer", "closed", "held", "moves", "ranges", "seams", "size", "version")
 
     def __init__(self, buffer: Any, size: int, held: Tally) -> None:
         self.buffer: Final = buffer
@@ -55,15 +55,24 @@ class Segment:
         self.ranges: Final = [Range(0, size, False)]
         self.version = 0
         self.closed = False  # all of it was free, and nobody gets any of it again
+        self.moves = True  # pages of it can be moved, as far as anybody knows (moving.py)
+        self.seams: Final[list[int]] = []  # addresses at which a move has to begin anew, in order
 
     def take_warm(self, claim: Claim) -> bool:
         """Take `claim.size` bytes that were used before: the first place that has as many."""
+        return self._take_of(claim, True)
+
+    def take_cold(self, claim: Claim) -> bool:
+        """The same for bytes without pages, which are not counted as if they had some."""
+        return self._take_of(claim, False)
+
+    def _take_of(self, claim: Claim, kind: bool) -> bool:
         size = claim.size
         while True:
             version = self.version
             for i, (start, end, warm) in enumerate(self.ranges):
-                if warm and end - start >= size:
-                    left = [Range(start + size, end, True)] if start + size < end else []
+                if warm is kind and end - start >= size:
+                    left = [Range(start + size, end, kind)] if start + size < end else []
                     if self._take(version, slice(i, i + 1), left, claim, start, 0):
                         return True
                     break

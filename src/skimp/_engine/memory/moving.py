@@ -1,0 +1,103 @@
+"""Pages of free bytes that lie scattered move to the one place at which a block is wanted.
+
+The system moves pages by entries of its tables: 1 MiB takes 9 us, and 500 where they are given back
+and others come, zeroed, fault by fault (docs/notes/memory.md). What was in them is lost.
+
+A move reaches as far as the system holds addresses for one thing. Where pages came from and where
+they went it does not from then on: these places are a segment's `seams`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from skimp._engine.interrupts import insist
+from skimp._engine.memory import allocator
+from skimp._engine.memory.segments import Claim, Segment
+
+LEAST: Final = 64 << 10  # bytes that lie together, from which moving them repays itself
+MANY: Final = 1 << 13  # seams, beyond which nothing moves: Linux allows a process 65,530 mappings
+
+
+def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> bool:
+    """Take a place without pages for `claim`, and have them come from free bytes, those at the
+    highest addresses first, as many as there are; the others come when they are touched. False:
+    that can't be, or there are not `least`. Claims to be put back are in `left` afterwards.
+    """
+    ranges = list(segment.ranges)
+    there = sum([end - start for start, end, warm in ranges if warm and end - start >= LEAST])
+    if there < least or not segment.moves or len(segment.seams) > MANY:
+        return False
+    nbytes = min(there, claim.size)
+    sources: list[Claim] = []
+    claim.warm = False  # nor counted, until it has them
+    try:
+        if not (segment.take_cold(claim) and _gather(segment, nbytes, sources)):
+            return False  # others have taken some
+        if not _move_all(segment, sources, claim.start):
+            segment.moves = False
+            return False
+        held = segment.held
+        held.allocated = held.allocated + claim.size  # one step with the next line
+        claim.warm = True
+        for one in sources:
+            held.freed = held.freed + one.size  # one step with the next line
+            one.warm = False
+        held.rise()
+        return True
+    finally:
+        if not claim.warm:
+            insist(_leave, segment, claim)
+        left.extend(sources)
+
+
+def _leave(segment: Segment, claim: Claim) -> None:
+    """A place that may have some pages by now is free again, and has none."""
+    if claim.segment is segment:
+        allocator.discard(segment.buffer, claim.start, claim.start + claim.size)
+        segment.put(claim)
+    claim.warm = True
+
+
+def _gather(segment: Segment, nbytes: int, sources: list[Claim]) -> bool:
+    """Take so many bytes that have pages; False: there are not as many."""
+    for found in reversed(list(segment.ranges)):
+        if found.warm and found.end - found.start >= LEAST and nbytes:
+            one = Claim(nbytes)
+            sources.append(one)  # first: an interrupt may come
+            if segment.take_upper(found, one):
+                nbytes -= one.size
+    sources[:] = [one for one in sources if one.segment is not None]
+    return not nbytes
+
+
+def _move_all(segment: Segment, sources: list[Claim], to: int) -> bool:
+    """Move the sources' pages to one place; False: the system refuses."""
+    for one in sources:
+        end = one.start + one.size
+        for a, b in _pieces(segment.seams, one.start, end):
+            if not allocator.move(segment.buffer, a, to, b - a):
+                return False
+            _sew(segment.seams, a, b, to)
+            to += b - a
+    return True
+
+
+def _pieces(seams: list[int], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts between two addresses that have no seam inside."""
+    for seam in [*seams[bisect_right(seams, start) : bisect_left(seams, end)], end]:
+        yield start, seam
+        start = seam
+
+
+def _sew(seams: list[int], start: int, end: int, to: int) -> None:
+    """What was from `start` to `end` is from `to` on."""
+    last = to + end - start
+    seams[bisect_left(seams, to) : bisect_right(seams, last)] = [to, last]
+    for seam in (start, end):
+        at = bisect_left(seams, seam)
+        if seams[at : at + 1] != [seam]:
+            seams.insert(at, seam)

@@ -1,0 +1,194 @@
+"""Pages that move: scattered free bytes serve a block that none of them is large enough for."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from skimp._engine.memory import allocator, moving
+from skimp._engine.memory.caching import Pool
+from skimp._engine.memory.ledger import Ledger
+from skimp._engine.memory.moving import move_in
+from skimp._engine.memory.segments import Claim
+from tests.engine.memory.test_pool import MIB
+
+
+def moves() -> bool:
+    memory = allocator.reserve(MIB)
+    return memory is not None and allocator.move(memory, 0, MIB // 2, 4096)
+
+
+MOVES = pytest.mark.skipif(not moves(), reason="a system that moves no pages")
+
+
+class Owner:
+    nbytes = -1
+
+
+def bounded(nbytes: int) -> Pool:
+    """A pool of its own ledger, which may reserve so much."""
+    ledger = Ledger("test")
+    pool = Pool(allocator.fresh, ledger, lambda: 64 * MIB)
+    ledger.backing = pool
+    ledger.limit = nbytes
+    return pool
+
+
+def take(pool: Pool, nbytes: int) -> Any:
+    """A block, counted as a storage's is."""
+    array = pool.take(nbytes)
+    pool._ledger.total += nbytes
+    return array
+
+
+def drop(pool: Pool, array: Any) -> None:
+    pool._ledger.freed += array.nbytes
+
+
+def scattered(pool: Pool) -> list[Any]:
+    """Four blocks of 1 MiB that are used, with as much between each two that was."""
+    blocks = [take(pool, MIB) for _ in range(8)]
+    for i, array in enumerate(blocks):
+        array.fill(i)
+    for array in blocks[::2]:
+        drop(pool, array)
+    return blocks[1::2]
+
+
+@MOVES
+def test_scattered_pages_serve_a_large_block(monkeypatch: Any) -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    assert (pool.reserved, pool.cached) == (8 * MIB, 4 * MIB)
+    monkeypatch.setattr(allocator, "discard", None)  # nothing goes back
+    large = take(pool, 3 * MIB)
+    assert (pool.reserved, pool.peak_reserved, pool.cached) == (8 * MIB, 8 * MIB, MIB)
+    large.fill(255)
+    assert [int(a.min()) for a in kept] == [int(a.max()) for a in kept] == [1, 3, 5, 7]
+    more = take(pool, MIB)
+    assert (pool.reserved, pool.cached) == (8 * MIB, 0)
+    drop(pool, large)
+    del large
+    drop(pool, more)
+    del more
+    again = take(pool, 4 * MIB)  # across places that pages came from, and went to
+    again.fill(9)
+    assert (pool.reserved, pool.cached) == (8 * MIB, 0)
+    assert [int(a[-1]) for a in kept] == [1, 3, 5, 7]
+
+
+@MOVES
+def test_where_pages_came_from_reads_as_zeros() -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    large = take(pool, 4 * MIB)
+    assert large.any()  # what was in them came along
+    pool._ledger.limit = 16 * MIB
+    assert not pool.take_zeroed(MIB).any()
+    drop(pool, large)
+    del large
+    assert not pool.take_zeroed(4 * MIB).any()
+    del kept
+
+
+@MOVES
+def test_what_can_not_be_moved_goes_back(monkeypatch: Any) -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    monkeypatch.setattr(allocator, "move", lambda *_: False)
+    large = take(pool, 3 * MIB)
+    large.fill(1)
+    assert pool.reserved <= 8 * MIB
+    assert not pool._segments[0].moves
+    assert [int(a[0]) for a in kept] == [1, 3, 5, 7]
+
+
+@MOVES
+def test_too_many_seams_end_it(monkeypatch: Any) -> None:
+    monkeypatch.setattr(moving, "MANY", -1)
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    take(pool, 3 * MIB)
+    assert pool.reserved <= 8 * MIB
+    assert not pool._segments[0].seams
+    del kept
+
+
+@MOVES
+def test_an_interrupted_move_leaves_the_place_without_pages(monkeypatch: Any) -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    moved = allocator.move
+
+    def interrupted(*args: Any) -> bool:
+        moved(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(allocator, "move", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        take(pool, 3 * MIB)
+    assert (pool.reserved, pool.cached) == (8 * MIB, 4 * MIB)
+    monkeypatch.undo()
+    pool._ledger.limit = 32 * MIB
+    held = [pool.take(MIB) for _ in range(4)]
+    assert not pool.take_zeroed(16 * MIB).any()
+    assert [int(a[0]) for a in kept] == [1, 3, 5, 7]
+    del held
+
+
+@MOVES
+def test_a_fork_s_blocks_are_its_own() -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    child = os.fork()
+    if not child:
+        take(pool, 4 * MIB).fill(77)
+        os._exit(0 if [int(a[0]) for a in kept] == [1, 3, 5, 7] else 1)
+    large = take(pool, 4 * MIB)
+    large.fill(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert large.min() == large.max() == 5
+
+
+@MOVES
+@given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), max_size=30), st.data())
+def test_any_history_within_a_bound(steps: list[tuple[int, bool]], data: st.DataObject) -> None:
+    """What is in use stays as it is, bytes are conserved, and the bound holds."""
+    pool, held = bounded(8 * MIB), []
+    for mark, (size, drops) in enumerate(steps):
+        if drops and held:
+            at = data.draw(st.integers(0, len(held) - 1))
+            drop(pool, held[at][0])
+            del held[at]
+        elif pool.in_use + (size << 16) + (1 << 18) <= 8 * MIB:
+            array: Any = take(pool, size << 16)
+            pool._ledger.total += array.nbytes - (size << 16)  # rounding, which `drop` counts
+            array.fill(mark)
+            held.append((array, mark))
+            array = None
+        assert pool.reserved == pool.in_use + sum(pool.blocks()) <= 8 * MIB
+        assert all([(one == mark).all() for one, mark in held])
+        seams = pool._segments[0].seams if pool._segments else []
+        assert seams == sorted(set(seams))
+
+
+@MOVES
+def test_a_move_within_one_segment_needs_as_many_pages_as_are_lacking() -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    left: deque[Claim] = deque()
+    claim = Claim(6 * MIB)
+    segment = pool._segments[0]
+    pool._collect()
+    assert not move_in(segment, claim, 5 * MIB, left)
+    assert claim.segment is None
+    assert move_in(segment, claim, 4 * MIB, left)
+    assert pool.reserved == 10 * MIB  # 2 of them come when they are touched
+    pool._left.extend([*left, claim])
+    pool._collect()
+    assert np.array_equal([int(a[0]) for a in kept], [1, 3, 5, 7])
