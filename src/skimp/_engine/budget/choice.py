@@ -83,6 +83,8 @@ def _cheapest(
 def _least(s: Evictable, can_spill: bool) -> float | None:
     """Seconds that having the bytes back takes at least; None: they would be lost."""
     makes = s.recipe is not None and not s.held and not s.exported
+    if makes and s.recipe[0].is_due(s):
+        return 0.0
     if can_spill or s.place is not None:
         spilling = spilling_of(s)
         return min(spilling, s.recipe[0].seconds) if makes else spilling
@@ -123,6 +125,8 @@ def making_of(s: Evictable) -> float | None:
     """
     if s.recipe is None or s.held or s.exported:
         return None
+    if s.recipe[0].is_due(s):
+        return 0.0
     when, cost = s.price
     if when < 0 or counts.evictions - when > RECENT:
         cost = recipes.price(s.recipe[0])

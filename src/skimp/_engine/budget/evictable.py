@@ -309,6 +309,11 @@ def depends(s: Evictable, needs: Sequence[Storage]) -> None:
         one.dependents.append(ref)
 
 
+def is_needed(s: Evictable) -> bool:
+    """Whether something that is away is made from these bytes."""
+    return any([(one := ref()) is not None and one.needs is not None for ref in s.dependents or ()])
+
+
 # -- coming back ----------------------------------------------------------------------------------
 
 # what follows a recipe: set by the module that can (remaking.py), which knows this one

@@ -25,8 +25,10 @@ from skimp._engine.eval.expr import Expr, Leaf, walk
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
+from skimp.config import config
 
 Array = np.ndarray[Any, Any]
+Like = tuple[tuple[int, ...], np.dtype[Any]] | None  # of a leaf that is as it lies
 
 _RATE: Final = 4e9  # bytes a second that a kernel is taken to write until it was measured
 MOST: Final = 64  # recipes that may be followed for one storage's bytes
@@ -77,10 +79,22 @@ class Recipe:
             [one.origin[0].depth for one in sources if one.origin is not None], default=0
         )
 
-    def make(self, given: Sequence[Storage]) -> list[Storage | None]:
+    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
         """New storages with the results' bytes, from storages with the sources' bytes; None where a
-        result is none that was made."""
+        result is none that was made. `waits`: what is pointwise may stay an expression, as it was.
+        """
         raise NotImplementedError
+
+    def is_due(self, s: Evictable) -> bool:
+        """Whether this will be followed whatever becomes of `s`, which it then makes as well: for
+        another of its results.
+        """
+        return any([one.needs is not None for one in self.others(s)])
+
+    def others(self, s: Evictable) -> list[Evictable]:
+        """The living storages of its results, but for `s`."""
+        found = [None if ref is None else ref() for ref in self.results]
+        return [one for one in found if one is not None and one is not s]
 
 
 class Pointwise(Recipe):
@@ -92,25 +106,31 @@ class Pointwise(Recipe):
         self.seconds = expr.size * math.prod(expr.shape) * expr.dtype.itemsize / _RATE
         numbers: dict[int, int] = {}
         self._shape = expr.shape
-        self._leaves: list[tuple[int, Callable[[Storage], Array]]] = []
+        self._leaves: list[tuple[int, Callable[[Storage], Array], Like]] = []
         self._nodes: list[tuple[Any, tuple[Any, ...], Any]] = []
         known = {id(source.ref()): i for i, source in enumerate(sources)}
         for leaf in expr.leaves:
             numbers[id(leaf)] = len(self._leaves)
-            self._leaves.append((known[id(leaf.storage)], evictable.place_of(leaf)))
+            array = leaf.array
+            like = (array.shape, array.dtype) if array.flags.c_contiguous else None
+            self._leaves.append((known[id(leaf.storage)], evictable.place_of(leaf), like))
         for node in walk((expr,)):
             args = [(type(a), numbers[id(a)] if type(a) in (Expr, Leaf) else a) for a in node.args]
             numbers[id(node)] = len(self._nodes)
             self._nodes.append((node.kernel, tuple(args), node.dtype))
 
-    def make(self, given: Sequence[Storage]) -> list[Storage | None]:
-        leaves = [Leaf(given[i], array_of(given[i])) for i, array_of in self._leaves]
+    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
+        leaves = [_read(given[i], array_of, like) for i, array_of, like in self._leaves]
         made: list[Expr] = []
         for kernel, args, dtype in self._nodes:
             filled = [made[a] if kind is Expr else leaves[a] if kind is Leaf else a
                       for kind, a in args]  # fmt: skip
             made.append(Expr(kernel, tuple(filled), self._shape, dtype))
         root = made[-1]
+        if waits:
+            new = storages.defer(root)
+            new.spare = True
+            return [new]
         new = storages.empty(math.prod(root.shape) * root.dtype.itemsize)
         run.evaluate(root, np.ndarray(root.shape, root.dtype, new.flat()))
         return [new]
@@ -129,8 +149,16 @@ class Called(Recipe):
         self.name = name
         self._again: Final = again
 
-    def make(self, given: Sequence[Storage]) -> list[Storage | None]:
+    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
         return self._again(given)
+
+
+def _read(s: Storage, array_of: Callable[[Storage], Array], like: Like) -> Expr | Leaf:
+    """A leaf on a storage's bytes; or the expression that waits for this reader alone."""
+    expr = s.deferred
+    if not s.spare or expr is None or expr.size > config.max_nodes // 2:
+        return Leaf(s, array_of(s))
+    return expr if like == (expr.shape, expr.dtype) else Leaf(s, array_of(s))
 
 
 def sources_of(needed: Sequence[Any]) -> list[Source] | None:

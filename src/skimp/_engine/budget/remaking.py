@@ -43,6 +43,8 @@ class _Order:
         self.made: dict[tuple[int, int], Storage] = {}  # for whom nobody lives
         self.adopted: dict[tuple[int, int], Evictable] = {}  # the others
         self.held: Counter[Evictable] = Counter()  # times that a storage will be read
+        # what expressions read that wait for the recipe that reads them
+        self.waiting: dict[tuple[int, int], tuple[Recipe, list[Evictable]]] = {}
         for one, there in order:
             self.uses.update([_key(source) for source in one.sources if source.origin is not None])
             self.held.update(there)
@@ -53,9 +55,10 @@ class _Order:
             s.held += 1
         try:
             for one, there in zip(self.recipes, self.there, strict=True):
-                self._follow_one(one)
-                for s in there:
-                    self._release(s)
+                if self._follow_one(one):
+                    self.waiting[id(one), 0] = one, there
+                else:
+                    self._end(one, there)
             if last.block is None:
                 raise RuntimeError(
                     f"{self.recipes[-1].name} was made again, but not what was asked for"
@@ -70,10 +73,28 @@ class _Order:
             del self.held[s]
             s.held -= 1
 
-    def _follow_one(self, one: Recipe) -> None:
+    def _end(self, one: Recipe, there: list[Evictable]) -> None:
+        """What a recipe reads, and what waits in it, has been read."""
+        ended = [(one, there)]
+        while ended:
+            one, there = ended.pop()
+            for s in there:
+                self._release(s)
+            for source in one.sources:
+                if source.origin is not None:
+                    key = _key(source)
+                    if key in self.waiting:
+                        ended.append(self.waiting.pop(key))
+                    self._used(key)
+
+    def _follow_one(self, one: Recipe) -> bool:
+        """Make the results; whether the only one is an expression that waits for its reader, as
+        nobody else wants it: so it was when it was made first.
+        """
         given = [self._given(source) for source in one.sources]
+        waits = self.uses[id(one), 0] == 1 and self._who(one, 0) is None
         spent, began = counts.seconds, perf_counter()
-        made = one.make(given)
+        made = one.make(given, waits)
         took = perf_counter() - began - (counts.seconds - spent)
         one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
         counts.remade(
@@ -82,10 +103,8 @@ class _Order:
         for i, new in enumerate(made):
             if new is not None:
                 self._keep(one, i, new)
-        del given, made, new
-        for source in one.sources:
-            if source.origin is not None:
-                self._used(_key(source))
+        first = made[0]
+        return first is not None and first.spare and first.deferred is not None
 
     def _given(self, source: recipes.Source) -> Storage:
         s = source.storage()
@@ -99,10 +118,9 @@ class _Order:
 
     def _keep(self, one: Recipe, i: int, new: Storage) -> None:
         """Give a result's bytes to the storage that they are of, if it lives and has none."""
-        ref = one.results[i] if i < len(one.results) else None
-        s = None if ref is None else ref()
+        s = self._who(one, i)
         key = (id(one), i)
-        if s is not None and s.recipe is not None and s.recipe[0] is one and s.needs is not None:
+        if s is not None:
             adopt(s, new)
             if self.uses[key]:
                 s.held += 1
@@ -110,6 +128,13 @@ class _Order:
                 self.adopted[key] = s
         elif self.uses[key]:
             self.made[key] = new
+
+    def _who(self, one: Recipe, i: int) -> Evictable | None:
+        """Who lives and has no bytes because of this."""
+        ref = one.results[i] if i < len(one.results) else None
+        s = None if ref is None else ref()
+        mine = s is not None and s.recipe is not None and s.recipe[0] is one
+        return s if mine and s is not None and s.needs is not None else None
 
     def _used(self, key: tuple[int, int]) -> None:
         self.uses[key] -= 1

@@ -37,6 +37,7 @@ BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody 
 FEW: Final = 3  # tensors that any op may read at once
 SHARE: Final = 8  # of the budget that a deferred expression of more may read
 TRIAL: Final = 2  # backwards that recipes are noted before they are judged
+AGED: Final = 0.5  # of the time that something was not used, for which what goes with it was not
 WORTH: Final = 8  # of evicted bytes: where less go because of recipes, these are not worth noting
 RESTS: Final = 8  # half of the backwards for which they are not noted then; each time twice as many
 LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
@@ -376,8 +377,10 @@ class Spending:
                 if s is not None:
                     self._evict(s)
 
-    def _evict(self, s: Evictable) -> bool:
-        """Take a storage's bytes away, the cheaper way; False: that can't be."""
+    def _evict(self, s: Evictable, beside: bool = False) -> bool:
+        """Take a storage's bytes away, the cheaper way; False: that can't be. `beside`: because of
+        another that went.
+        """
         if s.block is None or s.nbytes < 0:
             return False
         order = self._order(s)
@@ -395,10 +398,23 @@ class Spending:
             self.spills = False
             return False
         if gone:
-            self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
+            if not beside:
+                self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
             self.gone[id(s)] = s
             self.known.pop(id(s), None)
+            if order is not None:
+                self._evict_beside(s)
         return gone
+
+    def _evict_beside(self, s: Evictable) -> None:
+        """What is made again with what has gone goes as well, unless it was used much later, or
+        something that is away is made from it. Plans need not know: it goes when they have `s` go.
+        """
+        now = perf_counter()
+        for one in s.recipe[0].others(s):
+            stale = now - one.used > AGED * (now - s.used)
+            if stale and len(one) >= self.smallest and not evictable.is_needed(one):
+                self._evict(one, beside=True)
 
     def _order(self, s: Evictable) -> list[tuple[Recipe, list[Evictable]]] | None:
         """What is to be followed, and held, where the bytes are better made again than read; None:
@@ -410,7 +426,7 @@ class Spending:
             way = list(recipes.upstream(s.recipe[0]))
         except recipes.Lost:
             return None
-        seconds = sum([one.seconds for one, _ in way])
+        seconds = 0.0 if s.recipe[0].is_due(s) else sum([one.seconds for one, _ in way])
         if self.spills and not self.always and seconds > choice.spilling_of(s):
             return None
         return None if any([one.changing for _, there in way for one in there]) else way
