@@ -67,8 +67,10 @@ def discard(memory: Any, start: int, end: int) -> bool:
 
 @cache
 def _mremap() -> Callable[..., int] | None:
-    """Linux's, where the C library has it."""
-    found: Any = getattr(ctypes.CDLL(None), "mremap", None) if _DISCARD is not None else None
+    """Linux's, where the C library has it. No other thread runs meanwhile: it would see bytes that
+    are free nowhere, and be refused.
+    """
+    found: Any = getattr(ctypes.PyDLL(None), "mremap", None) if _DISCARD is not None else None
     if found is not None:
         found.restype = ctypes.c_void_p
         found.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 2, ctypes.c_int, ctypes.c_void_p]

@@ -41,11 +41,11 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
             segment.moves = False
             return False
         held = segment.held
-        held.allocated = held.allocated + claim.size  # one step with the next line
-        claim.warm = True
-        for one in sources:
+        for one in sources:  # first: nobody may see more than there is
             held.freed = held.freed + one.size  # one step with the next line
             one.warm = False
+        held.allocated = held.allocated + claim.size  # one step with the next line
+        claim.warm = True
         held.rise()
         return True
     finally:
