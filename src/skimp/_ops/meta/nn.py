@@ -100,15 +100,45 @@ def batch_norm(
 # -- the rest -------------------------------------------------------------------------------------
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Any:
-    lead = tuple(query.shape[:-1])
-    strides = None
-    if len(lead) == 3:  # (batch, heads, rows): heads lie inside rows
-        turned = (lead[0], lead[2], lead[1], value.shape[-1])
-        a, b, c, d = layouts.contiguous_strides(turned)
-        strides = (a, c, b, d)
-    result = empty((*lead, value.shape[-1]), query._dtype, strides)
-    return result, empty((*lead, 1), _accumulated(query))
+def heads_inside(shape: Ints) -> Ints:
+    """The strides of (batch, heads, rows, e) where heads lie inside rows."""
+    _, heads, rows, e = shape
+    return (heads * rows * e, e, heads * e, 1)
+
+
+def in_one_pass(query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None) -> bool:
+    """Whether PyTorch has the kernel whose results lie as the query and whose gradients have heads
+    inside rows; else it multiplies matrices, and all are row-major.
+    """
+    return (
+        kept is None
+        and query.ndim == 4
+        and query.shape[-1] == value.shape[-1]
+        and all(t._skimp_layout_of().strides[-1] == 1 for t in (query, key, value))
+    )
+
+
+def attention_strides(
+    query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None
+) -> Ints | None:
+    if not in_one_pass(query, key, value, kept):
+        return None
+    return layouts.empty_like_strides(query._skimp_layout_of())
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any,
+    causal: bool,
+    scale: float,
+    kept: Tensor | None,
+    *_: Any,
+) -> Any:
+    strides = attention_strides(query, key, value, kept)
+    result = empty((*query.shape[:-1], value.shape[-1]), query._dtype, strides)
+    return result, empty((*query.shape[:-1], 1), _accumulated(query))
 
 
 def table(grad_output: Tensor, indices: Tensor, num_weights: int, *_: Any) -> Tensor:

@@ -14,7 +14,6 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
 from skimp._kernels import attention as attend, shaping
@@ -23,7 +22,6 @@ from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.dropout import _kept, _noise
 from skimp._ops.reduce.softmax import _safe_softmax
-from skimp.config import config
 
 
 def _described(
@@ -42,20 +40,16 @@ def _described(
     )
 
 
-def _result(shape: tuple[int, ...], dtype: dtypes.dtype) -> tuple[Tensor, Array]:
-    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together
-    again copies nothing."""
-    if len(shape) != 4:
-        return blank(shape, dtype)
-    b, h, rows, e = shape
-    strides = (rows * h * e, e, h * e, 1)
-    if 0 < math.prod(shape) < config.small_below:
-        array = np.empty((b, rows, h, e), dtype.np).transpose(0, 2, 1, 3)
-        made = as_it_lies(array, dtype)
-        if 1 in shape:  # NumPy's array may be row-major then
-            made._skimp_layout = Layout(shape, strides, 0)
-        return made, array
-    return blank(shape, dtype, strides)
+def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]:
+    """Blank, where PyTorch's lies; a small one is made by NumPy."""
+    shape = (*query.shape[:-1], value.shape[-1])
+    a = query._np
+    if a is None or a.flags.c_contiguous or 1 in shape or not all(a.strides):
+        return blank(shape, query._dtype, shapes.attention_strides(query, key, value, kept))
+    if not shapes.in_one_pass(query, key, value, kept):
+        return blank(shape, query._dtype)
+    array = np.empty_like(a)
+    return as_it_lies(array, query._dtype), array
 
 
 def _back(
@@ -73,18 +67,18 @@ def _back(
 ) -> Any:
     if modes.state.grad or g._hollow:
         return _rematerialize(g, query, key, value, mask, causal, scale, kept, grow)
-    made = [_like(t) for t in (query, key, value)]
+    turned = shapes.in_one_pass(query, key, value, kept)
+    made = [_gradient_of(t, turned) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
     kept_arrays = [t._skimp_array() for t in (query, key, value, result0, result1)]
     attend.backward(g._skimp_array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
 
 
-def _like(t: Any) -> tuple[Tensor, Array]:
-    a = t._np
-    if a is not None and a.flags.c_contiguous:
-        return blank(a.shape, t._dtype)
-    return blank(tuple(t.shape), t._dtype, layouts.empty_like_strides(t._skimp_layout_of()))
+def _gradient_of(t: Any, turned: bool) -> tuple[Tensor, Array]:
+    """(batch, heads, rows, e) lies as (batch, rows, heads, e), where projections have their rows."""
+    shape = tuple(t.shape)
+    return blank(shape, t._dtype, shapes.heads_inside(shape) if turned else None)
 
 
 def _rematerialize(
@@ -144,8 +138,7 @@ def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
     """(result, each row's logsumexp)."""
-    shape = (*query.shape[:-1], value.shape[-1])
-    result, into = _result(shape, query._dtype)
+    result, into = _result(query, key, value, kept)
     acc = dtypes.accumulator(query._dtype)
     lse, level = blank((*query.shape[:-1], 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
