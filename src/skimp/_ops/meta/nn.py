@@ -7,6 +7,7 @@ from typing import Any
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.formats import suggested_strides
 from skimp._engine.tensor.meta import empty, like
 from skimp._engine.tensor.tensor import Tensor
 
@@ -16,9 +17,10 @@ Ints = tuple[int, ...]
 # -- windows --------------------------------------------------------------------------------------
 
 
-def _planes(input: Tensor, sizes: Ints, dtype: dtypes.dtype | None = None) -> Tensor:
-    lead = input.shape[: input.ndim - len(sizes)]
-    return empty((*lead, *sizes), dtype or input._dtype)
+def _planes(like: Tensor, sizes: Ints, dtype: dtypes.dtype | None = None) -> Tensor:
+    shape = (*like.shape[: like.ndim - len(sizes)], *sizes)
+    batched = len(shape) == len(sizes) + 2
+    return empty(shape, dtype or like._dtype, suggested_strides(like, shape) if batched else None)
 
 
 def pooled(input: Tensor, pool: Any, *_: Any) -> Tensor:
@@ -29,20 +31,30 @@ def pooled_with_taps(input: Tensor, pool: Any) -> tuple[Tensor, Tensor]:
     return pooled(input, pool), _planes(input, pool.out, dtypes.int32)
 
 
+def averaged(input: Tensor, pool: Any, *_: Any) -> Tensor:
+    return _averages(input, pool.out)
+
+
 def unpooled(input: Tensor, pool: Any, *_: Any) -> Tensor:
-    return _planes(input, pool.size)
+    return _averages(input, pool.size)
+
+
+def _averages(like: Tensor, sizes: Ints) -> Tensor:
+    if len(sizes) == 2:
+        return _planes(like, sizes)
+    return empty((*like.shape[: like.ndim - len(sizes)], *sizes), like._dtype)
 
 
 def spread(grad: Tensor, taps: Tensor, pool: Any) -> Tensor:
-    return _planes(grad, pool.size)
+    return _planes(taps, pool.size, grad._dtype)
 
 
 def picked(input: Tensor, taps: Tensor, pool: Any) -> Tensor:
-    return _planes(input, pool.out)
+    return _planes(taps, pool.out, input._dtype)
 
 
 def places(taps: Tensor, pool: Any) -> Tensor:
-    return empty(taps.shape, dtypes.int64)
+    return _planes(taps, pool.out, dtypes.int64)
 
 
 def unfold(input: Tensor, pool: Any) -> Tensor:
@@ -57,12 +69,14 @@ def fold(input: Tensor, pool: Any) -> Tensor:
 
 def resample(input: Tensor, dim: int, where: Any, weights: Any) -> Tensor:
     shape = tuple(input.shape)
-    return empty((*shape[:dim], len(where), *shape[dim + 1 :]), input._dtype)
+    shape = (*shape[:dim], len(where), *shape[dim + 1 :])
+    return empty(shape, input._dtype, suggested_strides(input, shape))
 
 
 def resample_back(input: Tensor, dim: int, where: Any, weights: Any, size: int) -> Tensor:
     shape = tuple(input.shape)
-    return empty((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
+    shape = (*shape[:dim], size, *shape[dim + 1 :])
+    return empty(shape, input._dtype, suggested_strides(input, shape))
 
 
 # -- norms ----------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _back(
 
 
 def _gradient_of(t: Any, turned: bool) -> tuple[Tensor, Array]:
-    """(batch, heads, rows, e) lies as (batch, rows, heads, e), where projections have their rows."""
+    """(batch, heads, rows, e) lies as (batch, rows, heads, e), in which a projection's rows lie."""
     shape = tuple(t.shape)
     return blank(shape, t._dtype, shapes.heads_inside(shape) if turned else None)
 

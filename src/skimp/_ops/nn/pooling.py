@@ -19,9 +19,9 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import copies as told, layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.tensor import Array, fresh
+from skimp._engine.tensor.tensor import Array
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
@@ -156,10 +156,26 @@ def planes(t: Any, nd: int) -> Array:
     return flat
 
 
-def _made(input: Any, sizes: Ints, dtype: Any = None) -> tuple[Any, Array]:
+def _lies_last(t: Any, nd: int) -> bool:
+    """Whether results lie channels last, as PyTorch's do where the input suggests it (averages of
+    volumes never).
+    """
+    return t.ndim == nd + 2 and formats.suggested_strides(t, t.shape) is not None
+
+
+def _given(t: Any, nd: int, last: bool) -> Array:
+    """The elements as kernels take them: images with their channels last, or planes."""
+    array: Array = t._skimp_array() if last else planes(t, nd)
+    return array
+
+
+def _made(like: Any, sizes: Ints, last: bool, dtype: Any = None) -> tuple[Any, Array]:
+    """A blank result of the sizes, and its array as kernels take it."""
     nd = len(sizes)
-    shape = (*input.shape[: input.ndim - nd], *sizes)
-    result, target = blank(shape, dtype or input._dtype)
+    shape = (*like.shape[: like.ndim - nd], *sizes)
+    if last:
+        return blank(shape, dtype or like._dtype, layouts.channels_last_strides(shape))
+    result, target = blank(shape, dtype or like._dtype)
     return result, target.reshape(math.prod(shape[: len(shape) - nd]), *sizes)
 
 
@@ -188,8 +204,10 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
 )
 def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
-    result, target = _made(input, pool.out)
-    taps, at = _made(input, pool.out, dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32))
+    last = _lies_last(input, len(pool.size))
+    result, target = _made(input, pool.out, last)
+    number = dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32)
+    taps, at = _made(input, pool.out, last, number)
     _maxima(input, target, at, pool)
     return result, taps
 
@@ -200,7 +218,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     nd = len(pool.size)
     source, _ = source_of(input, in_order=True)
     if not isinstance(source, Expr):
-        windows.maximum(planes(input, nd), target, at, pool)
+        windows.maximum(_given(input, nd, target.ndim > nd + 1), target, at, pool)
         return
     lead = source.shape[: len(source.shape) - nd]
     outs = tuple([a.reshape(*lead, *pool.out) for a in (target, at) if a is not None])
@@ -223,8 +241,10 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     meta=shapes.spread,
 )
 def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
-    result, target = _made(grad, pool.size)
-    windows.spread(planes(grad, len(pool.size)), planes(taps, len(pool.size)), target, pool)
+    nd = len(pool.size)
+    last = _lies_last(taps, nd)
+    result, target = _made(grad, pool.size, last)
+    windows.spread(_given(grad, nd, last), _given(taps, nd, last), target, pool)
     return result
 
 
@@ -237,8 +257,10 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     meta=shapes.picked,
 )
 def _picked(input: Any, taps: Any, pool: Pool) -> Any:
-    result, target = _made(input, pool.out)
-    windows.picked(planes(input, len(pool.size)), planes(taps, len(pool.size)), target, pool)
+    nd = len(pool.size)
+    last = _lies_last(taps, nd)
+    result, target = _made(input, pool.out, last)
+    windows.picked(_given(input, nd, last), _given(taps, nd, last), target, pool)
     return result
 
 
@@ -252,7 +274,7 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
 )
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
-    result, target = _made(input, pool.out)
+    result, target = _made(input, pool.out, _lies_last(input, len(pool.size)))
     _maxima(input, target, None, pool)
     return result
 
@@ -290,8 +312,11 @@ def _max(
 )
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
-    places = windows.positions(planes(taps, len(pool.size)), pool)
-    return fresh(places.reshape(tuple(taps.shape)), dtypes.int64)
+    nd = len(pool.size)
+    last = _lies_last(taps, nd)
+    result, target = _made(taps, pool.out, last, dtypes.int64)
+    windows.positions(_given(taps, nd, last), target, pool)
+    return result
 
 
 def _refuse_bool(name: str, input: Any) -> None:
@@ -327,12 +352,14 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
         ),
     ),
     batch=batching.dims.leading(0),
-    meta=shapes.pooled,
+    meta=shapes.averaged,
 )
 def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
-    result, target = _made(input, pool.out)
+    nd = len(pool.size)
+    last = nd == 2 and _lies_last(input, nd)
+    result, target = _made(input, pool.out, last)
     divisor = windows.divisors(pool, include, override)
-    windows.total(planes(input, len(pool.size)), target, divisor, pool)
+    windows.total(_given(input, nd, last), target, divisor, pool)
     return result
 
 
@@ -348,9 +375,11 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     meta=shapes.unpooled,
 )
 def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
-    result, target = _made(input, pool.size)
+    nd = len(pool.size)
+    last = nd == 2 and _lies_last(input, nd)
+    result, target = _made(input, pool.size, last)
     divisor = windows.divisors(pool, include, override)
-    windows.total_spread(planes(input, len(pool.size)), target, divisor, pool)
+    windows.total_spread(_given(input, nd, last), target, divisor, pool)
     return result
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
-from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import shaping
@@ -88,6 +88,11 @@ def _check_kernel(what: str, nd: int, input: Any) -> None:
         raise no_kernel(f"adaptive_{what}_pool{tail}", input._dtype)
 
 
+def _as_suggested(result: Any, input: Any, nd: int) -> Any:
+    """Images lie channels last where the input suggests it; volumes never."""
+    return result.contiguous(memory_format=formats.suggested(input)) if nd == 2 else result
+
+
 def _average(nd: int, input: Any, output_size: Any) -> Any:
     name = f"adaptive_avg_pool{nd}d"
     _check(name, input, nd, output_size)
@@ -100,7 +105,7 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
     if all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
         each = tuple([n // s for n, s in zip(have, sizes, strict=True)])
         return _avg_pool(input, Pool(have, each, each, (0,) * nd, (1,) * nd, sizes), True, None)
-    input = tied(input)
+    given, input = input, tied(input)
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:
             matrix = (
@@ -109,7 +114,7 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
                 else _mean_matrix(n, s, input._dtype)
             )
             input = input.movedim(first + i, -1).matmul(matrix).movedim(-1, first + i)
-    return input.contiguous()
+    return _as_suggested(input if nd == 2 else input.contiguous(), given, nd)
 
 
 # -- maxima ---------------------------------------------------------------------------------------
@@ -178,7 +183,8 @@ def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any
     _check_kernel("max", nd, input)
     bounds = [_bounds(n, s) for n, s in zip(input.shape[input.ndim - nd :], sizes, strict=True)]
     values, places = _gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
-    return (values, places) if return_indices else values
+    values = _as_suggested(values, input, nd)
+    return (values, _as_suggested(places, input, nd)) if return_indices else values
 
 
 # -- fractional -----------------------------------------------------------------------------------
@@ -278,9 +284,8 @@ def _unpool(
             f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})"
         )
     blank = input.new_zeros((*lead, places))
-    return blank.scatter(-1, index, input.reshape((*lead, math.prod(have)))).reshape(
-        (*lead, *sizes)
-    )
+    made = blank.scatter(-1, index, input.reshape((*lead, math.prod(have))))
+    return _as_suggested(made.reshape((*lead, *sizes)), input, nd)
 
 
 def _checked_size(wanted: Ints, natural: Ints, stride: Ints) -> Ints:
