@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from skimp._engine.autograd.saving import ghost
@@ -266,3 +266,19 @@ class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
 def is_lazy(param: Any) -> bool:
     """Whether the tensor still waits for its shape."""
     return isinstance(param, (UninitializedParameter, UninitializedBuffer))
+
+
+def forget_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
+    """Let the gradients of tensors go, or fill them with zeros, without their history."""
+    for p in parameters:
+        grad = p.grad
+        if grad is None:
+            continue
+        if set_to_none:
+            p.grad = None
+            continue
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
+        grad.zero_()

@@ -26,7 +26,7 @@ from skimp.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from skimp.nn.modules.state import State
-from skimp.nn.parameter import Parameter, Uninitialized
+from skimp.nn.parameter import Parameter, Uninitialized, forget_gradients
 
 __all__ = [
     "Module", "register_module_backward_hook", "register_module_buffer_registration_hook",
@@ -234,18 +234,7 @@ class Module(Hooked, State):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
-        for p in self.parameters():
-            grad = p.grad
-            if grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
-                continue
-            if grad.grad_fn is not None:
-                grad.detach_()
-            else:
-                grad.requires_grad_(False)
-            grad.zero_()
+        forget_gradients(self.parameters(), set_to_none)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to do: large pointwise work is fused anyway."""
