@@ -117,12 +117,12 @@ class Module(Hooked, State):
                 continue
             grad = param.grad
             with no_grad():
-                settled = _settle(param, fn(param))
+                moved = _moved(param, fn(param))
                 if grad is not None:
-                    grad = _settle(grad, fn(grad))
-            if settled is not param:
-                self._parameters[name] = settled
-                settled.grad = grad
+                    grad = _moved(grad, fn(grad))
+            if moved is not param:
+                self._parameters[name] = moved
+                moved.grad = grad
         for name, buffer in self._buffers.items():
             if isinstance(buffer, Uninitialized):
                 buffer._skimp_apply(fn)
@@ -281,7 +281,7 @@ def _shown(module: Module, what: str) -> str | None:
     return text if what == name else f"{name}={text}"
 
 
-def _settle(t: Any, new: Tensor) -> Any:
+def _moved(t: Any, new: Tensor) -> Any:
     """The tensor on the bytes of `new`; another one where it had none, or has none now."""
     if new is t:
         return t
