@@ -20,7 +20,7 @@ from skimp._kernels import attention as attend, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.dropout import _kept, _noise
+from skimp._ops.nn.dropout import kept_factors, kept_mask
 from skimp._ops.reduce.softmax import _safe_softmax
 
 
@@ -94,7 +94,7 @@ def _rematerialize(
 ) -> Any:
     """The same in ops, for derivatives of the derivative."""
     p = _weights(query, key, mask, causal, scale)
-    noise = None if kept is None else _noise(kept, grow, p._dtype)
+    noise = None if kept is None else kept_factors(kept, grow, p._dtype)
     dropped = p if noise is None else p * noise
     dp = g.matmul(value.transpose(-1, -2))
     dp = dp if noise is None else dp * noise
@@ -265,7 +265,7 @@ def _in_ops(
     if dtype in dtypes.HALVES:
         query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
     p = _weights(query, key, mask, causal, scale)
-    result = (p if kept is None else p * _noise(kept, grow, p._dtype)).matmul(value)
+    result = (p if kept is None else p * kept_factors(kept, grow, p._dtype)).matmul(value)
     return result if result._dtype is dtype else result.to(dtype)
 
 
@@ -277,7 +277,7 @@ def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     like = query.new_empty((1,)).expand((*query.shape[:-1], key.shape[-2]))
-    return _kept(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    return kept_mask(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
 
 
 def _small(

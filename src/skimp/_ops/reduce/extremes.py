@@ -21,7 +21,7 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
-from skimp._ops.reduce.reductions import _UNHASHED, opened
+from skimp._ops.reduce.reductions import UNHASHED, opened
 
 
 def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -72,7 +72,7 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
-    promotion.refuse("xor_sum_cpu", input._dtype, _UNHASHED)
+    promotion.refuse("xor_sum_cpu", input._dtype, UNHASHED)
     dims = dims_of(dim, input.ndim)
     if dim in ((), None) and not input.numel():
         raise RuntimeError(

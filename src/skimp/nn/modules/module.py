@@ -252,7 +252,7 @@ class Module(Hooked, State):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        below = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        below = [f"({name}): {indented(repr(module))}" for name, module in self._modules.items()]
         if not below and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         if not lines and not below:
@@ -293,5 +293,5 @@ def _moved(t: Any, new: Tensor) -> Any:
     return t
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     return text.replace("\n", "\n  ")
