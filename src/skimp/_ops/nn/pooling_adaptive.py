@@ -19,7 +19,8 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import shaping
 from skimp._kernels.pool import Pool
-from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, per_dim, plane_samples
+from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples
+from skimp._ops.nn.pooling_windows import per_dim
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
