@@ -144,7 +144,8 @@ def _positive_q(matrix: Tensor) -> Tensor:
     """Q of a QR decomposition whose R has a positive diagonal."""
     a, tau = whole.geqrf(matrix)
     signs = a.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-    return linalg.householder_product(a, tau) * signs
+    q: Tensor = linalg.householder_product(a, tau) * signs
+    return q
 
 
 def _is_orthogonal(q: Tensor) -> bool:
@@ -225,6 +226,7 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley "
                 "parametrizations when use_trivialization=False."
             )
+        a: Tensor
         a, tau = whole.geqrf(q)
         diagonal = a.diagonal(dim1=-2, dim2=-1)
         diagonal.copy_(whole.where(tau == 0.0, -diagonal.sign(), diagonal.sign()))
