@@ -214,6 +214,12 @@ def mark(t: Tensor, **rare: Any) -> None:
     t._skimp_marked = True
 
 
+def off_fast_path(t: Tensor) -> None:
+    """Let no fast path take a small tensor, whose class may want to be asked."""
+    t._skimp_layout_of()
+    t._np = None
+
+
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
     if t._skimp_meta is not None:
