@@ -323,6 +323,9 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
+    x, y = a._np, b._np
+    if x is not None and y is not None:
+        return x.shape == y.shape and a._dtype is b._dtype
     return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._hollow
 
 

@@ -14,8 +14,7 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.layout import Layout
+from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
 from skimp.config import config
@@ -100,17 +99,12 @@ def small_array(t: Tensor) -> Any:
 
 
 def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
-    """The view of `input` that `a`, a view of its small array, is."""
+    """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
-        new._skimp_layout = _regular(input, a)
+        new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
     history.view_of(input, new, rule, given)
     return new
-
-
-def _regular(input: Tensor, a: Any) -> Layout:
-    """The layout of a row-major view from the first element on."""
-    return Layout(a.shape, layouts.contiguous_strides(a.shape), input._skimp_layout_of().offset)
 
 
 def small_views(

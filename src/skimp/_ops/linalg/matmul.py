@@ -100,11 +100,11 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
         and dtype in dtypes.FLOATING_AND_COMPLEX
         and dtype.category == dtypes.FLOAT
         and x.ndim == 2 == y.ndim
-        and y.flags.forc
+        and (y.flags.forc or has_unit_stride(y))
         and math.prod(shape) < config.small_below
     ):
         return None
-    if not x.flags.forc:
+    if not (x.flags.forc or has_unit_stride(x)):
         if any(x.strides):
             return None
         tell("mm", g, x)  # one element, expanded: the gradient of a sum
@@ -148,8 +148,8 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
         and dtype in dtypes.FLOATING_AND_COMPLEX
         and x.ndim == 2 == y.ndim
         and x.shape[1] == y.shape[0]
-        and x.flags.forc
-        and y.flags.forc
+        and (x.flags.forc or has_unit_stride(x))
+        and (y.flags.forc or has_unit_stride(y))
         and len(x) * y.shape[1] < config.small_below
     ):
         times = np.matmul if x.size * y.shape[1] <= FEW else multiply

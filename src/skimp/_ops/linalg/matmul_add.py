@@ -27,6 +27,7 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm, products, shaping
 from skimp._kernels.blas import FEW, multiply
+from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import adjoint, bmm, check_mm, mm_first_back, mm_second_back
 from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
@@ -180,8 +181,8 @@ def small_addmm(
         and dtype in dtypes.FLOATING_AND_COMPLEX
         and x.ndim == 2 == y.ndim
         and x.shape[1] == y.shape[0]
-        and x.flags.forc
-        and y.flags.forc
+        and (x.flags.forc or has_unit_stride(x))
+        and (y.flags.forc or has_unit_stride(y))
         and x.size < gemm.LARGE > y.size
     ):
         return None

@@ -69,20 +69,36 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
 
 
 def _small(tensors: Any) -> list[Array] | None:
-    """The arrays of small tensors of one type and rank that are row-major, as their joint is."""
+    """The arrays of small tensors of one type and rank whose joint is row-major."""
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
     dtype = tensors[0]._dtype
     arrays, total = [], 0
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
-        if a is None or t._dtype is not dtype or not a.size or not a.flags.c_contiguous:
+        if a is None or t._dtype is not dtype or not a.size:
             return None
         total += a.nbytes
         arrays.append(a)
-    if total >= POOLED or (len(arrays[0].shape) in (4, 5) and _all_channels_last(tensors)):
+    if total >= POOLED or (_may_be_channels_last(arrays[0]) and _all_channels_last(tensors)):
         return None
     return arrays
+
+
+def _may_be_channels_last(a: Array) -> bool:
+    """Whether the strides have to be looked at: not those of several channels of several elements,
+    one channel after the other.
+    """
+    shape = a.shape
+    if len(shape) not in (4, 5):
+        return False
+    return not (a.flags.c_contiguous and shape[1] > 1 and a.size > shape[0] * shape[1])
+
+
+def _joint(arrays: list[Array], dim: int) -> Array:
+    """The arrays one after the other, row-major however they lie."""
+    made = np.concatenate(arrays, dim)
+    return made if made.flags.c_contiguous else np.ascontiguousarray(made)
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
@@ -90,7 +106,7 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     if arrays is None or type(dim) is not int:
         return None
     try:
-        return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
+        return fresh(_joint(arrays, dim), tensors[0]._dtype)
     except ValueError:  # sizes or a dim that don't fit: the general way has PyTorch's words
         return None
 
@@ -196,9 +212,9 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
         return None
     dim %= ndim + 1
     if dim == ndim:
-        made = np.concatenate([a[..., None] for a in arrays], dim)
+        made = _joint([a[..., None] for a in arrays], dim)
     else:  # the same memory as end to end along the dim that follows
-        made = np.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
+        made = _joint(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
     return fresh(made, tensors[0]._dtype)
 
 

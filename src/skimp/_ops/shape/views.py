@@ -54,6 +54,7 @@ BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
 EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
 _VIEWED = Rule("ViewBackward0", BACK)
 _COPIED = Rule("UnsafeViewBackward0", BACK)
+_ALIASED = Rule("ReshapeAliasBackward0", BACK)
 TURN = {"input": lambda g: g.t()}
 
 
@@ -200,8 +201,10 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
         return None
     if x.flags.c_contiguous:
         return small_view(input, a, _VIEWED, {"input": input})
-    if a.base is None or a.base is x or a.base is x.base:  # a view of what has gaps
+    if a.base is None:
         return None
+    if a.base is x or a.base is x.base:  # a view of what has gaps
+        return small_view(input, a, _ALIASED, {"input": input})
     told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
     made = fresh(a, input._dtype)
     if input._rg and modes.state.grad:
@@ -234,7 +237,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     return _VIEW(input, wanted) if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)
 
 
-@view(function=False, method=False, rule=Rule("ReshapeAliasBackward0", BACK))
+@view(function=False, method=False, rule=_ALIASED)
 def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
     return V.view_or_raise(layout, wanted)
 
