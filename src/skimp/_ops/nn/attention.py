@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import ORDINARY
@@ -29,10 +30,10 @@ from skimp.config import config
 def _described(
     query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Attention:
-    whole = (*query.shape[:-1], key.shape[-2])
     work = dtypes.accumulator(query._dtype).np
     added = None
     if mask is not None:
+        whole = (*query.shape[:-1], key.shape[-2])
         array = mask._skimp_array()
         added = shaping.broadcast(
             array if array.dtype == bool else array.astype(work, copy=False), whole
@@ -144,10 +145,10 @@ def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
     """(result, each row's logsumexp)."""
-    shape = (*query.shape[:-1], value.shape[-1])
-    result, into = _result(shape, query._dtype)
+    rows = shape_of(query)[:-1]
+    result, into = _result((*rows, shape_of(value)[-1]), query._dtype)
     acc = dtypes.accumulator(query._dtype)
-    lse, level = blank((*query.shape[:-1], 1), acc)
+    lse, level = blank((*rows, 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
     if into.size:
         attend.forward(
