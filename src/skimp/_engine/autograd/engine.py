@@ -228,7 +228,9 @@ def run(
                 ):
                     r = _validated(node, i >> 1, r, to, edges[i + 1])
                 is_leaf = type(to) is AccumulateGrad
-                if outputs is not None or to in buffers:
+                if to in buffers:
+                    _add(buffers[to], edges[i + 1], r, create)
+                elif outputs is not None:
                     _deliver(to, edges[i + 1], r, waiting, buffers, create)
                 else:
                     buffers[to] = [r]

@@ -103,7 +103,11 @@ def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tens
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
         new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
-    history.view_of(input, new, rule, given)
+    if input._rg or input._skimp_marked:
+        history.view_of(input, new, rule, given)
+    else:
+        base = input._base
+        history.plain_view(input if base is None else base, new)
     return new
 
 

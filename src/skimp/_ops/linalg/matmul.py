@@ -26,7 +26,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels.blas import FEW, multiply
+from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.linalg.matmul_vector import dot, mv, product, refuse_type, tell
@@ -67,8 +67,7 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         and y.flags.c_contiguous
         and math.prod(mat2_shape) < config.small_below
     ):
-        times = np.matmul if x.size * y.shape[1] <= FEW else multiply
-        return fresh(times(x.T, y), g._dtype)
+        return fresh(multiply(x.T, y), g._dtype)
     pair = _small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
@@ -109,13 +108,12 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
             return None
         tell("mm", g, x)  # one element, expanded: the gradient of a sum
         return x, y, _times
-    return x, y, np.matmul if x.size * max(y.shape) <= FEW else multiply
+    return x, y, multiply
 
 
 def _times(x: Array, y: Array) -> Array:
     """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
-    made: Array = multiply(np.ascontiguousarray(x), y) if y.flags.forc else x @ y.copy()
-    return made
+    return multiply(*[a if has_unit_stride(a) else np.ascontiguousarray(a) for a in (x, y)])
 
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
@@ -152,8 +150,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
         and (y.flags.forc or has_unit_stride(y))
         and len(x) * y.shape[1] < config.small_below
     ):
-        times = np.matmul if x.size * y.shape[1] <= FEW else multiply
-        return fresh(times(x, y), dtype)
+        return fresh(multiply(x, y), dtype)
     return None
 
 
@@ -276,8 +273,6 @@ def _are_small(x: Array, y: Array) -> bool:
 
 def _multiplied(x: Array, y: Array, dtype: dtypes.dtype) -> Tensor:
     # row-major, in whichever order the factors' batches lie
-    if x.size * y.shape[-1] <= FEW:
-        return fresh(np.matmul(x, y, order="C"), dtype)
     return fresh(multiply(x, y), dtype)
 
 

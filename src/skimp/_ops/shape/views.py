@@ -188,7 +188,9 @@ _VIEW: Callable[..., Tensor] = Tensor.view
 
 
 def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
-    x = small_array(input)
+    x = input._np
+    if x is None:
+        x = small_array(input)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     if x is None or not x.size or shape is not None or not set(map(type, sizes)) <= _INT:
