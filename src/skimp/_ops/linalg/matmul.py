@@ -26,7 +26,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels.blas import multiply
+from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.linalg.matmul_vector import dot, mv, product, refuse_type, tell
@@ -67,7 +67,9 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         and y.flags.c_contiguous
         and math.prod(mat2_shape) < config.small_below
     ):
-        return fresh(multiply(x.T, y), g._dtype)
+        # what is all that `multiply` does, but for a column times a row
+        times = np.matmul if len(x) > 1 and x.size * y.shape[1] <= FEW else multiply
+        return fresh(times(x.T, y), g._dtype)
     pair = _small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
@@ -150,7 +152,8 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
         and (y.flags.forc or has_unit_stride(y))
         and len(x) * y.shape[1] < config.small_below
     ):
-        return fresh(multiply(x, y), dtype)
+        times = np.matmul if len(y) > 1 and x.size * y.shape[1] <= FEW else multiply
+        return fresh(times(x, y), dtype)
     return None
 
 
