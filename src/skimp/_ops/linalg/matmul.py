@@ -105,17 +105,19 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
         and math.prod(shape) < config.small_below
     ):
         return None
-    if not (x.flags.forc or has_unit_stride(x)):
-        if any(x.strides):
+    if not x.flags.forc:
+        if not any(x.strides):
+            tell("mm", g, x)  # one element, expanded: the gradient of a sum
+            return x, y, _times
+        if not has_unit_stride(x):
             return None
-        tell("mm", g, x)  # one element, expanded: the gradient of a sum
-        return x, y, _times
     return x, y, multiply
 
 
 def _times(x: Array, y: Array) -> Array:
     """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
-    return multiply(*[a if has_unit_stride(a) else np.ascontiguousarray(a) for a in (x, y)])
+    x = x if x.flags.forc or any(x.strides) else np.ascontiguousarray(x)
+    return multiply(x, y if y.flags.forc or any(y.strides) else np.ascontiguousarray(y))
 
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:

@@ -80,25 +80,20 @@ def _small(tensors: Any) -> list[Array] | None:
             return None
         total += a.nbytes
         arrays.append(a)
-    if total >= POOLED or (_may_be_channels_last(arrays[0]) and _all_channels_last(tensors)):
+    first = arrays[0]
+    if total >= POOLED or (first.ndim in (4, 5) and _is_channels_last(tensors, first)):
         return None
     return arrays
 
 
-def _may_be_channels_last(a: Array) -> bool:
-    """Whether the strides have to be looked at: not those of several channels of several elements,
-    one channel after the other.
+def _is_channels_last(tensors: Any, first: Array) -> bool:
+    """Whether all are; the strides of several channels of several elements, one channel after the
+    other, need no look.
     """
-    shape = a.shape
-    if len(shape) not in (4, 5):
+    shape = first.shape
+    if first.flags.c_contiguous and shape[1] > 1 and first.size > shape[0] * shape[1]:
         return False
-    return not (a.flags.c_contiguous and shape[1] > 1 and a.size > shape[0] * shape[1])
-
-
-def _joint(arrays: list[Array], dim: int) -> Array:
-    """The arrays one after the other, row-major however they lie."""
-    made = np.concatenate(arrays, dim)
-    return made if made.flags.c_contiguous else np.ascontiguousarray(made)
+    return _all_channels_last(tensors)
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
@@ -106,9 +101,12 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     if arrays is None or type(dim) is not int:
         return None
     try:
-        return fresh(_joint(arrays, dim), tensors[0]._dtype)
+        made = np.concatenate(arrays, dim)
     except ValueError:  # sizes or a dim that don't fit: the general way has PyTorch's words
         return None
+    if not made.flags.c_contiguous:  # as turned ones are joined
+        made = np.ascontiguousarray(made)
+    return fresh(made, tensors[0]._dtype)
 
 
 @general(
@@ -212,10 +210,10 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
         return None
     dim %= ndim + 1
     if dim == ndim:
-        made = _joint([a[..., None] for a in arrays], dim)
+        made = np.concatenate([a[..., None] for a in arrays], dim)
     else:  # the same memory as end to end along the dim that follows
-        made = _joint(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
-    return fresh(made, tensors[0]._dtype)
+        made = np.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
+    return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
 
 
 @general(
