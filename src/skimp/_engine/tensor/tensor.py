@@ -222,7 +222,7 @@ def mark_bytes(new: Tensor, t: Tensor) -> None:
 
 
 def mark_creation(view: Tensor, creation: str | None) -> None:
-    """`mark` of `_skimp_creation`, without a loop."""
+    """`mark` of `_skimp_creation`, without a loop: backward, which records nothing, makes many."""
     view._skimp_creation = creation
     view._skimp_marked = True
 
