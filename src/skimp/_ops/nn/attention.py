@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import ORDINARY
@@ -27,10 +28,10 @@ from skimp._ops.reduce.softmax import _safe_softmax
 def _described(
     query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Attention:
-    whole = (*query.shape[:-1], key.shape[-2])
     work = dtypes.accumulator(query._dtype).np
     added = None
     if mask is not None:
+        whole = (*query.shape[:-1], key.shape[-2])
         array = mask._skimp_array()
         added = shaping.broadcast(
             array if array.dtype == bool else array.astype(work, copy=False), whole
@@ -138,9 +139,10 @@ def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
     """(result, each row's logsumexp)."""
+    rows = shape_of(query)[:-1]
     result, into = _result(query, key, value, kept)
     acc = dtypes.accumulator(query._dtype)
-    lse, level = blank((*query.shape[:-1], 1), acc)
+    lse, level = blank((*rows, 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
     if into.size:
         attend.forward(

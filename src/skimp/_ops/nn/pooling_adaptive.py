@@ -18,13 +18,13 @@ from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import shaping
-from skimp._kernels.pool import Pool
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples
-from skimp._ops.nn.pooling_windows import per_dim
+from skimp._ops.nn.pooling_windows import per_dim, pool_of
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
+_FEW = 1 << 17  # elements of which a copy stays in the cache
 
 
 def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
@@ -105,7 +105,8 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
         return tied(input).mean(list(range(first, input.ndim)), True)
     if all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
         each = tuple([n // s for n, s in zip(have, sizes, strict=True)])
-        return _avg_pool(input, Pool(have, each, each, (0,) * nd, (1,) * nd, sizes), True, None)
+        pool = pool_of(name, input, nd, each, each, 0, 1, False)
+        return _avg_pool(input, pool, True, None)
     given, input = input, tied(input)
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:
@@ -126,6 +127,10 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
     (p, *out)."""
     size = x.shape[1:]
     pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
+    if all([a.ndim == 1 and n % len(a) == 0 for a, n in zip(starts, size, strict=True)]):
+        blocks = _highest_of_blocks(x, [len(a) for a in starts], pitches)
+        if blocks is not None:
+            return blocks
     reach = [int((b - a).max(initial=1)) for a, b in zip(starts, stops, strict=True)]
     out = (len(x), *[s.shape[-1] for s in starts])
     flat = x.reshape(len(x), -1)
@@ -150,6 +155,25 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
         better = (found > best) | (found != found)
         np.copyto(best, found, where=better)
         np.copyto(places, at, where=better)
+    return places
+
+
+def _highest_of_blocks(x: Array, out: list[int], pitches: list[int]) -> Array | None:
+    """`_highest` of windows that are blocks side by side. None where one has a nan, of which it is
+    not the first that counts, or where they are many and have to be copied.
+    """
+    if x.dtype.kind != "f" or (x.size > _FEW and math.prod(out) > 1):
+        return None
+    each = [n // m for n, m in zip(x.shape[1:], out, strict=True)]
+    sides = [m for pair in zip(out, each, strict=True) for m in pair]
+    order = (0, *range(1, len(sides), 2), *range(2, len(sides) + 1, 2))
+    blocks = x.reshape(len(x), *sides).transpose(order).reshape(len(x), *out, -1)
+    if np.isnan(np.maximum.reduce(blocks, -1)).any():
+        return None
+    places: Array = np.zeros((len(x), *out), np.int64)
+    for d, inside in enumerate(np.unravel_index(blocks.argmax(-1), each)):
+        begin = np.arange(out[d]).reshape(-1, *[1] * (len(out) - 1 - d)) * each[d]
+        places += (inside + begin) * pitches[d]
     return places
 
 

@@ -129,6 +129,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
     rule = Rule(f"{name.capitalize()}Backward0", input=_at_back)
+    find = f"arg{name}"
     highest = small.extreme(*((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN)))
 
     @reduction(
@@ -195,13 +196,15 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         axis: Any = None,
         keepdims: bool = False,
     ) -> Any:
-        if keepdim or keepdims or other is not None or axis is not None:
+        if keepdims or other is not None or axis is not None:
             return None
-        if dim is None and not (input._rg and modes.state.grad):
-            return highest(input)
         if type(dim) is not int:
-            return None
-        found = small.extremes(f"arg{name}", input, dim)
+            if keepdim is not False:
+                return None
+            if dim is None:
+                return None if input._rg and modes.state.grad else highest(input)
+            return OPS_PAIR[name](input, dim) if isinstance(dim, Tensor) else None
+        found = small.extremes(find, input, dim, keepdim)
         if found is None:
             return None
         made = pair._of(found)
@@ -224,8 +227,10 @@ OPS_PAIR: dict[str, Any] = {}  # filled below: the pointwise maximum and minimum
 
 
 def _pairs(name: str) -> Any:
+    title = f"{name}imum"
+
     def late(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-        return getattr(Tensor, f"{name}imum")(input, other, out=out)  # type: ignore[no-any-return]
+        return getattr(Tensor, title)(input, other, out=out)  # type: ignore[no-any-return]
 
     return late
 
