@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy._core import umath
 
 from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
@@ -281,6 +282,7 @@ def frac(x: Array, *, out: Array) -> None:
     np.subtract(x, out, out=out)
 
 
+CLIP: Final[Any] = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 
