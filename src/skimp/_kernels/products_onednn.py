@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, teams
+from skimp._kernels import onednn, shaping, teams
 
 Array = np.ndarray[Any, Any]
 
@@ -95,9 +95,9 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     for start in range(0, k, piece):
         functions[1](
             _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
-            1, a.ctypes.data + start * a.strides[1], one[1],
-            b.ctypes.data + start * b.strides[0], other[1],
-            add or start > 0, out.ctypes.data, down // _ITEM,
+            1, shaping.address(a) + start * a.strides[1], one[1],
+            shaping.address(b) + start * b.strides[0], other[1],
+            add or start > 0, shaping.address(out), down // _ITEM,
         )  # fmt: skip
     if team > 1:
         teams.end(began)

@@ -126,7 +126,7 @@ def _call_of(root: Expr, out: Array) -> list[Call]:
     if kernel.ufunc is None or not (kernel.aliases or not _meets(out, root.leaves)):
         return []
     operands = [_operand(arg, kernel, out.shape) for arg in root.args]
-    return [(kernel.ufunc, *operands, *kernel.numbers, out)]
+    return [(partial(kernel.ufunc, *operands, *kernel.numbers, out=out),)]
 
 
 def _evaluate_nodes(root: Expr, out: Array) -> None:

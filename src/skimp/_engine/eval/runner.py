@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -32,7 +33,7 @@ class Runner:
         self._ready: Any = None
         self._once = [_bound(step) for step in plan.once]
         self._steps = [_bound(step) for step in plan.steps]
-        self._kernels = [step.kernel for step in plan.steps]
+        self._kernels: list[Any] = [step.kernel for step in plan.steps]
 
     def run(self, box: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
         """Run the steps on the leaves' `box`, of `shape`, writing to `outs` of that shape.
@@ -47,7 +48,7 @@ class Runner:
         """What `run` does, as calls of the kernels' ufuncs that are still to be made."""
         operands = self._load(box, shape, shape, outs)
         return [
-            (kernel.ufunc, *args(operands), *kernel.numbers, operands[out])
+            (partial(kernel.ufunc, *args(operands), *kernel.numbers, out=operands[out]),)
             for kernel, (_, args, out) in zip(self._kernels, self._steps, strict=True)
         ]
 

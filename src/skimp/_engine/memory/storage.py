@@ -37,6 +37,7 @@ from skimp._engine.memory.pending import (
 )
 from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.tensor.instances import share_names
+from skimp._kernels import shaping
 
 Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
@@ -133,8 +134,7 @@ class Storage:
             return 0
         block = self.block if self.deferred is None else self.flat()
         assert block is not None
-        address: int = block.__array_interface__["data"][0]
-        return address
+        return shaping.address(block)
 
     def hand_out(self) -> int:
         """Where the bytes begin, for the program: from now on they stay there."""

@@ -19,6 +19,7 @@ from skimp._engine.tensor.devices import CPU, device
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
+from skimp._kernels import shaping
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -128,11 +129,7 @@ class Tensor:
             if a is block and a.flags.c_contiguous:
                 layout = Layout(a.shape, contiguous_strides(a.shape), 0)
             else:
-                offset = (
-                    (a.__array_interface__["data"][0] - self._storage.address()) // size
-                    if a.size
-                    else 0
-                )
+                offset = (shaping.address(a) - self._storage.address()) // size if a.size else 0
                 layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
             self._skimp_layout = layout
         return layout
