@@ -21,10 +21,10 @@ Array = np.ndarray[Any, Any]
 
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
-_SHARED: Final = 1 << 24
+_SHARED: Final = 1 << 22
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
-# threads share is added up in pieces that it leaves whole.
-_DEEP: Final = 512
+# threads share is added up in pieces that it leaves whole, however few results there are.
+_DEEP: Final = 256
 _KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
 _ITEM: Final = 4  # bytes
 Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
