@@ -20,6 +20,7 @@ from skimp._engine.tensor.devices import CPU, device
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
+from skimp._kernels import shaping
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Tensor:
             else:
                 offset = 0
                 if a.size and self._storage.nbytes != size:  # else there is but one element
-                    offset = (a.__array_interface__["data"][0] - self._storage.address()) // size
+                    offset = (shaping.address(a) - self._storage.address()) // size
                 layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
             self._skimp_layout = layout
         return layout
