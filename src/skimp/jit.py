@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from typing import Any, NoReturn, TypeVar, get_origin
+from typing import Any, TypeVar, get_origin
 
 from skimp._compat import notices
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp.multiprocessing.futures import Future
 from skimp.nn.modules.module import Module
 
 __all__ = [
     "Attribute", "Error", "Final", "Future", "ScriptFunction", "ScriptModule", "annotate",
     "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "is_scripting",
-    "is_tracing", "isinstance", "load", "onednn_fusion_enabled", "optimize_for_inference", "save",
+    "is_tracing", "isinstance", "onednn_fusion_enabled", "optimize_for_inference",
     "script", "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion",
     "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 T = TypeVar("T")
 NOTICE = "torch.jit.script and torch.jit.trace return what they are given: nothing is compiled"
 
@@ -141,20 +141,6 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 def _bare(kind: Any) -> Any:
     found: Any = get_origin(kind)
     return kind if found is None else found
-
-
-def save(m: Any, f: Any, *_: Any, **__: Any) -> NoReturn:
-    """Refused: there is no TorchScript to write."""
-    raise RuntimeError(
-        "torch.jit.save: skimp has no TorchScript; torch.save the module's state_dict instead"
-    )
-
-
-def load(f: Any, *_: Any, **__: Any) -> NoReturn:
-    """Refused: there is no TorchScript to run."""
-    raise RuntimeError(
-        "torch.jit.load: skimp can't run TorchScript archives; load a state_dict instead"
-    )
 
 
 def annotate(the_type: Any, the_value: T) -> T:

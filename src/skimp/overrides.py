@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.dispatch import overrides as engine
 from skimp._engine.dispatch.overrides import TorchFunctionMode
 from skimp._engine.dispatch.row import FORMS, NAMESPACES
@@ -20,7 +20,7 @@ __all__ = [
     "get_testing_overrides", "handle_torch_function", "has_torch_function", "is_tensor_like",
     "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 @unbound

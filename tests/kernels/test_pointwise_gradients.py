@@ -41,7 +41,6 @@ BACKWARD: list[tuple[str, Any, Any, dict[str, Any]]] = [
     ("silu", activation.silu_backward, F.silu, {}),
     ("hardsigmoid", activation.hardsigmoid_backward, F.hardsigmoid, {}),
     ("hardswish", activation.hardswish_backward, F.hardswish, {}),
-    ("softsign", activation.softsign_backward, F.softsign, {}),
     ("gelu", activation.gelu_backward, F.gelu, {}),
     ("gelu_tanh", activation.gelu_tanh_backward, lambda x: F.gelu(x, approximate="tanh"), {}),
     ("softplus", activation.softplus_backward, F.softplus, {}),

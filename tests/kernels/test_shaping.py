@@ -1,4 +1,4 @@
-"""Views of arrays: what NumPy's own functions give."""
+"""Views of arrays and their address: what NumPy's own functions give."""
 
 from __future__ import annotations
 
@@ -50,3 +50,12 @@ def test_along(dim: int) -> None:
     at = np.argsort(-A, dim).take([1, 0, 1], dim)
     for a in (A, np.asfortranarray(A)):
         np.testing.assert_array_equal(shaping.along(a, at, dim), np.take_along_axis(a, at, dim))
+
+
+def test_an_address_is_that_of_the_first_element() -> None:
+    fixed = A.copy()
+    fixed.flags.writeable = False
+    halves = A.astype(ml_dtypes.bfloat16)
+    arrays = [A, A[1:], A[:, ::2], A[::-1, 1], A.T, A[1, 2, 3:], A[:0], A[:, :, :0], fixed, halves]
+    for a in [*arrays, np.array(3), np.broadcast_to(A, (5, *A.shape)), A > 2, halves.T[1:]]:
+        assert shaping.address(a) == a.ctypes.data

@@ -54,7 +54,13 @@ def test_a_rest_in_vain_is_followed_by_a_longer_one_up_to_a_second(clock: Clock)
         rests.append(clock.wall - began)
     assert rests[:3] == pytest.approx([0.02, 0.04, 0.08])
     assert rests[-1] == pytest.approx(teams._LONG)
-    clock.work(0.001)  # all were there
+    clock.work(0.001)  # all were there, for once
+    clock.work(0.001, 2 * teams._LATE)
+    clock.wall += 0.99 * teams._LONG
+    assert teams.size(2) == 1
+    clock.wall += teams._LONG
+    for _ in range(10):  # for a second
+        clock.work(0.1)
     clock.work(0.001, 1.0)
     clock.wall += teams._SHORT
     assert teams.size(2) == 2

@@ -161,3 +161,81 @@ def test_strides_are_pytorchs(name: str, size: str) -> None:
         if isinstance(want, tuple) or isinstance(found, tuple):
             assert found == want, seed
     assert made
+
+
+# of the namespace and of images, or volumes, that lie channels last
+LAST: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "max_pool2d": (lambda f, x: f.max_pool2d(x, 3, 2, 1), (2, 4, 6, 6)),
+    "its indices": (lambda f, x: f.max_pool2d(x, 2, return_indices=True)[1], (2, 4, 6, 6)),
+    "max_pool3d": (lambda f, x: f.max_pool3d(x, 2), (2, 4, 4, 6, 6)),
+    "avg_pool2d": (lambda f, x: f.avg_pool2d(x, 2), (2, 4, 6, 6)),
+    "avg_pool3d": (lambda f, x: f.avg_pool3d(x, 2), (2, 4, 4, 6, 6)),
+    "lp_pool2d": (lambda f, x: f.lp_pool2d(x, 2, 2), (2, 4, 6, 6)),
+    "adaptive averages": (lambda f, x: f.adaptive_avg_pool2d(x, 3), (2, 4, 6, 6)),
+    "of windows that overlap": (lambda f, x: f.adaptive_avg_pool2d(x, 4), (2, 4, 6, 6)),
+    "of volumes": (lambda f, x: f.adaptive_avg_pool3d(x, 2), (2, 4, 4, 6, 6)),
+    "adaptive maxima": (lambda f, x: f.adaptive_max_pool2d(x, 3), (2, 4, 6, 6)),
+    "maxima of volumes": (lambda f, x: f.adaptive_max_pool3d(x, 2), (2, 4, 4, 6, 6)),
+    "max_unpool2d": (
+        lambda f, x: f.max_unpool2d(*f.max_pool2d(x, 2, return_indices=True), 2),
+        (2, 4, 6, 6),
+    ),
+    "nearest": (lambda f, x: f.interpolate(x, scale_factor=2), (2, 4, 6, 6)),
+    "nearest of volumes": (lambda f, x: f.interpolate(x, scale_factor=2), (2, 4, 3, 3, 3)),
+    "bilinear": (lambda f, x: f.interpolate(x, size=5, mode="bilinear"), (2, 4, 6, 6)),
+    "bicubic": (lambda f, x: f.interpolate(x, size=5, mode="bicubic"), (2, 4, 6, 6)),
+    "trilinear": (lambda f, x: f.interpolate(x, size=5, mode="trilinear"), (2, 4, 3, 3, 3)),
+    "constants around": (lambda f, x: f.pad(x, (1, 2, 0, -1)), (2, 4, 6, 6)),
+    "reflect": (lambda f, x: f.pad(x, (1, 1, 2, 1), "reflect"), (2, 4, 6, 6)),
+    "replicate": (lambda f, x: f.pad(x, (1, 1, 2, 1), "replicate"), (2, 4, 6, 6)),
+    "replicate a volume": (lambda f, x: f.pad(x, (1,) * 6, "replicate"), (2, 4, 6, 6)),
+    "circular": (lambda f, x: f.pad(x, (1, 1, 2, 1), "circular"), (2, 4, 6, 6)),
+    "roll": (lambda f, x: x.roll((1, 2), (1, 3)), (2, 4, 6, 6)),
+    "roll of all": (lambda f, x: x.roll(5), (2, 4, 6, 6)),
+    "channel_shuffle": (lambda f, x: f.channel_shuffle(x, 2), (2, 4, 6, 6)),
+    "attention": (lambda f, x: f.scaled_dot_product_attention(x, x, x), (2, 4, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_channels_stay_last(name: str, device: str) -> None:
+    """Tensors without bytes lie as results on the CPU do, which PyTorch's own not always do."""
+    if device == "meta" and "unpool" in name:
+        pytest.skip("places have to be looked at")
+    op, shape = LAST[name]
+    found = []
+    for t, where in ((skimp, device), (torch, "cpu")):
+        whole = t.arange(1.0, math.prod(shape) + 1).reshape(shape[0], *shape[2:], shape[1])
+        found.append(op(t.nn.functional, whole.to(where).movedim(-1, 1)))
+    mine, theirs = found
+    assert (mine.shape, mine.stride()) == (theirs.shape, theirs.stride())
+    if device == "cpu":
+        torch.testing.assert_close(torch.from_numpy(mine.numpy()), theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_pools_read_channels_where_they_lie(grad: bool) -> None:
+    """Nothing is copied: beside the result, and a byte for each maximum, a tile at a time."""
+    x = skimp.ones(8, 64, 64, 32).permute(0, 3, 1, 2).requires_grad_(grad)
+    before = skimp.memory.memory_allocated()
+    skimp.memory.reset_peak_memory_stats()
+    made = skimp.nn.functional.max_pool2d(x, 2)
+    result = made.numel() * 4
+    assert skimp.memory.memory_allocated() - before == result + grad * result // 4
+    assert skimp.memory.max_memory_allocated() - before == result + grad * result // 4
+
+
+def test_what_differs() -> None:
+    """Rows of docs/differences.md."""
+    found = []
+    for t in (skimp, torch):
+        t.manual_seed(0)
+        f, x = t.nn.functional, t.rand(2, 4, 6, 6).contiguous(memory_format=t.channels_last)
+        q = t.rand(1, 2, 3, 4, requires_grad=True)
+        (key,) = t.autograd.grad(f.scaled_dot_product_attention(q.detach(), q, q[..., :2]).sum(), q)
+        turned = t.nn.functional.conv2d(x.requires_grad_(), t.ones(4, 4, 1, 1))
+        (handed,) = t.autograd.grad(turned, x, t.ones(2, 4, 6, 6))
+        found.append((f.rrelu(x).stride(), key.stride(), handed.stride()))
+    assert found[0] == ((144, 1, 24, 4), (24, 12, 4, 1), (144, 36, 6, 1))
+    assert found[1] == ((144, 36, 6, 1), (24, 12, 1, 3), (144, 1, 24, 4))

@@ -1,38 +1,45 @@
-"""One call of nn.functional on both sides: values, types, shapes, and the gradients of every
-float.
+"""One call on both sides: values, types, shapes, and the gradients of every float that asks for
+them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 import skimp
-from tests.support.samples import same, twin
+from tests.support.samples import same, tensors_in, twin
+
+
+def graded(f: Callable[..., Any], *args: Any, tolerance: float | None = None, **words: Any) -> Any:
+    """f(library, ...) on both sides: equal results, and equal gradients, of all results that have
+    some, in what requires grad. Ours is returned.
+    """
+    mine, my_words = twin(list(args)), twin(words)
+    want, got = f(torch, *args, **words), f(skimp, *mine, **my_words)
+    same(got, want, tolerance, strides=False)
+    leaves = [t for t in tensors_in([*args, *words.values()]) if t.requires_grad]
+    my_leaves = [t for t in tensors_in([*mine, *my_words.values()]) if t.requires_grad]
+    if leaves:
+        results = [t for t in tensors_in(want) if t.requires_grad]
+        my_results = [t for t in tensors_in(got) if t.requires_grad]
+        seeds = [torch.randn(t.shape, dtype=torch.float64).to(t.dtype) for t in results]
+        grads = torch.autograd.grad(results, leaves, seeds, allow_unused=True)
+        my_grads = skimp.autograd.grad(my_results, my_leaves, twin(seeds), allow_unused=True)
+        same(my_grads, grads, None if tolerance is None else 10 * tolerance, strides=False)
+    return got
 
 
 def both(name: str, *args: Any, tolerance: float | None = None, **words: Any) -> Any:
-    """nn.functional.name on both sides: equal results, and equal gradients of what requires
-    grad.
-    """
-    f, g = getattr(torch.nn.functional, name), getattr(skimp.nn.functional, name)
-    mine, my_words = twin(list(args)), twin(words)
-    want, got = f(*args, **words), g(*mine, **my_words)
-    same(got, want, tolerance, strides=False)
-    leaves = [
-        t for t in (*args, *words.values()) if isinstance(t, torch.Tensor) and t.requires_grad
-    ]
-    my_leaves = [
-        t for t in (*mine, *my_words.values()) if isinstance(t, skimp.Tensor) and t.requires_grad
-    ]
-    if leaves:
-        first, mine_first = (x[0] if isinstance(x, tuple) else x for x in (want, got))
-        seed = torch.randn(first.shape, dtype=torch.float64).to(first.dtype)
-        grads = torch.autograd.grad(first, leaves, seed)
-        mine_too = skimp.autograd.grad(mine_first, my_leaves, twin(seed))
-        same(mine_too, grads, None if tolerance is None else 10 * tolerance, strides=False)
-    return got
+    """`graded` of nn.functional.name."""
+    return graded(
+        lambda library, *args, **words: getattr(library.nn.functional, name)(*args, **words),
+        *args,
+        tolerance=tolerance,
+        **words,
+    )
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:

@@ -122,8 +122,8 @@ def same(ours: Any, theirs: Any, tolerance: float | None = 0.0, strides: bool = 
 
 def shared(results: Any, args: Any) -> list[tuple[int, int]]:
     """Which results have their bytes in common with each other or with arguments, by number."""
-    found = [t for t in (*_tensors(results), *_tensors(args)) if t.layout in STRIDED and t.numel()]
-    first = len([t for t in _tensors(results) if t.layout in STRIDED and t.numel()])
+    found = [t for t in tensors_in((results, args)) if t.layout in STRIDED and t.numel()]
+    first = len([t for t in tensors_in(results) if t.layout in STRIDED and t.numel()])
     owners = [
         t.untyped_storage().data_ptr() if isinstance(t, torch.Tensor) else id(t._storage)
         for t in found
@@ -132,12 +132,13 @@ def shared(results: Any, args: Any) -> list[tuple[int, int]]:
     return [(i, k) for i, k in pairs if owners[i] == owners[k]]
 
 
-def _tensors(x: Any) -> Iterator[Any]:
+def tensors_in(x: Any) -> Iterator[Any]:
+    """The tensors of either side in tuples and lists."""
     if isinstance(x, (torch.Tensor, skimp.Tensor)):
         yield x
     elif isinstance(x, (tuple, list)):
         for v in x:
-            yield from _tensors(v)
+            yield from tensors_in(v)
 
 
 def outcome(f: Callable[..., Any], *args: Any) -> Any:

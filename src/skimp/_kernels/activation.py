@@ -286,14 +286,6 @@ def softsign(x: Array, *, out: Array) -> None:
     np.divide(x, np.add(np.abs(x), 1), out=out)
 
 
-def softsign_backward(g: Array, x: Array, *, out: Array) -> None:
-    """g / (1 + |x|)**2."""
-    np.abs(x, out=out)
-    np.add(out, _one(out), out=out)
-    np.multiply(out, out, out=out)
-    np.divide(g, out, out=out)
-
-
 # GELU
 
 

@@ -115,14 +115,19 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     row-major.
 
     BLAS wakes its threads for matrices of half a million multiplications and more. Where they
-    sleep, that costs more than it saves up to sixty-four times as many.
+    sleep, that costs more than it saves up to sixty-four times as many. A column times a row is no
+    product to NumPy's BLAS but a loop of its own, three times as slow as the ufunc.
     """
-    if a.ndim == 2 == b.ndim and a.size * b.shape[1] > FEW:
+    if a.size * b.shape[-1] <= FEW:
+        if a.shape[-1] == 1 and a.dtype.kind == "f":
+            return np.multiply(a, b, out=out, order="C")
+        return np.matmul(a, b, out=out, order="C")
+    if a.ndim == 2 == b.ndim:
         made = np.empty((len(a), b.shape[1]), a.dtype) if out is None else out
         if products_onednn.multiply(a, b, made, threads_for_products()):
             return made
     functions = None
-    if a.size * b.shape[-1] > FEW and wakes_in_vain(a.shape[-2:], b.shape[-1]):
+    if wakes_in_vain(a.shape[-2:], b.shape[-1]):
         functions = _functions()
     if functions is None:
         return np.matmul(a, b, out=out, order="C")

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import onednn
+from skimp._kernels import onednn, shaping
 from skimp._kernels.im2col import Ints, Window
 from skimp._kernels.scratch import give, take
 
@@ -244,7 +244,7 @@ class Room:
         self.close()
         self._flat = take(elements + _ALIGNED, TYPE)
         self._address = aligned(self._flat)
-        self._start = (self._address - _address(self._flat)) // TYPE.itemsize
+        self._start = (self._address - shaping.address(self._flat)) // TYPE.itemsize
 
     def at(self, place: int) -> int:
         """The address of one."""
@@ -264,13 +264,7 @@ class Room:
 def aligned(a: Array) -> int:
     """The first address in it at which a line of the cache begins."""
     line = _ALIGNED * TYPE.itemsize
-    return -(-_address(a) // line) * line
-
-
-def _address(a: Array) -> int:
-    """`a.ctypes.data` in half its time."""
-    found: int = a.__array_interface__["data"][0]
-    return found
+    return -(-shaping.address(a) // line) * line
 
 
 class _Run:
@@ -299,7 +293,7 @@ class _Run:
     def place(self, number: int, array: Array, room: Room) -> None:
         """Say where x, w or g lies."""
         side, (moved, copied) = self._plan.sides[number], self._plan.places[number]
-        address = room.at(copied) if side.copied else _address(array)
+        address = room.at(copied) if side.copied else shaping.address(array)
         if side.move is None:
             self.wanted[number].at(address)
         else:
@@ -324,7 +318,7 @@ class _Run:
             self._run(self._arguments, room)
             return
         flat = np.ascontiguousarray(bias, TYPE)
-        self._bias.at(_address(flat))
+        self._bias.at(shaping.address(flat))
         self._run(self._arguments, room)
         if made and flat is not bias:
             bias[...] = flat.reshape(bias.shape)

@@ -156,14 +156,14 @@ def _products(rows: _Rows, matrix: Array, bias: Array | None, into: Array) -> No
     _, channels, depth = matrix.shape
     if bias is not None:
         into[...] = bias.reshape((-1,) + (1,) * (into.ndim - 2))
-    item, address = into.itemsize, matrix.ctypes.data
+    item, address = into.itemsize, shaping.address(matrix)
     for number, start in enumerate(rows.starts):
         gemms(
             into.dtype.char, (AS_IT_IS, AS_IT_IS), (channels, into[0, 0].size, depth),
             (address + number * channels * depth * item, depth, 0),
             (rows.address + start * item, rows.pitch, rows.step),
             number > 0 or bias is not None,
-            (into.ctypes.data, into.strides[1] // item, into.strides[0] // item), len(into),
+            (shaping.address(into), into.strides[1] // item, into.strides[0] // item), len(into),
         )  # fmt: skip
 
 
@@ -193,9 +193,9 @@ class _Lanes:
             gemms(
                 g.dtype.char, (AS_IT_IS, TRANSPOSED), (depth, channels, flat[0, 0].size),
                 (rows.address + number * rows.step * item, rows.pitch, rows.apart),
-                (flat[number].ctypes.data, flat.strides[1] // item, 0),
+                (shaping.address(flat[number]), flat.strides[1] // item, 0),
                 begun or number > 0,
-                (total.ctypes.data, channels, depth * channels), len(total),
+                (shaping.address(total), channels, depth * channels), len(total),
             )  # fmt: skip
         if self._seen is not None:
             self._seen[lane] += channel_sums(flat)
@@ -277,7 +277,7 @@ class _Rows:
         self._taps = _taps(w)
         self._flat = take(channels * len(self._taps) * self.pitch, dtype)
         self._array = self._flat.reshape(channels, *w.kernel[1:], images, self._count, *w.out[1:])
-        self.address = self._flat.ctypes.data
+        self.address = shaping.address(self._flat)
         self._at = -1
 
     def fill(self, x: Array, block: _Block) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn
+from skimp._kernels import onednn, shaping
 from skimp._kernels.onednn import GELU, GELU_TANH
 from skimp._kernels.onednn_runs import Runs
 from skimp._kernels.scratch import Scratch
@@ -56,7 +56,7 @@ def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
 
 def _row(function: int, rows: list[Array]) -> None:
     length, done = rows[-1].size, 0
-    addresses = [row.ctypes.data for row in rows]
+    addresses = [shaping.address(row) for row in rows]
     while length - done >= _SHORTEST:
         run = min(1 << ((length - done).bit_length() - 1), _LONGEST)
         _runs(function, run, len(rows)).make([at + done * _TYPE.itemsize for at in addresses])
@@ -71,7 +71,7 @@ def _row(function: int, rows: list[Array]) -> None:
                 end[:left] = row[done:]
             step = ends.strides[0]
             _runs(function, _SHORTEST, len(rows)).make(
-                [ends.ctypes.data + i * step for i in range(len(rows))]
+                [shaping.address(ends) + i * step for i in range(len(rows))]
             )
             rows[-1][done:] = ends[-1, :left]
 

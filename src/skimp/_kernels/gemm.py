@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import products_onednn
+from skimp._kernels import products_onednn, shaping
 from skimp._kernels.blas import alone, library, threads_for_products
 from skimp._kernels.products import has_unit_stride
 
@@ -59,8 +59,8 @@ def add_product(a: Array, b: Array, out: Array) -> None:
     with alone(a.size * b.shape[1]):
         gemm(
             ROWS, turned_a, turned_b, *out.shape, a.shape[1],
-            1, a.ctypes.data, pitch_a, b.ctypes.data, pitch_b,
-            1, out.ctypes.data, pitch,
+            1, shaping.address(a), pitch_a, shaping.address(b), pitch_b,
+            1, shaping.address(out), pitch,
         )  # fmt: skip
 
 

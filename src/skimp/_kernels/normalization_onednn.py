@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn
+from skimp._kernels import onednn, shaping
 from skimp._kernels.onednn_runs import Runs
 from skimp._kernels.scratch import Scratch
 
@@ -44,10 +44,14 @@ def backward(
     sums = np.zeros((2, n), _TYPE)
     made = out if out.flags.c_contiguous else np.empty((rows, n), _TYPE)
     with Scratch((2, n), _TYPE) as part:
-        matrices = [a.ctypes.data for a in (x, g, made)]
-        columns = [a.ctypes.data for a in (mean, variance)]
-        below = part.ctypes.data + n * _TYPE.itemsize
-        rest = [scale.ctypes.data, part.ctypes.data, below, scale.ctypes.data] if scaled else []
+        matrices = [shaping.address(a) for a in (x, g, made)]
+        columns = [shaping.address(a) for a in (mean, variance)]
+        below = shaping.address(part) + n * _TYPE.itemsize
+        rest = (
+            [shaping.address(scale), shaping.address(part), below, shaping.address(scale)]
+            if scaled
+            else []
+        )
         done = 0
         while done < rows:
             count = 1 << ((rows - done).bit_length() - 1)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from skimp._kernels import onednn
+from skimp._kernels import onednn, shaping
 from skimp._kernels.scratch import Scratch
 
 _BYTES: Final = np.dtype(np.uint8)
@@ -35,7 +35,7 @@ class Runs:
         scratch = self._primitive.scratch
         if scratch:
             with Scratch((scratch,), _BYTES) as room:
-                run.make(addresses, room.ctypes.data)
+                run.make(addresses, shaping.address(room))
         else:
             run.make(addresses, 0)
         self._idle.append(run)

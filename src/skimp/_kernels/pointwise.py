@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy._core import umath
 
 from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
@@ -31,10 +32,16 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
         np.copyto(out, np.where(mask, a, b))
         return
     a, b = (np.asarray(v, out.dtype).view(whole) for v in (a, b))
-    bits = np.empty(mask.shape, whole)
+    into = out.view(whole)
+    large = mask.size >= _LONG
+    room = take(mask.size, whole) if large else np.empty(mask.size, whole)
+    bits = room.reshape(mask.shape)
     np.negative(mask.view(np.int8), out=bits)  # all ones where the mask is set
-    bits = np.bitwise_and(bits, np.bitwise_xor(a, b))
-    np.bitwise_xor(b, bits, out=out.view(whole))
+    np.bitwise_xor(a, b, out=into)
+    np.bitwise_and(into, bits, out=into)
+    np.bitwise_xor(into, b, out=into)
+    if large:
+        give(room)
 
 
 def blend(mask: Mask, scaled: Array, to: Array) -> None:
@@ -281,6 +288,7 @@ def frac(x: Array, *, out: Array) -> None:
     np.subtract(x, out, out=out)
 
 
+CLIP: Final[Any] = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 

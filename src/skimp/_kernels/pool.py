@@ -1,7 +1,7 @@
 """Pooling of arrays: outputs are made of what windows show, one tap of all windows at a time.
 
-Arrays are planes (p, *size); a few planes are worked on at once, so that what is read again stays
-in the cache.
+Arrays are planes (p, *size), or images (n, channels, *size) that lie channels last. A few are
+worked on at once, so that what is read again stays in the cache.
 """
 
 from __future__ import annotations
@@ -59,12 +59,9 @@ class Pool:
         )
 
     @cached_property
-    def inner(self) -> tuple[slice, ...]:
+    def inner(self) -> tuple[Any, ...]:
         """Where the plane lies within the padded one."""
-        return (
-            slice(None),
-            *[slice(p, p + n) for p, n in zip(self.padding, self.size, strict=True)],
-        )
+        return (..., *[slice(p, p + n) for p, n in zip(self.padding, self.size, strict=True)])
 
     @cached_property
     def apart(self) -> bool:
@@ -83,13 +80,23 @@ class Pool:
             n == o * s for n, o, s in zip(self.size, self.out, self.stride, strict=True)
         )
 
-    def seen(self, tap: Ints) -> tuple[slice, ...]:
+    def seen(self, tap: Ints) -> tuple[Any, ...]:
         """The elements of the padded plane that this tap of all windows shows."""
         return self._seen[tap]
 
     @cached_property
-    def _seen(self) -> dict[Ints, tuple[slice, ...]]:
-        return {tap: (slice(None), *self._steps(tap)) for tap in self.taps}
+    def _seen(self) -> dict[Ints, tuple[Any, ...]]:
+        return {tap: (..., *self._steps(tap)) for tap in self.taps}
+
+    def around(self, x: Array) -> Ints:
+        """The shape of `x` with padded planes."""
+        return (*x.shape[: x.ndim - len(self.size)], *self.padded)
+
+    def filled(self, x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
+        """Padded planes that lie as those of `x`, full of a value."""
+        made = np.empty_like(x, dtype, shape=self.around(x))
+        made[...] = value
+        return made
 
     def _steps(self, tap: Ints) -> list[slice]:
         return [
@@ -128,9 +135,9 @@ def tap_dtype(w: Pool) -> np.dtype[Any]:
     return np.min_scalar_type(len(w.taps) + 1)
 
 
-def _each(w: Pool, planes: int, fn: Callable[[slice], None]) -> None:
-    """fn(planes) for a few planes at a time, on the threads."""
-    each = math.prod(w.padded)
+def _each(w: Pool, x: Array, fn: Callable[[slice], None]) -> None:
+    """fn(planes) for a few planes, or images, at a time, on the threads."""
+    planes, each = len(x), math.prod(w.around(x)[1:])
     threads = config.threads if planes * each >= config.threads_from else 1
     unit = min(_UNIT, max(_LEAST_UNIT, planes * each // (2 * threads)))
     step = max(1, unit // max(1, each))
@@ -147,7 +154,7 @@ def _around(x: Array, w: Pool, value: Any) -> Array:
     """The planes with `value` around them, or as they are where no window reaches outside."""
     if w.padded == w.size:
         return x
-    made = np.full((len(x), *w.padded), value, x.dtype)
+    made = w.filled(x, value, x.dtype)
     made[w.inner] = x
     return made
 
@@ -167,7 +174,7 @@ def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
     last nan)."""
     _each(
         w,
-        len(x),
+        x,
         lambda planes: maximum_of_planes(
             x[planes], out[planes], None if taps is None else taps[planes], w
         ),
@@ -237,17 +244,17 @@ def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
     `picked`."""
 
     if w.apart:
-        _each(w, len(g), lambda planes: _spread_apart(g[planes], taps[planes], out[planes], w))
+        _each(w, g, lambda planes: _spread_apart(g[planes], taps[planes], out[planes], w))
         return
 
     def fn(planes: slice) -> None:
-        made = np.zeros((len(g[planes]), *w.padded), _sum_dtype(out.dtype))
+        made = w.filled(out[planes], 0, _sum_dtype(out.dtype))
         own, at = g[planes], taps[planes]
         for number, tap in enumerate(w.taps):
             made[w.seen(tap)] += np.where(at == number, own, own.dtype.type(0))
         out[planes] = made[w.inner]
 
-    _each(w, len(g), fn)
+    _each(w, g, fn)
 
 
 def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
@@ -269,11 +276,11 @@ def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
         for number, tap in enumerate(w.taps):
             np.copyto(out[planes], source[w.seen(tap)], where=taps[planes] == number)
 
-    _each(w, len(x), fn)
+    _each(w, x, fn)
 
 
-def positions(taps: Array, w: Pool) -> Array:
-    """Taps as positions in the flattened plane (int64)."""
+def positions(taps: Array, out: Array, w: Pool) -> None:
+    """out = taps as positions in the flattened plane (int64)."""
     pitches = [math.prod(w.size[d + 1 :]) for d in range(len(w.size))]
     offset = np.array(
         [
@@ -285,9 +292,8 @@ def positions(taps: Array, w: Pool) -> Array:
     corner = np.zeros((), np.int64)
     for o, s, p, pitch in zip(w.out, w.stride, w.padding, pitches, strict=True):
         corner = corner[..., None] + (np.arange(o) * s - p) * pitch
-    found = offset[taps]
-    found += corner
-    return found
+    np.take(offset, taps, out=out, mode="clip")  # with "raise" it would write a copy first
+    out += corner
 
 
 # -- sums -----------------------------------------------------------------------------------------
@@ -311,7 +317,7 @@ def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
         else:
             out[planes] = found / divisor.astype(wide)
 
-    _each(w, len(x), fn)
+    _each(w, x, fn)
 
 
 def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:
@@ -319,13 +325,13 @@ def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:
 
     def fn(planes: slice) -> None:
         wide = _sum_dtype(out.dtype)
-        made = np.zeros((len(g[planes]), *w.padded), wide)
+        made = w.filled(out[planes], 0, wide)
         each = g[planes] / divisor.astype(wide)
         for tap in w.taps:
             made[w.seen(tap)] += each
         out[planes] = made[w.inner]
 
-    _each(w, len(g), fn)
+    _each(w, g, fn)
 
 
 # -- columns --------------------------------------------------------------------------------------
@@ -339,19 +345,19 @@ def columns(x: Array, out: Array, w: Pool) -> None:
         for number, tap in enumerate(w.taps):
             out[planes, number] = source[w.seen(tap)]
 
-    _each(w, len(x), fn)
+    _each(w, x, fn)
 
 
 def columns_back(columns: Array, out: Array, w: Pool) -> None:
     """out = the sum of what every window has for an element: the adjoint of `columns`."""
 
     def fn(planes: slice) -> None:
-        made = np.zeros((len(out[planes]), *w.padded), _sum_dtype(out.dtype))
+        made = w.filled(out[planes], 0, _sum_dtype(out.dtype))
         for number, tap in enumerate(w.taps):
             made[w.seen(tap)] += columns[planes, number]
         out[planes] = made[w.inner]
 
-    _each(w, len(out), fn)
+    _each(w, out, fn)
 
 
 def divisors(w: Pool, include_padding: bool, override: int | None) -> Array:

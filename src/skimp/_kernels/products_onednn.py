@@ -15,16 +15,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, teams
+from skimp._kernels import onednn, shaping, teams
 
 Array = np.ndarray[Any, Any]
 
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
-_SHARED: Final = 1 << 24
+_SHARED: Final = 1 << 22
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
-# threads share is added up in pieces that it leaves whole.
-_DEEP: Final = 512
+# threads share is added up in pieces that it leaves whole, however few results there are.
+_DEEP: Final = 256
 _KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
 _ITEM: Final = 4  # bytes
 Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
@@ -95,9 +95,9 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     for start in range(0, k, piece):
         functions[1](
             _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
-            1, a.ctypes.data + start * a.strides[1], one[1],
-            b.ctypes.data + start * b.strides[0], other[1],
-            add or start > 0, out.ctypes.data, down // _ITEM,
+            1, shaping.address(a) + start * a.strides[1], one[1],
+            shaping.address(b) + start * b.strides[0], other[1],
+            add or start > 0, shaping.address(out), down // _ITEM,
         )  # fmt: skip
     if team > 1:
         teams.end(began)

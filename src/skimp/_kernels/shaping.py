@@ -1,12 +1,26 @@
-"""Views of arrays that NumPy makes in Python, several times as long as a small array's work."""
+"""What NumPy makes of an array in Python, several times as long as a small array's work: views,
+and its address.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from ctypes import addressof, c_char
+from typing import Any, Final
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+_at: Final = c_char.from_buffer
+
+
+def address(a: Array) -> int:
+    """Where the first element is (`a.ctypes.data`)."""
+    try:
+        first: Any = a if a.flags.carray else a[(0,) * a.ndim + (...,)]
+        return addressof(_at(first))
+    except (TypeError, ValueError, IndexError):  # read-only, of a type that buffers lack, empty
+        where: int = a.__array_interface__["data"][0]
+        return where
 
 
 def dim_first(a: Array, dim: int) -> Array:

@@ -20,8 +20,8 @@ _LATE: Final = 200e-6  # seconds
 _SHORT: Final = 0.02
 _LONG: Final = 1.0
 
-_rest = _SHORT  # how long the next one is
-_until = 0.0  # when the last one ends
+_rest = _SHORT  # how long the last one was
+_until = -_LONG  # when it ends
 
 
 def size(threads: int) -> int:
@@ -35,15 +35,15 @@ def begin() -> float:
 
 
 def end(began: float) -> None:
-    """Whether the others were there: after a rest in vain the next one is twice as long."""
+    """Whether the others were there: after a rest in vain, one of which somebody was late again
+    within a second, the next one is twice as long.
+    """
     global _rest, _until
-    if _until == inf:
+    if _until == inf or begin() - began < _LATE:
         return
-    if begin() - began < _LATE:
-        _rest = _SHORT
-        return
-    _until = perf_counter() + _rest
-    _rest = min(2 * _rest, _LONG)
+    now = perf_counter()
+    _rest = min(2 * _rest, _LONG) if now < _until + _LONG else _SHORT
+    _until = now + _rest
 
 
 def disband() -> None:

@@ -3,7 +3,8 @@ short buffers.
 
 `share(work, threads)` runs `work()` on the calling thread and on helpers at the same time; `work`
 takes its pieces from a common iterator, so it does not matter how many helpers there are or when
-they come. `whole(work)` runs `work()` to its end whatever signals come meanwhile.
+they come. `whole(work)` runs `work()` to its end whatever signals come meanwhile, and so does
+`at_once(calls)`, right here, where calls of functions of C are all that there is to do.
 
 A signal handler may raise anywhere on the main thread (Ctrl-C does), and nowhere else. So what must
 not stop halfway stands on the side of the helpers: who has begun and who has ended is noted by
@@ -20,9 +21,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
+from itertools import starmap
+from operator import call
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -31,6 +35,9 @@ import numpy as np
 # Where an operand is broadcast and its rows are shorter than this many elements, NumPy copies it to
 # a buffer again and again; so with its 8192, rows of 1024 to 8191 took twice as long.
 _BUFFER: Final = 1024
+
+
+Call = tuple[Any, ...]  # a function of C and its arguments
 
 
 class Guard:
@@ -200,6 +207,17 @@ def whole(work: Callable[[], object]) -> None:
         task.close()  # again, for what interrupted the first
     if task.errors:
         raise task.errors[0]
+
+
+def at_once(calls: Iterable[Call]) -> None:
+    """Make calls of functions of C, one after another, by one call of C: no signal handler runs
+    before the last has returned, and nobody is woken for it as by `whole`.
+    """
+    quietly(_make, calls)
+
+
+def _make(calls: Iterable[Call]) -> None:
+    deque(starmap(call, calls), 0)
 
 
 def _start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.autograd.calls import GradientEdge, get_gradient_edge
 from skimp._engine.autograd.graph_hooks import (
     allow_mutation_on_saved_tensors,
@@ -21,4 +21,4 @@ __all__ = [
     "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "record",
     "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]  # fmt: skip
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

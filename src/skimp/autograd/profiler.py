@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 
 __all__ = ["profile"]
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 class profile:  # noqa: N801  (PyTorch's name)

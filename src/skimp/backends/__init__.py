@@ -2,8 +2,8 @@
 nothing.
 """
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp.backends import cpu, cuda, cudnn, mha, mkldnn
 
 __all__ = ["cpu", "cuda", "cudnn", "mha", "mkldnn"]
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

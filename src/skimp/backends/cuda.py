@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 
 
 class _MatMul:
@@ -125,4 +125,4 @@ class _Plans:
 
 
 cufft_plan_cache = _Plans()
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

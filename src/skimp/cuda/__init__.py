@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp._engine.memory.ledger import materialize_pending
 from skimp._engine.memory.stats import empty_cache as _empty_cache
 from skimp.cuda import amp, memory, streams
@@ -62,10 +62,10 @@ __all__ = [
     "seed_all", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all",
     "set_stream", "stream", "streams", "synchronize",
 ]  # fmt: skip
-__all__.extend(public(__name__))
+__all__.extend(_public(__name__))
 default_generators: tuple[Any, ...] = ()
 _stream = Stream()
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 def current_stream(device: Any = None) -> Stream:

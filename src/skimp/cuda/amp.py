@@ -6,12 +6,12 @@ import functools
 from typing import Any
 
 from skimp import amp
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor import dtypes
 from skimp.amp.older import DeviceScaler, deprecated
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 class autocast(amp.autocast):  # noqa: N801  (PyTorch's name)

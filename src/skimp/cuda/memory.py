@@ -3,7 +3,7 @@
 from typing import Any
 
 from skimp import memory
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.memory.limits import set_per_process_memory_fraction
 from skimp._engine.memory.stats import (
     empty_cache,
@@ -25,7 +25,7 @@ __all__ = [
     "reset_max_memory_cached", "reset_peak_memory_stats", "set_per_process_memory_fraction",
 ]  # fmt: skip
 _HISTORY = ("_dump_snapshot", "_record_memory_history", "_snapshot")
-_elsewhere = lookup(__name__)
+_elsewhere = _lookup(__name__)
 
 
 def __getattr__(name: str) -> Any:

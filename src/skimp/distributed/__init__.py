@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp.distributed.errors import (
     DistBackendError,
     DistError,
@@ -23,8 +23,8 @@ __all__ = [
     "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
     "is_xccl_available",
 ]  # fmt: skip
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 def is_available() -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.shape.joining import cat
@@ -22,8 +22,8 @@ __all__ = [
     "reduce_scatter_single_autograd", "reduce_scatter_tensor", "reduce_scatter_tensor_autograd",
     "wait_tensor",
 ]  # fmt: skip
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 def _group(given: Any) -> ProcessGroup:

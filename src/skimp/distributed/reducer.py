@@ -156,14 +156,8 @@ class Reducer:
         self._running = self._touched = False
         self._unused: list[Tensor] | None = None
         self._before: dict[int, Tensor | None] = {}
-        self._handles = [
-            p.register_post_accumulate_grad_hook(_weakly(self)) for p in self.parameters
-        ]
-
-    def remove_hooks(self) -> None:
-        """Forget the parameters."""
-        for handle in self._handles:
-            handle.remove()
+        for p in self.parameters:
+            p.register_post_accumulate_grad_hook(_weakly(self))
 
     # -- one backward -----------------------------------------------------------------------------
 

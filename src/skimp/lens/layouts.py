@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -76,13 +76,7 @@ def _first(frame: FrameType) -> Any:
     return next((g for g in given if isinstance(g, (Tensor, np.ndarray, list, tuple))), None)
 
 
-class Routine(Protocol):
-    """Knows whether what happens has happened before: its layouts are known."""
-
-    follows: bool
-
-
-def _noting(find: Callable[[], Site], routine: Routine) -> Callable[[Any, int], None]:
+def _noting(find: Callable[[], Site]) -> Callable[[Any, int], None]:
     """Is told of the number that a view gets, and notes who made those that don't lie row by row.
     `find` tells where an op was called.
     """
@@ -90,7 +84,7 @@ def _noting(find: Callable[[], Site], routine: Routine) -> Callable[[Any, int], 
     def noted(view: Any, value: int) -> None:
         fresh = view._skimp_stale_noted == NONE
         view._skimp_stale_noted = value
-        if routine.follows or not fresh:
+        if not fresh:
             return
         array = view._np
         if array is not None:
@@ -119,9 +113,9 @@ def _inherited() -> Site | None:
     return getattr(given, _LAID, None) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site], routine: Routine, alive: Iterable[Any]) -> None:
+def watch(find: Callable[[], Site], alive: Iterable[Any]) -> None:
     """Note who makes views from now on; `find` tells where an op is. `alive` are all tensors."""
-    _STALE.on(_noting(find, routine), alive)
+    _STALE.on(_noting(find), alive)
 
 
 def unwatch(alive: Iterable[Any]) -> None:

@@ -15,6 +15,7 @@ from itertools import count
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from skimp._engine.autograd import engine
 from skimp._engine.autograd.node_lines import number
 from skimp._engine.autograd.nodes import Node
 from skimp._engine.memory import call_site
@@ -36,6 +37,7 @@ PATHS: Final = (1 << BITS) - 1
 next_number = sequence.__next__
 _getframe: Final = sys._getframe
 _recordings = count()
+RUN: Final = engine.run.__code__
 
 
 class Spot(Site):
@@ -93,6 +95,18 @@ class Called:
         """Trace nothing."""
 
 
+class Ran:
+    """What a report asks of a node that has run, which would keep what belongs to it."""
+
+    __slots__ = ("_skimp_code", "_skimp_label", "_skimp_lasti", "_skimp_number")
+
+    def __init__(self, node: Node) -> None:
+        self._skimp_number = node._skimp_number
+        self._skimp_code = node._skimp_code
+        self._skimp_lasti = node._skimp_lasti
+        self._skimp_label = node._skimp_label
+
+
 class Here:
     """What a thread is doing."""
 
@@ -100,14 +114,15 @@ class Here:
         # of the modules that run, outermost first: MODULE, PATH and STACK
         self.calls: list[list[Any]] = []
         self.optimizing = 0
-        self.node: Node | None = None  # that runs in backward
+        self.node: Node | Ran | None = None  # that runs in backward, or has run last
         self.spot: Spot | None = None  # its place, once somebody asked
         self.depth = 0  # how many modules ran when it began
         self.saved: list[Record] = []  # of what it lets go of when it has run
-        self.ending: object = None  # and what routine.py calls it
+        # nodes of whose beginning nobody was told: how many backwards ran, and which
+        self.unended: list[tuple[int, Node]] = []
         self.guess = Guess(-1, _NOWHERE, 0, OUTSIDE, 0)  # of the last allocation
         # of each backward that runs: what it interrupted, and when
-        self.outer: list[tuple[Node | None, int, list[Record], float]] = []
+        self.outer: list[tuple[Node | Ran | None, int, list[Record], float]] = []
         # from which node's number on (above BITS) which module ran
         self.marks: list[int] = [OUTSIDE]
 
@@ -124,7 +139,7 @@ class Here:
         if len(marks) > _MARKS:
             del marks[: _MARKS // 2]
 
-    def module_of(self, node: Node) -> int:
+    def module_of(self, node: Node | Ran) -> int:
         """Who ran when a node was made; OUTSIDE too where that was too long ago."""
         at = bisect_right(self.marks, node._skimp_number << BITS | PATHS) - 1
         return self.marks[at] & PATHS if at >= 0 else OUTSIDE
@@ -147,6 +162,7 @@ class Stacks:
         self.of_thread = _Threads()
         self._number = next(_recordings)
         self.spots: list[Spot] = []
+        self.unwatched = False  # nobody is told of backward's nodes
         self.graph_waits = False  # a graph was made since the last backward: forward goes on
         self._files: dict[str, int] = {}  # whose code a file's is
         self._kept: list[CodeType] = []  # so that their ids stay theirs
@@ -154,12 +170,12 @@ class Stacks:
         self._parents: list[tuple[int, CodeType | None, int]] = [(0, None, 0)]
         self._spots: dict[Any, Spot] = {}
         self._latest: dict[tuple[int, int, int], list[int]] = {}  # by (code, place, module)
-        self._boundary: CodeType | None = None
+        self.boundary: CodeType | None = None
         self._guesses: dict[tuple[int, ...], Guess] = {}
 
     def fold_at(self, boundary: CodeType) -> None:
         """The function that calls modules: above its frame, stacks are kept."""
-        self._boundary = boundary
+        self.boundary = boundary
 
     # -- finding ----------------------------------------------------------------------------------
 
@@ -167,7 +183,14 @@ class Stacks:
         """The place of the op that runs now."""
         here = self.of_thread.here
         calls = here.calls
-        if here.node is not None and len(calls) == here.depth:
+        if here.outer and self.unwatched:
+            running = self.running(here, _getframe(1), 1)
+            if running and running[0][1] == len(calls):
+                here.node = running[0][0]
+                spot = self._of_node(here)
+                here.node = here.spot = None
+                return spot
+        elif here.node is not None and len(calls) == here.depth:
             return here.spot or self._of_node(here)
         doing = 1 if here.optimizing else 2 if here.outer else 3 if self.graph_waits else 0
         module = calls[-1][PATH] if calls else OUTSIDE
@@ -183,6 +206,23 @@ class Stacks:
             spot.latest[0] = spot.stack
             return spot
         return self._search(here, module, doing)
+
+    def running(self, here: Here, frame: FrameType | None, most: int) -> list[tuple[Node, int]]:
+        """The nodes of backward that run above a frame, innermost first, with how many modules ran
+        when each began.
+        """
+        found: list[tuple[Node, int]] = []
+        depth = len(here.calls)
+        while frame is not None and len(found) < most:
+            code = frame.f_code
+            if code is self.boundary:
+                depth -= 1
+            elif code is RUN:
+                node = running_in(frame)
+                if node is not None:
+                    found.append((node, depth))
+            frame = frame.f_back
+        return found
 
     def _stands(self, here: Here, guess: Guess) -> bool:
         """Whether the frames are where they are expected, called from the same stack."""
@@ -233,7 +273,7 @@ class Stacks:
                 stack = self._stacks.get(key) or self._new(key, code)
                 break
             elif kind == _FOLDED:
-                if code is self._boundary and here.calls:  # an op that a module of ours calls
+                if code is self.boundary and here.calls:  # an op that a module of ours calls
                     stack = above = self._of_call(here, frame, -1)
                     break
                 folded, folded_at = code, at
@@ -337,7 +377,7 @@ class Stacks:
             kind = self._files.get(code.co_filename) or self._learn(code)
             if kind == _USER:
                 return self._of_frame(here, frame, code, at)
-            if code is self._boundary and len(here.calls) >= -at:
+            if code is self.boundary and len(here.calls) >= -at:
                 return self._of_call(here, frame, at)
             if kind == _START:
                 break
@@ -386,6 +426,15 @@ class Stacks:
             kind = _USER
         self._files[name] = kind
         return kind
+
+
+def running_in(frame: FrameType) -> Node | None:
+    """The node that a backward, whose frame this is, runs."""
+    inside = frame.f_locals
+    node: Node | None = inside.get("node")
+    if type(inside) is dict:
+        inside.clear()  # the frame would keep what it lets go of
+    return node
 
 
 # ops that make data of nothing, whatever else goes on

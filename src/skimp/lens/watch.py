@@ -25,7 +25,18 @@ from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.noted import Noted, instances
 from skimp.lens.routine import Routine
-from skimp.lens.stacks import BITS, MODULE, OUTSIDE, PATH, UNASKED, Here, Stacks, next_number
+from skimp.lens.stacks import (
+    BITS,
+    MODULE,
+    OUTSIDE,
+    PATH,
+    UNASKED,
+    Here,
+    Ran,
+    Spot,
+    Stacks,
+    next_number,
+)
 from skimp.nn.modules.hooks import Hooked
 from skimp.optim.optimizer import WATCHERS
 
@@ -44,7 +55,7 @@ class Watch:
         self.stacks = Stacks()
         self._of_thread = self.stacks.of_thread
         self.paths = Paths(self._met)
-        self.routine = Routine(collector, self.stacks)
+        self.routine = Routine(collector, self.stacks, self)
         self.explicit = False  # the program says itself where its steps end
         self.after_step: Any = None  # called when a step was told
         self._call: Any = None
@@ -64,11 +75,8 @@ class Watch:
         call = _watched_call(self, self._call)
         self.stacks.fold_at(call.__code__)
         Hooked.__call__ = call  # type: ignore[method-assign]
-        alive = instances(Storage, Tensor)
-        _SAVED.on(_noting(self), [one for one in alive if isinstance(one, Storage)])
-        watched.observe(self)
-        tensors = [one for one in alive if isinstance(one, Tensor)]
-        layouts.watch(self.stacks.find, self.routine, tensors)
+        watched.OBSERVERS.append(self)
+        self.attend()
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
@@ -78,13 +86,31 @@ class Watch:
         """Listen no longer; everything is as it was."""
         self.routine.leave()
         Hooked.__call__ = self._call  # type: ignore[method-assign]
-        alive = instances(Storage, Tensor)
-        _SAVED.off([one for one in alive if isinstance(one, Storage)])
-        watched.unobserve(self)
-        layouts.unwatch([one for one in alive if isinstance(one, Tensor)])
+        self.ignore()
+        watched.OBSERVERS.remove(self)
         call_site.finder = None
         steps.LISTENERS.remove(self._explicit_step)
         WATCHERS.remove(self)
+
+    def attend(self) -> None:
+        """Be told of nodes of backward, of savings and of views."""
+        alive = instances(Storage, Tensor)
+        storages = [one for one in alive if isinstance(one, Storage)]
+        for s in storages:
+            if s.saved and s.deferred is not None:
+                self.saved_deferred(s)
+        _SAVED.on(_noting(self), storages)
+        layouts.watch(self.stacks.find, [one for one in alive if isinstance(one, Tensor)])
+        watched.ON.append(self)
+        self.stacks.unwatched = False
+
+    def ignore(self) -> None:
+        """Be told of none of them: all is as it was in the step before."""
+        alive = instances(Storage, Tensor)
+        _SAVED.off([one for one in alive if isinstance(one, Storage)])
+        layouts.unwatch([one for one in alive if isinstance(one, Tensor)])
+        watched.ON.remove(self)
+        self.stacks.unwatched = True
 
     # -- modules ----------------------------------------------------------------------------------
 
@@ -132,8 +158,8 @@ class Watch:
 
     def saved_deferred(self, s: Storage) -> None:
         """A node has saved a tensor on a storage that has no bytes yet."""
-        if s.site is not None and hasattr(s.site, "stack"):
-            s.site = self.stacks.kept(s.site)  # type: ignore[arg-type]
+        if isinstance(s.site, Spot) and not s.site.kept:
+            s.site = self.stacks.kept(s.site)
 
     def backward_begins(self) -> None:
         """A backward begins on this thread, perhaps inside of another's node."""
@@ -144,6 +170,8 @@ class Watch:
     def backward_ends(self) -> None:
         """It is over."""
         here = self.stacks.of_thread.here
+        if here.unended:
+            self._end_unended(here)
         here.node, here.depth, here.saved, start = here.outer.pop()
         here.spot = None
         if not here.outer:
@@ -154,25 +182,29 @@ class Watch:
         """A node of backward runs from now on; without `keep` it lets go of what it saved. What
         fits its gradients to their tensors is still its own.
         """
+        routine = self.routine
+        if routine.follows:
+            return
         here = self._of_thread.here
+        if here.unended:
+            self._end_unended(here)
         here.node = node
         here.spot = None
         here.depth = len(here.calls)
-        routine = self.routine
-        if routine.follows and routine.node_begins(here, node, keep):
-            return
         saved = node._skimp_saved
         here.saved = NOTHING if keep or not saved else _saved_in(saved, self._owners)
-        if routine.learns:
-            routine.learn_node(here, node, keep, here.saved)
+        if routine.learning is not None:
+            routine.learning.node_begins(node, here.saved)
 
     def node_ends(self, node: Node) -> None:
         """It has run."""
         routine = self.routine
         if routine.follows:
-            routine.notes.extend((routine.running.pop(), 0, 0, 0.0))
             return
         here = self._of_thread.here
+        if routine.learning is not None:
+            routine.learning.node_ends(node)
+        here.node = Ran(node)
         if here.saved:
             self.collector.unsaved(here.saved)
             here.saved = NOTHING
@@ -183,6 +215,13 @@ class Watch:
                 of = id(t._storage)
                 self._told.add(of)
                 self.collector.gradient(id(g._storage), of)
+
+    def _end_unended(self, here: Here) -> None:
+        """A node has run that began when steps were followed, and nobody was told of nodes."""
+        level, node = here.unended[-1]
+        if level == len(here.outer):
+            here.unended.pop()
+            self.node_ends(node)
 
     # -- optimizers -------------------------------------------------------------------------------
 
@@ -303,14 +342,10 @@ def _watched_call(watch: Watch, call: Any) -> Any:
 
 def _noting(watch: Watch) -> Callable[[Any, bool], None]:
     """Is told when a storage's flag `saved` is set."""
-    owners, deferred, routine = watch.collector.live.owners, watch.saved_deferred, watch.routine
+    owners, deferred = watch.collector.live.owners, watch.saved_deferred
 
     def noted(s: Any, value: bool) -> None:
         s.saved_noted = value
-        if routine.follows:
-            if value and s.deferred is not None:
-                deferred(s)
-            return
         record = owners.get(id(s))
         if record is not None:
             if value:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp.library import custom
 from skimp.library.checks import opcheck
 from skimp.library.custom import *  # noqa: F403
 
 __all__: list[str] = ["opcheck"]
 __all__ += custom.__all__
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)

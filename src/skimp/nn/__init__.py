@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.nn import attention, functional, init, modules, parallel, parameter, utils
 from skimp.nn.modules import *  # noqa: F403  (as PyTorch does: its list is theirs)
@@ -19,4 +19,4 @@ __all__ += modules.__all__
 _complete(globals())
 
 
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from skimp._engine.autograd.saving import ghost
@@ -173,9 +173,29 @@ class Uninitialized:
     _rg: bool
     _dtype: Any
     __class__: Any
+    _CONVERSIONS = ("half", "float", "double", "char", "short", "int", "long", "cuda", "cpu", "to")
+    _ALLOWED = (
+        "size", "copy_", "is_complex", "is_floating_point", "get_device", *_CONVERSIONS,
+    )  # fmt: skip
     _DEFINED = (
         "materialize", "requires_grad", "dtype", "device", "is_leaf", "detach", "share_memory_",
     )  # fmt: skip
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Attributes and few methods see the empty tensor behind; ValueError for all else."""
+        if type(func).__name__ == "method-wrapper":
+            return super().__torch_function__(func, types, args, kwargs)  # type: ignore[misc]
+        if getattr(func, "__name__", "") in cls._ALLOWED:
+            plain = [ghost(a) if is_lazy(a) else a for a in args]
+            made = func(*plain, **(kwargs or {}))
+            return args[0] if made is plain[0] else made
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {func}. This error happens when you "
+            "are using a `LazyModule` or explicitly manipulating `torch.nn.parameter."
+            f"{cls.__name__}` objects. When using LazyModules Call `forward` with a dummy batch to "
+            "initialize the parameters before calling torch functions"
+        )
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a tensor of this shape, uninitialised as to its values."""
@@ -266,3 +286,19 @@ class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
 def is_lazy(param: Any) -> bool:
     """Whether the tensor still waits for its shape."""
     return isinstance(param, (UninitializedParameter, UninitializedBuffer))
+
+
+def forget_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
+    """Let the gradients of tensors go, or fill them with zeros, without their history."""
+    for p in parameters:
+        grad = p.grad
+        if grad is None:
+            continue
+        if set_to_none:
+            p.grad = None
+            continue
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
+        grad.zero_()

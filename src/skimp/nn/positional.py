@@ -223,6 +223,39 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
 _MODES = ("sum", "mean", "max")
 
 
+def _bags_of_one_type(indices: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices and offsets of the wider of their integer types, checked."""
+    if offsets.ndim != 1:
+        raise RuntimeError(
+            f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.ndim}"
+        )
+    common = promotion.promote_types(indices._dtype, offsets._dtype)
+    if common not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {indices.to(common).type()} instead (while checking arguments for "
+            "embedding_bag)"
+        )
+    return indices.to(common), offsets.to(common)
+
+
+def _check_sample_weights(given: Tensor, weight: Tensor, count: int, mode: int) -> None:
+    """A number for each index, of the table's type, and for sums alone."""
+    if mode != 0:
+        raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+    if given._dtype is not weight._dtype:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for "
+            f"argument #1 'per_sample_weights'; but type {weight.type()} does not equal "
+            f"{given.type()} (while checking arguments for embedding_bag)"
+        )
+    if given.shape != (count,):
+        raise RuntimeError(
+            f"embedding_bag: per_sample_weights must have shape ({count},), a number "
+            f"for each index; got {tuple(given.shape)}"
+        )
+
+
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -247,32 +280,9 @@ def embedding_bag(
     require_tensor("embedding_bag", "offsets", offsets, 3)
     if mode not in range(3):
         raise RuntimeError("`mode` must be sum, mean, or max.")
-    if offsets.ndim != 1:
-        raise RuntimeError(
-            f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.ndim}"
-        )
-    common = promotion.promote_types(indices._dtype, offsets._dtype)
-    if common not in (dtypes.int64, dtypes.int32):
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {indices.to(common).type()} instead (while checking arguments for "
-            "embedding_bag)"
-        )
-    indices, offsets = indices.to(common), offsets.to(common)
+    indices, offsets = _bags_of_one_type(indices, offsets)
     if per_sample_weights is not None:
-        if mode != 0:
-            raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
-        if per_sample_weights._dtype is not weight._dtype:
-            raise RuntimeError(
-                "Expected tensor for argument #1 'weight' to have the same type as tensor for "
-                f"argument #1 'per_sample_weights'; but type {weight.type()} does not equal "
-                f"{per_sample_weights.type()} (while checking arguments for embedding_bag)"
-            )
-        if per_sample_weights.shape != (indices.numel(),):
-            raise RuntimeError(
-                f"embedding_bag: per_sample_weights must have shape ({indices.numel()},), a number "
-                f"for each index; got {tuple(per_sample_weights.shape)}"
-            )
+        _check_sample_weights(per_sample_weights, weight, indices.numel(), mode)
     out = F.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, _MODES[mode], sparse,
         per_sample_weights, include_last_offset, padding_idx,

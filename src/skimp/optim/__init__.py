@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.optim import lr_scheduler, optimizer, swa_utils
 from skimp.optim.adafactor import Adafactor
@@ -23,4 +23,4 @@ __all__ = [
 ]  # fmt: skip
 _complete(globals())
 
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

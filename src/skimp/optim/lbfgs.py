@@ -116,13 +116,13 @@ class LBFGS(Declared):
             if (
                 last
                 or evaluations >= group["max_eval"]
-                or self._skimp_settled(group, state, grad, loss - before_loss)
+                or self._skimp_converged(group, state, grad, loss - before_loss)
             ):
                 break
         return first
 
     @staticmethod
-    def _skimp_settled(
+    def _skimp_converged(
         group: dict[str, Any], state: dict[str, Any], grad: Tensor, change: float
     ) -> bool:
         if float(grad.abs().max()) <= group["tolerance_grad"]:

@@ -14,6 +14,7 @@ from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.queries import typename
+from skimp.nn.parameter import forget_gradients
 
 SAYS = """\
 Shape: any.
@@ -201,18 +202,7 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
         for group in self.param_groups:
-            for p in group["params"]:
-                grad = p.grad
-                if grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                    continue
-                if grad.grad_fn is not None:
-                    grad.detach_()
-                else:
-                    grad.requires_grad_(False)
-                grad.zero_()
+            forget_gradients(group["params"], set_to_none)
 
     # -- hooks ------------------------------------------------------------------------------------
 

@@ -63,12 +63,14 @@ def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
 
     @no_grad()  # type: ignore[untyped-decorator]
     def swa_update(averages: Any, currents: Any, num_averaged: Any) -> None:
-        weight = 1 / (float(num_averaged) + 1)
+        weight = 1 / (num_averaged + 1)
         for average, current in zip(averages, currents, strict=True):
             if _real(averages[0]):
-                average.lerp_(current, weight)
+                average.lerp_(current, float(weight))
+            elif isinstance(num_averaged, Tensor):
+                average.addcdiv_(current - average, num_averaged + 1)
             else:
-                average.copy_(average + (current - average) * weight)
+                average.add_(current - average, alpha=weight)
 
     return swa_update  # type: ignore[no-any-return]
 
@@ -143,16 +145,25 @@ class AveragedModel(Module):
 
     def update_parameters(self, model: Any) -> None:
         """Take one more state of the model into the average."""
-        pairs = zip(self._tensors(self.module), self._tensors(model), strict=False)
-        averages, currents = zip(*[(a.detach(), c.detach()) for a, c in pairs], strict=True)
+        both = zip(self._tensors(self.module), self._tensors(model), strict=False)
+        pairs = [
+            (average.detach(), current.detach().to(average.device)) for average, current in both
+        ]
         if int(self.n_averaged) == 0:
-            for average, current in zip(averages, currents, strict=True):
+            for average, current in pairs:
                 average.copy_(current)
-        elif self.avg_fn is None:
-            (self.multi_avg_fn or get_swa_multi_avg_fn())(averages, currents, self.n_averaged)
+        elif self.multi_avg_fn is not None:
+            groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+            for average, current in pairs:
+                alike = groups.setdefault((average.device, average.dtype), ([], []))
+                alike[0].append(average)
+                alike[1].append(current)
+            for averages, currents in groups.values():
+                self.multi_avg_fn(averages, currents, self.n_averaged)
         else:
-            for average, current in zip(averages, currents, strict=True):
-                average.copy_(self.avg_fn(average, current, self.n_averaged))
+            average_of = self.avg_fn or get_swa_avg_fn()
+            for average, current in pairs:
+                average.copy_(average_of(average, current, self.n_averaged))
         if not self.use_buffers:
             for own, other in zip(self.module.buffers(), model.buffers(), strict=True):
                 own.detach().copy_(other.detach())

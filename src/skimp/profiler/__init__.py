@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp.profiler.profile import (
     ProfilerAction,
     ProfilerActivity,
@@ -19,8 +19,8 @@ __all__ = [
     "ProfilerAction", "ProfilerActivity", "kineto_available", "profile", "record_function",
     "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 def kineto_available() -> bool:

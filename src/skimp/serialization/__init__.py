@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp.serialization import safetensors, standard as _standard
 from skimp.serialization.loading import get_unsafe_globals_in_checkpoint, load
 from skimp.serialization.options import (
@@ -32,4 +32,4 @@ __all__ = [
     "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options",
 ]  # fmt: skip
 _standard.register_types()
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

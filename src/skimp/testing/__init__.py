@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import promote_types
 from skimp._engine.tensor.tensor import Tensor
@@ -15,7 +15,7 @@ from skimp._ops.create.creation import as_tensor
 from skimp.testing.making import make_tensor
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5),

@@ -145,6 +145,14 @@ SUPPORTED_NODES[namedtuple] = _Node(
     lambda x: ([(GetAttrKey(name), getattr(x, name)) for name in x._fields], type(x)),
 )
 
+# programs register their own lists, tuples and dicts with these
+_list_flatten, _list_unflatten, _ = SUPPORTED_NODES[list]
+_tuple_flatten, _tuple_unflatten, _ = SUPPORTED_NODES[tuple]
+_namedtuple_flatten, _namedtuple_unflatten, _ = SUPPORTED_NODES[namedtuple]
+_ordereddict_flatten, _ordereddict_unflatten, _ = SUPPORTED_NODES[OrderedDict]
+_defaultdict_flatten, _defaultdict_unflatten, _ = SUPPORTED_NODES[defaultdict]
+_deque_flatten, _deque_unflatten, _ = SUPPORTED_NODES[deque]
+
 
 def _get_node_type(tree: Any) -> Any:
     """The type under which a container is registered: all named tuples are of one kind."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.checkpoint import (
     CheckpointError,
@@ -23,7 +23,7 @@ __all__ = [
     "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential",
     "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
 ]  # fmt: skip
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 class CheckpointPolicy(enum.Enum):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.autograd.nodes import RemovableHandle
 
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 def unserializable_hook(f: Any) -> Any:

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp._engine.tensor.tensor import Array, Tensor
 
 __all__ = ["SummaryWriter"]
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 def _parts() -> tuple[Any, ...]:

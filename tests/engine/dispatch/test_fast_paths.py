@@ -168,7 +168,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
 def shown(t: Any) -> Any:
     """A stride of a dimension of size 1 leads nowhere, and is not compared."""
     strides = [step for step, n in zip(t.stride(), t.shape, strict=True) if n != 1]
-    return t.dtype, tuple(t.shape), strides, t.contiguous().flatten().view(skimp.uint8).tolist()
+    dense = t.clone(memory_format=skimp.contiguous_format)
+    return t.dtype, tuple(t.shape), strides, dense.flatten().view(skimp.uint8).tolist()
 
 
 def both_ways(f: Callable[[], Any]) -> tuple[list[Any], list[Any]]:
@@ -321,3 +322,98 @@ def test_an_array_of_a_tensor_keeps_its_storage() -> None:
     del x
     assert a.tolist() == [7, 2, 2]
     assert host.allocated - before == 12
+
+
+def lying(make: Callable[[int, int], Any]) -> Iterator[Any]:
+    """Small tensors of some shapes that lie in every way: turned, with gaps, expanded."""
+    for m, n in ((1, 1), (1, 6), (5, 1), (4, 6)):
+        made = make(m, n)
+        yield made
+        yield made.t().contiguous().t()
+        yield make(2 * m, n + 1)[::2, 1:]
+        yield made[:, :1].expand(m, n)
+        yield made[:1, :1].expand(m, n)
+
+
+def floats_that_lie() -> Iterator[Any]:
+    generator = skimp.Generator().manual_seed(0)
+    return lying(lambda m, n: skimp.randn(m, n, generator=generator))
+
+
+def integers_that_lie() -> Iterator[Any]:
+    generator = skimp.Generator().manual_seed(0)
+    return lying(lambda m, n: skimp.randint(-3, 3, (m, n), generator=generator))
+
+
+OF_ANY_LAYOUT: dict[str, Callable[[Any], list[Any]]] = {
+    "rows": lambda x: [
+        *(x.softmax(d) for d in (0, 1)),
+        *(x.log_softmax(d) for d in (0, 1)),
+        *(x.logsumexp(1), x.norm(), *x.sort(1), *x.kthvalue(1, 1)),
+    ],
+    "reductions": lambda x: [
+        *(f(d, keep) for f in (x.sum, x.mean, x.amax) for d in (0, 1, (0, 1)) for keep in BOTH),
+        *(f(d, keep) for f in (x.argmax, x.argmin) for d in (0, -1) for keep in BOTH),
+        *(part for d in (0, 1) for keep in BOTH for part in x.max(d, keep)),
+        *(x.sum(), x.mean(), x.var(1, correction=0), x.max(), skimp.min(x, -x)),
+    ],
+    "joints": lambda x: [
+        *(skimp.cat([x, x + 1], d) for d in (0, 1)),
+        *(skimp.stack([x, x.clone(), x], d) for d in (0, 1, 2)),
+        *skimp.cat([x[None, None], x[None, None]], 1).split(1, 1),
+    ],
+    "shapes": lambda x: [
+        *(x.reshape(-1), x.reshape(1, *x.shape), x.reshape(x.shape[::-1]), x.double()),
+    ],
+    "products": lambda x: [
+        x @ x.t(), x.t() @ x, skimp.addmm(x[0], x @ x.t(), x), skimp.mm(x, x.t().contiguous()),
+        skimp.nn.functional.linear(x, x, x[:, 0].contiguous()),
+        skimp.nn.functional.linear(x[None], x, x[:, 0].contiguous()),
+        skimp.nn.functional.linear(x[None], x),
+    ],
+}  # fmt: skip
+BOTH = (False, True)
+
+
+@pytest.mark.parametrize("name", OF_ANY_LAYOUT)
+def test_small_tensors_however_they_lie(name: str) -> None:
+    """Values, strides and gradients, whose own may lie in any way too."""
+
+    def run() -> Iterator[Any]:
+        for x in floats_that_lie():
+            yield from OF_ANY_LAYOUT[name](x)
+            given = x.detach().requires_grad_()
+            parts = [t for t in OF_ANY_LAYOUT[name](given) if t.requires_grad]
+            for i, part in enumerate(parts):
+                yield from skimp.autograd.grad(part.sum(), given, retain_graph=True)
+                weights = skimp.arange(1.0, part.numel() + 1).reshape(part.shape)
+                last = i == len(parts) - 1
+                loss = (part * weights.to(part.dtype)).sum()
+                yield from skimp.autograd.grad(loss, given, retain_graph=not last)
+
+    fast, general = both_ways(run)
+    assert fast == general
+
+
+def test_small_integers_and_bools_however_they_lie() -> None:
+    def run() -> Iterator[Any]:
+        for x in integers_that_lie():
+            for t in (x, x > 0, x.int(), x.byte()):
+                yield from (t.sum(), t.sum(0), t.sum(-1, True), t.sum((0, 1)), t.sum((1, 0), True))
+                yield from (skimp.cat([t, t], 1), t.reshape(-1), t.float())
+            yield from ((x > 0).all(0), (x > 0).any(1, True), (x > 0).all(), (x > 0).any(dim=-1))
+            yield from (x[[0]], x[:, [-1]], x[[0], [0]], x[[0, -1]])
+
+    fast, general = both_ways(run)
+    assert fast == general
+
+
+def test_gradients_of_few_pieces_are_zeros_for_the_others() -> None:
+    def run() -> Iterator[Any]:
+        x = skimp.arange(24.0).reshape(2, 3, 4).requires_grad_()
+        for pieces in (x.split(2, 2), x.chunk(3, 1), x.unbind(0), x[:, :1].split([1, 3], -1)):
+            yield from pieces
+            yield from skimp.autograd.grad((pieces[-1] ** 2).sum(), x)
+
+    fast, general = both_ways(run)
+    assert fast == general

@@ -412,3 +412,42 @@ def test_results_of_plain_tensors_stay_plain() -> None:
     x = skimp.ones(2, 3)
     x.as_subclass(_OfSkimp) + 1
     assert type(x + 1) is skimp.Tensor
+
+
+def _asked(lib: Any) -> list[str]:
+    """Which functions a subclass is asked for: made of a plain tensor, of a parameter, of a class
+    before it, and given another's bytes.
+    """
+    names: list[str] = []
+
+    class Asks:
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            names.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc]
+
+    class Plain(Asks, lib.Tensor):  # type: ignore[name-defined,misc]
+        pass
+
+    class Parameter(Asks, lib.nn.Parameter):  # type: ignore[name-defined,misc]
+        pass
+
+    given = Parameter(lib.ones(2, 2))
+    given.data = lib.zeros(2, 2)
+    plain = lib.ones(2, 2).as_subclass(Plain)
+    plain.data = lib.zeros(2, 2)
+    for x in (Parameter(lib.ones(2, 2)), copy.deepcopy(given), given, plain):
+        y = lib.ones(2, 2)
+        (x + 1, 2.0 * x, 1 - x, x / 2, x + y, y + x, x * x, x**2, x @ x, x == 1, x < y, -x, x.t())
+        (x.exp(), lib.add(x, 1), lib.add(y, x), x[0], x.sum(), lib.relu(x), x.shape)
+        y += x.detach()
+        y -= x.detach()
+        y *= x.detach()
+    return names
+
+
+def test_small_parameters_of_a_subclass_are_asked() -> None:
+    theirs, ours = [_asked(lib) for lib in BOTH]
+    assert ours == theirs

@@ -57,6 +57,33 @@ def test_a_view_as_another_type_shows_the_bits_of_the_deferred_storage() -> None
     assert bool((pairs.imag + 0 == 4.0).all())
 
 
+@pytest.mark.parametrize("shape", [(1000,), (1, 1000), (200, 1), (3, 1, 1000), (1,), ()])
+def test_an_operand_that_broadcasts_waits_as_others_do(shape: tuple[int, ...]) -> None:
+    full, small = torch.randn(3, 200, 1000), torch.randn(shape)
+    x, y = skimp.tensor(full.numpy()), skimp.tensor(small.numpy())
+    for op in (lambda a, b: a * b - 1, lambda a, b: a.maximum(b), lambda a, b: a / (b * b + 1)):
+        host.reset_peak()
+        base = host.allocated
+        made = op(x, y)
+        assert is_deferred(made)
+        assert host.peak - base <= 2 * 4 * y.numel() + 512
+        expected = op(full, small)
+        assert made.stride() == expected.stride()
+        assert torch.equal(torch.from_numpy(made.numpy()), expected)
+        assert host.peak - base <= x.nbytes + 2 * 4 * y.numel() + 512
+    a, b = x.requires_grad_(), y.requires_grad_()
+    (a * b).sum().backward()
+    assert a.grad is not None
+    assert b.grad is not None
+    assert a.grad.shape == full.shape
+    assert torch.equal(torch.from_numpy(a.grad.numpy()), small.expand(full.shape))
+    assert b.grad.shape == small.shape
+    z = skimp.zeros(shape)
+    waits = x.detach() + z
+    z.fill_(3)  # of which the sum must not know
+    assert torch.equal(torch.from_numpy(waits.numpy()), full)
+
+
 # -- 1: the same bits -----------------------------------------------------------------------------
 
 

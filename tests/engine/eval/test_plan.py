@@ -18,7 +18,7 @@ from skimp._engine.eval.program import LeafLayout, Plan, Step
 from skimp._engine.eval.show import show
 from skimp._kernels import threads as threads_module
 from skimp._kernels.blas import get_num_threads, set_num_threads
-from skimp._kernels.threads import quietly, share, whole
+from skimp._kernels.threads import at_once, quietly, share, whole
 from skimp.config import Config, config
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
@@ -279,6 +279,17 @@ def test_whole_work_runs_elsewhere_and_raises_here() -> None:
         whole(lambda: {}["mine"])
     together = threading.Barrier(2, timeout=20)
     whole(lambda: share(together.wait, 2))  # the helpers are the same
+
+
+def test_calls_at_once_are_made_in_order_and_stop_at_an_error() -> None:
+    found: list[Any] = []
+    x = np.full(3, 1e30, F4)
+    at_once([(found.append, 1), (np.multiply, x, x, x), (found.append, 2)])  # which overflows
+    assert found == [1, 2]
+    assert np.isinf(x).all()
+    with pytest.raises(ValueError, match="broadcast"):
+        at_once([(np.add, x, x, np.empty(2, F4)), (found.append, 3)])
+    assert found == [1, 2]
 
 
 def test_what_was_shared_is_held_by_nobody_afterwards() -> None:

@@ -200,6 +200,23 @@ def test_bits_do_not_depend_on_the_layout_of_what_is_read(defer: str, block: int
         assert same_bits(out, reference(root))
 
 
+@pytest.mark.parametrize("rows", [1, 16, 17])  # a block, several, the last one shorter
+@pytest.mark.parametrize("column", [False, True])
+def test_what_is_computed_over_a_leaf_comes_with_the_calls_that_belong_to_it(
+    rows: int, column: bool
+) -> None:
+    x = np.random.default_rng(rows).normal(size=(rows, 300, 128)).astype(F4)
+    y = np.random.default_rng(1).normal(size=(1, 300, 1) if column else x.shape).astype(F4)
+    product = Expr(Kernel("mul", np.multiply), (Leaf(None, x), Leaf(None, y)), x.shape, F4)
+    root = Expr(Kernel("sub", np.subtract), (product, product), x.shape, F4)
+    root = Expr(Kernel("add", np.add), (root, product), x.shape, F4)
+    expected = x * y
+    done: list[int] = []
+    evaluate(root, x, [(done.append, 1), (done.append, 2)])
+    assert done == [1, 2]
+    assert same_bits(x, expected)
+
+
 def test_a_result_that_waits_for_a_leaf_is_not_overwritten_meanwhile() -> None:
     array = np.random.default_rng(0).standard_normal(500).astype(F4)
     x = Leaf(None, array)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import skimp
-from tests.support.samples import alike, seeded as both
+from tests.support.samples import alike, both as both_of, refused_with, same, seeded as both
 
 
 def test_tensor_types() -> None:
@@ -142,6 +142,27 @@ def test_default_tensor_type() -> None:
     assert skimp.ones(1).dtype is skimp.float32
     with pytest.raises(TypeError, match="invalid type object"):
         skimp.set_default_tensor_type("nothing")
+
+
+def test_tensors_of_types_by_name() -> None:
+    """`torch.Tensor` means the default dtype; names need their module."""
+
+    def program(lib: Any) -> Any:
+        class Own(lib.Tensor):  # type: ignore[name-defined,misc]
+            pass
+
+        x = lib.ones(2, dtype=lib.int16)
+        kinds = (lib.Tensor, "torch.Tensor", "torch.IntTensor", lib.float16)
+        taken = [x.type(kind) for kind in kinds]
+        lib.set_default_dtype(lib.float64)
+        try:
+            taken.append(x.type(lib.Tensor))
+        finally:
+            lib.set_default_dtype(lib.float32)
+        bad = ("Tensor", "FloatTensor", "torch.NoTensor", Own, lib.nn.Parameter, int)
+        return [*taken, *[refused_with(lambda kind=kind: x.type(kind)) for kind in bad]]
+
+    same(*both_of(program))
 
 
 @pytest.mark.parametrize("kind", [bool, int, float, complex])

@@ -96,6 +96,19 @@ def test_registered_nodes() -> None:
     assert ours._get_node_type(3) not in ours.SUPPORTED_NODES
 
 
+def test_nodes_by_name() -> None:
+    trees: list[Any] = [[1], (1, 2), {"a": 1}, collections.OrderedDict(a=1), Pair(1, 2)]
+    for name, tree in zip(
+        ("list", "tuple", "dict", "ordereddict", "namedtuple"), trees, strict=True
+    ):
+        found = []
+        for t in (theirs, ours):
+            children, context = getattr(t, f"_{name}_flatten")(tree)
+            again = getattr(t, f"_{name}_unflatten")(children, context)
+            found.append((children, context, again, type(again)))
+        assert found[0] == found[1]
+
+
 def test_paths_through_classes_of_the_program() -> None:
     class Box(dict):  # type: ignore[type-arg]
         pass

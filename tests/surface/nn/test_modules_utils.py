@@ -20,7 +20,7 @@ Program = Callable[[Any], Any]
 def same(program: Program, tolerance: float = 1e-5) -> None:
     """`program(library)` gives the same from the same seed."""
     ours, theirs = samples.seeded(lambda t, functional: program(t))
-    samples.same(ours, theirs, tolerance, strides=False)
+    samples.same(ours, theirs, tolerance)
 
 
 FILLS = {
@@ -188,6 +188,7 @@ def drop(torch: Any, m: Any) -> None:
         lambda t: t.nn.utils.parametrizations.weight_norm(t.nn.Linear(3, 4), dim=None),
         lambda t: t.nn.utils.parametrizations.spectral_norm(t.nn.Linear(3, 4)),
         lambda t: t.nn.utils.parametrizations.orthogonal(t.nn.Linear(3, 4)),
+        lambda t: t.nn.utils.parametrizations.orthogonal(t.nn.Linear(4, 4), "weight", "cayley"),
         lambda t: t.nn.utils.parametrizations.orthogonal(
             t.nn.Linear(5, 4), use_trivialization=False
         ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 import torch as oracle
 
 import skimp
+from tests.support import samples
 
 
 def test_pickle() -> None:
@@ -66,3 +68,59 @@ def test_subclasses_take_arguments_of_their_own() -> None:
             Forwards(lib.ones(2))
         with pytest.raises(TypeError, match="unexpected keyword argument 'manifold'"):
             lib.nn.Parameter(lib.ones(2), manifold="sphere")
+
+
+LAZY: dict[str, Any] = {
+    "size": lambda t, u: u.size(),
+    "kind": lambda t, u: [
+        u.is_floating_point(),
+        u.is_complex(),
+        u.dtype == t.float32,
+        u.get_device(),
+    ],
+    "to": lambda t, u: u.to(t.float64).dtype == t.float64,
+    "cpu": lambda t, u: u.cpu() is u,
+    "read": lambda t, u: t.zeros(3).copy_(u),
+    "attributes": lambda t, u: [u.ndim, u.nbytes, u.grad, u.is_leaf, u.data.dtype == t.float32],
+    "shape": lambda t, u: u.shape,
+    **{
+        word: lambda t, u, word=word: getattr(u, word)()
+        for word in ("data_ptr", "numel", "stride", "exp", "zero_", "detach", "__len__", "__neg__")
+    },
+    "add": lambda t, u: u + 1,
+    "radd": lambda t, u: 2 * u,
+    "eq": lambda t, u: u == u,
+    "sum": lambda t, u: t.sum(u),
+    "matmul": lambda t, u: t.zeros(2, 2) @ u,
+    "linear": lambda t, u: t.nn.functional.linear(t.zeros(2, 2), u),
+    "index": lambda t, u: u[0],
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+@pytest.mark.parametrize("kind", ["UninitializedParameter", "UninitializedBuffer"])
+def test_what_is_uninitialised_refuses_functions(kind: str, name: str) -> None:
+    def program(lib: Any) -> Any:
+        made = samples.answer(LAZY[name], lib, getattr(lib.nn.parameter, kind)())
+        return (type(made), str(made)[:44]) if isinstance(made, Exception) else made
+
+    samples.same(*samples.both(program))
+
+
+def test_what_is_uninitialised_is_loaded_from_its_like() -> None:
+    def program(lib: Any) -> Any:
+        class Own(lib.nn.Module):  # type: ignore[name-defined,misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.weight = lib.nn.parameter.UninitializedParameter()
+
+            def _save_to_state_dict(self, into: Any, prefix: str, keep_vars: bool) -> None:
+                into[f"{prefix}weight"] = self.weight
+
+        own = Own()
+        told = own.load_state_dict(Own().state_dict())
+        refused = samples.refused_with(lambda: own.load_state_dict({"weight": lib.zeros(2, 3)}))
+        return [str(told), type(own.weight).__name__, refused[0]]
+
+    ours, theirs = samples.both(program)
+    assert ours == theirs

@@ -379,10 +379,13 @@ def test_averaged_model() -> None:
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
         utils = torch.optim.swa_utils
-        plain, ema = (
+        ema_fn = utils.get_ema_multi_avg_fn(0.9)
+        models = [
             utils.AveragedModel(model),
-            utils.AveragedModel(model, multi_avg_fn=utils.get_ema_multi_avg_fn(0.9)),
-        )
+            utils.AveragedModel(model, multi_avg_fn=ema_fn),
+            utils.AveragedModel(model, use_buffers=True),
+            utils.AveragedModel(model, multi_avg_fn=ema_fn, use_buffers=True),  # integers too
+        ]
         o = torch.optim.SGD(model.parameters(), lr=0.1)
         s = utils.SWALR(o, swa_lr=0.05, anneal_epochs=3)
         lrs = []
@@ -392,21 +395,25 @@ def test_averaged_model() -> None:
             o.step()
             s.step()
             lrs.append(s.get_last_lr()[0])
-            plain.update_parameters(model)
-            ema.update_parameters(model)
-        utils.update_bn([torch.randn(6, 3) for _ in range(3)], plain)
-        found.append(
-            [lrs, *[v.double().numpy() for m in (plain, ema) for v in m.state_dict().values()]]
-        )
+            for averaged in models:
+                averaged.update_parameters(model)
+        utils.update_bn([torch.randn(6, 3) for _ in range(3)], models[0])
+        whole = [torch.tensor(3)], [torch.tensor(8)]
+        for count in (torch.tensor(1), 1):
+            told = refused_with(lambda n=count: utils.get_swa_multi_avg_fn()(*whole, n))  # noqa: B023
+            assert told[0] == "RuntimeError"
+        found.append([lrs, *[v.double().numpy() for m in models for v in m.state_dict().values()]])
     for a, b in zip(*found, strict=True):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_states_of_one_cycle_are_in_pytorchs_order() -> None:
+def test_states_of_cycles_are_in_pytorchs_order() -> None:
     found = []
     for lib in (oracle, skimp):
         o = lib.optim.SGD([lib.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
-        found.append(list(lib.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=4).state_dict()))
+        schedulers = lib.optim.lr_scheduler
+        made = schedulers.OneCycleLR(o, 0.1, total_steps=4), schedulers.CyclicLR(o, 0.1, 0.2)
+        found.append([list(s.state_dict()) for s in made])
     assert found[0] == found[1]
 
 

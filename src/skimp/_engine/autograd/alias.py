@@ -118,9 +118,10 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
             view._skimp_output = i
         return
     base = input if input._base is None else input._base
+    version = input._version
     for i, view in enumerate(views):
         view._base = base
-        view._skimp_stale = view._version
+        view._skimp_stale = version
         view._skimp_output = i
         mark_creation(view, "multi")
     if views:

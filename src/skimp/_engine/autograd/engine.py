@@ -228,7 +228,9 @@ def run(
                 ):
                     r = _validated(node, i >> 1, r, to, edges[i + 1])
                 is_leaf = type(to) is AccumulateGrad
-                if outputs is not None or to in buffers:
+                if to in buffers:
+                    _add(buffers[to], edges[i + 1], r, create)
+                elif outputs is not None:
                     _deliver(to, edges[i + 1], r, waiting, buffers, create)
                 else:
                     buffers[to] = [r]
@@ -323,6 +325,9 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
+    x, y = a._np, b._np
+    if x is not None and y is not None:
+        return x.shape == y.shape and a._dtype is b._dtype
     return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._hollow
 
 

@@ -43,7 +43,7 @@ def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, i
             counts[to] = counts.get(to, 0) + 1
         elif to not in seen:
             seen.add(to)
-            todo += [n for n in to._skimp_edges[::2] if n is not None]
+            todo += filter(None, to._skimp_edges[::2])
     return counts
 
 

@@ -79,7 +79,8 @@ def written(recording: Recording, count: int | None) -> Any:
     for n, (bits, plan) in enumerate(plans.items()):
         space[f"plan{bits}"] = plan
         text.append(f"    {'elif' if n else 'if'} bits == {bits}:")
-        text += [f"        {line}" for line in _of_plan(plan, bits, local, space, count, every)]
+        made = _of_plan(plan, bits, local, space, count, every, recording.nondiff)
+        text += [f"        {line}" for line in made]
     text += [f"    {'elif' if plans else 'if'} bits & {wanted}:", f"        return loops({every})"]
     first = "out" if count is None else "out0"
     text += ["    else:", "        return", *_PLACE.format(first=first).splitlines()]
@@ -149,6 +150,7 @@ def _of_plan(
     space: dict[str, Any],
     count: int | None,
     every: str,
+    nondiff: tuple[int, ...],
 ) -> Lines:
     """The lines that make a plan's node, with its edges and what it keeps."""
     text: Lines = []
@@ -180,14 +182,18 @@ def _of_plan(
             continue
         x = f"out{slot.of}" if count is not None else "out"
         x = x if slot.kind in (RESULT, RESULT_META) else local[slot.of]
-        found, pair = _kept(slot, i, x, slot.of in tensors, slot.of in plan.lists)
+        # without a history, which would keep the node alive, a result is saved as it is
+        bare = slot.kind == RESULT and slot.of in nondiff
+        found, pair = _kept(slot, i, x, slot.of in tensors or bare, slot.of in plan.lists, bare)
         text += found
         pairs.append(pair)
     text.append(f"node._skimp_saved = [{', '.join(pairs)}]" if pairs else "node._skimp_saved = ()")
     return text
 
 
-def _kept(slot: Slot, i: int, x: str, is_tensor: bool, listed: bool) -> tuple[Lines, str]:
+def _kept(
+    slot: Slot, i: int, x: str, is_tensor: bool, listed: bool, bare: bool
+) -> tuple[Lines, str]:
     """The lines that keep a slot's value, and the text of its (value, version).
 
     A small plain tensor is saved here, any other by `saving.save`.
@@ -206,7 +212,7 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool, listed: bool) -> tuple[Li
     result = slot.kind == RESULT
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
     plain = ["    s = " + x + "._storage", "    s.saved = True", f"    w{i} = s.version"]
-    if result:  # `saving.ghost`, written out
+    if result and not bare:  # `saving.ghost`, written out
         plain += [
             f"    k{i} = t = new(Tensor)",
             f"    t._np = {x}._np",

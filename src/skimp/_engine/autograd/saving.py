@@ -13,9 +13,9 @@ from typing import Any
 
 from skimp._engine.autograd import errors, modes, rematerialize as rematerialized
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
-from skimp._engine.autograd.ops import zero
+from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view, strided
-from skimp._engine.tensor.tensor import Tensor, mark_bytes
+from skimp._engine.tensor.tensor import Tensor, mark_bytes, off_fast_path
 
 GUARDED: list[
     None
@@ -141,6 +141,8 @@ def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
         new._skimp_turned = True
     if t._skimp_marked:
         mark_bytes(new, t)
+    if cls is not Tensor and not cls._skimp_on_fast_path:
+        off_fast_path(new)
     return new
 
 
@@ -297,10 +299,23 @@ def modified(node: Any, t: Tensor, version: int, result: int | None) -> RuntimeE
 
 def with_zeros(node: Node, grads: Grads) -> list[Tensor]:
     """The gradients of all outputs, with zeros (of one element's size) where nothing arrived."""
-    like = next(g for g in grads if g is not None)
-    out = []
+    like = None
+    missing = False
+    for g in grads:
+        if g is None:
+            missing = True
+        elif like is None:
+            like = g
+    if not missing:
+        return grads  # type: ignore[return-value]
+    out: list[Any] = []
+    zeros: dict[Any, Tensor] = {}  # one of each type, whatever the shapes
     for g, (shape, dtype) in zip(grads, node._skimp_metas(), strict=True):
-        out.append(zero(like, shape, dtype) if g is None else g)
+        if g is None:
+            if dtype not in zeros:
+                zeros[dtype] = ops.new_zeros(like, (), dtype=dtype)
+            g = ops.expand(zeros[dtype], shape)
+        out.append(g)
     return out
 
 

@@ -28,6 +28,7 @@ from skimp._engine.memory.pending import LOCK
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.spans import as_bytes
 from skimp._engine.memory.storage import Storage
+from skimp._kernels import shaping
 
 Array = np.ndarray[Any, Any]
 Write = Callable[[Array], Place]
@@ -202,14 +203,9 @@ def place_of(leaf: Leaf) -> Callable[[Storage], Array]:
     array = leaf.array
     block = storage.block
     whole = array.nbytes == block.nbytes and array.flags.c_contiguous
-    start = 0 if whole else _address(array) - _address(block)
+    start = 0 if whole else shaping.address(array) - shaping.address(block)
     shape, dtype, strides = array.shape, array.dtype, array.strides
     return lambda s: np.ndarray(shape, dtype, s.flat(), start, strides)
-
-
-def _address(array: Array) -> int:
-    where: int = array.__array_interface__["data"][0]
-    return where
 
 
 def _leaves_on(s: Storage) -> list[Leaf]:

@@ -17,6 +17,7 @@ from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
+from skimp._kernels import shaping
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ _ndarray = np.ndarray
 
 
 def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
-    """The row deferred on large row-major tensors of one dtype and shape, and on numbers beside
-    floats; None where a call is not for it.
+    """The row deferred on large row-major tensors of one dtype and shape, or which broadcast to
+    that of the first one, and on numbers beside floats; None where a call is not for it.
     """
     first = args[0]
     if type(first) not in ORDINARY or row.check is not None or first._skimp_layout is None:
@@ -51,17 +52,17 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
                 continue
             return None
         layout, storage = a._skimp_layout, a._storage
-        if (
-            layout is None
-            or layout.shape != shape
-            or layout.strides != strides
-            or a._dtype is not dtype
-            or a._skimp_marked
-            or a._hollow
-            or storage.exported
-        ):
+        if a._dtype is not dtype or a._skimp_marked or a._hollow or storage.exported:
             return None
         needed |= a._rg
+        if layout is None or layout.shape != shape:
+            leaf = _spread(a, shape)
+            if leaf is None:
+                return None
+            nodes.append(leaf)
+            continue
+        if layout.strides != strides:
+            return None
         node = storage.deferred
         if node is None:
             flat = storage.flat()
@@ -82,6 +83,23 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
     if needed and row.recording is not None and modes.state.grad:
         row.recording.record(made, *args, *params)
     return made
+
+
+def _spread(t: Tensor, shape: tuple[int, ...]) -> Leaf | None:
+    """A tensor in memory, of smaller dims, as a leaf of this shape; None for numbers, whose value
+    is taken now, and where it does not broadcast.
+    """
+    if t._storage.deferred is not None:
+        return None
+    array = t._np
+    if array is None:
+        array = t._skimp_array()
+    own = array.shape
+    if not own or len(own) > len(shape):
+        return None
+    if any([n != 1 and n != m for n, m in zip(own[::-1], shape[::-1], strict=False)]):
+        return None
+    return Leaf(t._storage, shaping.broadcast(array, shape))
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -17,7 +17,7 @@ from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import insist, region
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, off_fast_path
 
 Function = Callable[..., Any]
 
@@ -282,8 +282,7 @@ def converted(result: Any, cls: type) -> Any:
 
 def given_class(t: Tensor, cls: type) -> Tensor:
     """The tensor itself as one of a subclass: no fast path takes it any more."""
-    t._skimp_layout_of()
-    t._np = None
+    off_fast_path(t)
     t.__class__ = cls
     return t
 

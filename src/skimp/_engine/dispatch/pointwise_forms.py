@@ -416,7 +416,7 @@ def _set_inplace(word: str, inplace: Function) -> None:
     def ioperator(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, OPERANDS):
             return offered(other, public, self, other)  # type: ignore[no-any-return]
-        return public(self, other) if active else inplace(self, other)
+        return public(self, other) if active or type(other) not in KNOWN else inplace(self, other)
 
     _set(f"i{word}", ioperator)
 

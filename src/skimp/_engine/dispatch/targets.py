@@ -11,13 +11,15 @@ import numpy as np
 
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import converted, node_of
+from skimp._engine.dispatch.operands import empty_dense
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.caching import POOLED
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
 
 Ints = tuple[int, ...]
 
@@ -26,11 +28,16 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
     """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it
     through.
     """
-    if (strides is None or strides == layouts.contiguous_strides(shape)) and layouts.numel(
-        shape
-    ) * dtype.itemsize < POOLED:
-        array = np.empty(shape, dtype.np)
-        return fresh(array, dtype), array
+    if layouts.numel(shape) * dtype.itemsize < POOLED:
+        if strides is None or strides == layouts.contiguous_strides(shape):
+            array = np.empty(shape, dtype.np)
+            return fresh(array, dtype), array
+        layout = Layout(shape, strides, 0)
+        if layouts.is_non_overlapping_and_dense(layout):
+            array = empty_dense(shape, strides, dtype.np)
+            turned = as_it_lies(array, dtype)
+            turned._skimp_layout = layout
+            return turned, array
     made = empty(shape, dtype, strides)
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 

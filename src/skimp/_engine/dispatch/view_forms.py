@@ -10,12 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import recording
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.layout import Layout
+from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
 from skimp.config import config
@@ -44,18 +43,18 @@ _FAST_VIEW_TEXT = """\
                 if input._skimp_marked:
                     if input._skimp_counter is not None:
                         mark(new, _skimp_counter=input._skimp_counter)
-                    view_of(input, new, rule, {words})
+                    view_of(input, new, {rule}, {words})
                     return new
                 base = input._base
                 if base is None:
                     base = input
                 if input._rg:
                     if not state.grad:
-                        view_of(input, new, rule, {words})
+                        view_of(input, new, {rule}, {words})
                         return new
                     new._base = base
                     new._skimp_stale = storage.version
-                    recording.record(new, {names})
+                    {record}
                     if new._skimp_node is None:
                         register(base, new)
                     return new
@@ -100,17 +99,16 @@ def small_array(t: Tensor) -> Any:
 
 
 def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
-    """The view of `input` that `a`, a view of its small array, is."""
+    """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
-        new._skimp_layout = _regular(input, a)
-    history.view_of(input, new, rule, given)
+        new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
+    if input._rg or input._skimp_marked:
+        history.view_of(input, new, rule, given)
+    else:
+        base = input._base
+        history.plain_view(input if base is None else base, new)
     return new
-
-
-def _regular(input: Tensor, a: Any) -> Layout:
-    """The layout of a row-major view from the first element on."""
-    return Layout(a.shape, layouts.contiguous_strides(a.shape), input._skimp_layout_of().offset)
 
 
 def small_views(
@@ -200,12 +198,17 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         later = [one for one in usual if one.startswith("known.issuperset")]
     lines.append(f"    if {' and '.join([one for one in usual if one not in later])}:")
     if o.fast_view is not None:
-        assert isinstance(o.rule, Rule)
+        one = isinstance(o.rule, Rule)  # else the arguments choose among rules
+        rule = "rule" if one else f"rule({p.given()})"
+        space["record"] = record
         lines += _FAST_VIEW_TEXT.format(
             fast_view=o.fast_view,
             layout=layout,
             words=p.given(),
-            names=", ".join(p.names()),
+            rule=rule,
+            record=f"recording.record(new, {', '.join(p.names())})"
+            if one
+            else f"record({rule}, {p.given()}, new)",
             turns=_TURNS if "reshape" not in o.fast_view else "",
         ).splitlines()
     general = judged(space, p)

@@ -53,10 +53,11 @@ class Kernel:
     `strided`: the bits of the result do not depend on the strides of the inputs.
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     `brief`: it takes no longer than memory does.
+    `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
-    __slots__ = ("aliases", "brief", "dense", "fn", "name", "strided")
+    __slots__ = ("aliases", "brief", "dense", "fn", "name", "numbers", "strided", "ufunc")
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class Kernel:
         strided: bool | None = None,
         dense: bool | None = None,
         brief: bool | None = None,
+        ufunc: np.ufunc | None = None,
+        numbers: tuple[float, ...] = (),
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
@@ -73,6 +76,8 @@ class Kernel:
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
         self.dense: Final = fn in _SLOW_WITH_NUMBERS if dense is None else dense
         self.brief: Final = fn in _BRIEF if brief is None else brief
+        self.ufunc: Final = fn if isinstance(fn, np.ufunc) else ufunc
+        self.numbers: Final = numbers
 
     def __repr__(self) -> str:
         return self.name

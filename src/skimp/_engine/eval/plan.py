@@ -12,6 +12,7 @@ from skimp._engine.eval.convert import laid
 from skimp._engine.eval.expr import Array, Expr, Leaf, Shape, walk
 from skimp._engine.eval.make import make, run_block as run_block
 from skimp._engine.eval.program import CONSTANT, LEAF, NODE, LeafLayout, Node, Plan
+from skimp._kernels import shaping
 from skimp.config import config
 
 _CACHED_PLANS: Final = 512
@@ -139,7 +140,7 @@ def _number_of(array: Array, shape: Shape, graph: _Graph, known: dict[Any, int])
         ]
     )
     layout = LeafLayout(array.dtype, strides)
-    key = (address(array), layout)
+    key = (shaping.address(array), layout)
     number = known.get(key)
     if number is None:
         number = known[key] = len(graph.arrays)
@@ -148,20 +149,14 @@ def _number_of(array: Array, shape: Shape, graph: _Graph, known: dict[Any, int])
     return number
 
 
-def address(array: Array) -> int:
-    """Where the array's first element is."""
-    where: int = array.__array_interface__["data"][0]
-    return where
-
-
 def _donors(out: Array, arrays: list[Array], layouts: list[LeafLayout]) -> tuple[int, ...]:
     """The leaves whose memory `out` is, element for element."""
-    place = address(out)
+    place = shaping.address(out)
     strides = tuple(
         stride if size != 1 else 0 for stride, size in zip(out.strides, out.shape, strict=True)
     )
     return tuple(
         number
         for number, array in enumerate(arrays)
-        if layouts[number].strides == strides and address(array) == place
+        if layouts[number].strides == strides and shaping.address(array) == place
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -13,10 +12,11 @@ import numpy as np
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.plan import Prepared, prepare
-from skimp._engine.eval.program import Step
+from skimp._engine.eval.program import Plan
+from skimp._engine.eval.runner import Runner
 from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import quietly, share, whole
+from skimp._kernels.threads import Call, at_once, quietly, share, whole
 from skimp.config import config
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
@@ -28,6 +28,7 @@ _DOUBLED_FROM: Final = 1 << 25  # elements
 # `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
 # interpreter's lock waits as long.
 BRIEF: Final = 8
+_FEW: Final = 64  # blocks whose calls are listed, so that one of C makes them all
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -41,22 +42,32 @@ class Observer(Protocol):
 OBSERVERS: list[Observer] = []
 
 
-def evaluate(root: Expr, out: Array) -> None:
+def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
     """Write root's values to `out`, which is C-contiguous, of root's shape and dtype.
 
     `out` may be the very memory of leaves with the same layout (donation); other overlaps cost a
-    copy.
+    copy. With calls of functions of C for `then`, either all of `out` is written and these are
+    made, or nothing has happened, whenever a signal handler raises.
     """
     for one in OBSERVERS:
         one.evaluation_begins()
     try:
-        if out.size < config.small_below or _is_plain(root, out):
+        if out.size >= config.small_below and not _is_plain(root, out):
+            _evaluate_blocks((root,), (out,), then)
+        elif not then:
             quietly(_evaluate_whole, root, out)
+        elif root.size == 1 and (calls := _call_of(root, out)):
+            at_once([*calls, *then])
         else:
-            _evaluate_blocks((root,), (out,))
+            whole(partial(_in_turn, partial(quietly, _evaluate_whole, root, out), then))
     finally:
         for one in OBSERVERS:
             one.evaluation_ends()
+
+
+def _in_turn(work: Callable[[], object], then: Sequence[Call]) -> None:
+    work()
+    at_once(then)
 
 
 def evaluate_many(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
@@ -109,6 +120,15 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         np.copyto(out, value)
 
 
+def _call_of(root: Expr, out: Array) -> list[Call]:
+    """The one call of a ufunc that writes a kernel of leaves, if that is all."""
+    kernel = root.kernel
+    if kernel.ufunc is None or not (kernel.aliases or not _meets(out, root.leaves)):
+        return []
+    operands = [_operand(arg, kernel, out.shape) for arg in root.args]
+    return [(partial(kernel.ufunc, *operands, *kernel.numbers, out=out),)]
+
+
 def _evaluate_nodes(root: Expr, out: Array) -> None:
     values: dict[int, Array] = {}
     value = out
@@ -139,19 +159,29 @@ def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
 # -- blocks ---------------------------------------------------------------------------------------
 
 
-def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
+def _evaluate_blocks(
+    roots: tuple[Expr, ...], outs: tuple[Array, ...], then: Sequence[Call] = ()
+) -> None:
     if outs[0].size == 0:
+        at_once(then)
         return
     prepared = _prepared(roots, outs)
     if _overlaps(prepared, outs):
-        _evaluate_apart(roots, outs)
+        work = partial(_evaluate_apart, roots, outs)
+        whole(partial(_in_turn, work, then)) if then else work()
         return
     domain = prepared.plan.domain
     over = tuple(out.reshape(domain) for out in outs)
-    if any(prepared.donors):  # what is read is gone then: it must not stop halfway
-        whole(partial(run_blocks, prepared, over))
-    else:
+    if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
+        return
+    runner = Runner(prepared)  # what is read is gone then: it must not stop halfway
+    calls = _listed(prepared, over, runner)
+    if calls:
+        at_once([*calls, *then])
+    runner.close()
+    if not calls:
+        whole(partial(_in_turn, partial(run_blocks, prepared, over), then))
 
 
 def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
@@ -194,11 +224,35 @@ def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:
     return False
 
 
+def _listed(prepared: Prepared, outs: tuple[Array, ...], runner: Runner) -> list[Call]:
+    """What `run_blocks` calls, where that is ufuncs, on one thread, in few blocks of one shape."""
+    plan = prepared.plan
+    sides, blocks = _sides_of(plan)
+    if blocks > _FEW or _threads_of(plan) > 1 or any([s.kernel.ufunc is None for s in plan.steps]):
+        return []
+    boxes = [box_of(number, sides) for number in range(blocks)]
+    shape = boxes[0][1]
+    if any([own != shape for _, own in boxes]):  # registers would be filled anew on the way
+        return []
+    found: list[Call] = []
+    for box, _ in boxes:
+        found += quietly(runner.calls, box, shape, [out[box] for out in outs])
+    return found
+
+
+def _threads_of(plan: Plan) -> int:
+    return threads_for(math.prod(plan.shape), sum([steps_of(step.kernel) for step in plan.steps]))
+
+
+def _sides_of(plan: Plan) -> tuple[list[list[Cut]], int]:
+    """The pieces of each dim, and how many blocks they make."""
+    sides = [cuts(size, part) for size, part in zip(plan.domain, plan.block, strict=True)]
+    return sides, math.prod(map(len, sides))
+
+
 def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
     """Run the plan on every block, writing to `outs`, which are views over the plan's domain."""
-    plan = prepared.plan
-    sides = [cuts(size, part) for size, part in zip(plan.domain, plan.block, strict=True)]
-    blocks = math.prod(map(len, sides))
+    sides, blocks = _sides_of(prepared.plan)
     numbers = iter(range(blocks))  # shared by the threads: next() is atomic
 
     def work() -> None:
@@ -208,8 +262,7 @@ def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
             runner.run(box, shape, shape, [out[box] for out in outs])
         runner.close()
 
-    steps = sum([steps_of(step.kernel) for step in plan.steps])
-    share(work, threads_for(math.prod(plan.shape), steps))
+    share(work, _threads_of(prepared.plan))
 
 
 Job = tuple[tuple[Array, ...], tuple[Array, ...]]
@@ -283,69 +336,6 @@ def box_of(number: int, sides: list[list[Cut]]) -> tuple[tuple[slice, ...], Shap
         found.append(side[index])
     found.reverse()
     return tuple([cut for cut, _ in found]), tuple([length for _, length in found])
-
-
-class Runner:
-    """One thread's registers, and the loop over a plan's steps."""
-
-    __slots__ = (
-        "_once", "_operands", "_outs", "_ready", "_registers", "_scratch", "_steps", "leaves",
-    )  # fmt: skip
-
-    def __init__(self, prepared: Prepared) -> None:
-        plan = prepared.plan
-        length = math.prod(plan.block)
-        self.leaves = prepared.leaves
-        self._scratch = [take(length, dtype) for dtype in plan.scratch]
-        self._registers = slice(plan.first_scratch, plan.first_out)
-        self._outs = slice(plan.first_out, plan.first_out + len(plan.outs))
-        self._operands: list[Array] = [*prepared.leaves, *prepared.constants, *self._scratch]
-        self._ready: Any = None
-        self._once = [_bound(step) for step in plan.once]
-        self._steps = [_bound(step) for step in plan.steps]
-
-    def run(self, box: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
-        """Run the steps on the leaves' `box`, of `shape`, writing to `outs` of that shape.
-
-        Windows of equal `place` differ only in dims that the plan's blocks cut.
-        """
-        operands = self._operands
-        leaves = self.leaves
-        operands[: len(leaves)] = [leaf[box] for leaf in leaves]
-        operands[self._outs] = outs
-        if self._ready != place:
-            self._prepare(shape)
-            self._ready = place
-        for fn, args, out in self._steps:
-            fn(*args(operands), out=operands[out])
-
-    def close(self) -> None:
-        """Give the registers back; the runner is of no use any more."""
-        for register in self._scratch:
-            give(register)
-
-    def _prepare(self, shape: Shape) -> None:
-        """View the registers in a block's shape; fill those that are the same for many blocks."""
-        length = math.prod(shape)
-        operands = self._operands
-        operands[self._registers] = [part[:length].reshape(shape) for part in self._scratch]
-        for fn, args, out in self._once:
-            fn(*args(operands), out=operands[out])
-
-
-def _bound(step: Step) -> tuple[Any, Any, int]:
-    return step.kernel.fn, _picker(step.args), step.out
-
-
-def _picker(args: tuple[int, ...]) -> Any:
-    """A function from the operands to the tuple of a step's arguments."""
-    if len(args) > 1:
-        return itemgetter(*args)
-    return itemgetter(slice(args[0], args[0] + 1)) if args else _nothing
-
-
-def _nothing(operands: list[Array]) -> tuple[Array, ...]:
-    return ()
 
 
 # -- runs of C order ------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from skimp._engine.memory.pending import (
 )
 from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.tensor.instances import share_names
-from skimp._kernels.threads import whole
+from skimp._kernels import shaping
 
 Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
@@ -134,8 +134,7 @@ class Storage:
             return 0
         block = self.block if self.deferred is None else self.flat()
         assert block is not None
-        address: int = block.__array_interface__["data"][0]
-        return address
+        return shaping.address(block)
 
     def hand_out(self) -> int:
         """Where the bytes begin, for the program: from now on they stay there."""
@@ -213,16 +212,12 @@ class Storage:
                 return False
             copied = Expr(COPY, (Leaf(self, array),), expr.shape, expr.dtype)
 
-            def write() -> None:
-                run.evaluate(expr, array)
-                source.deferred = copied
-
             forget(source)
             try:
                 self.materialize_readers(source)
                 materialize_inner(expr)
                 self._about_to_change()
-                whole(write)
+                run.evaluate(expr, array, [(setattr, source, "deferred", copied)])
             finally:
                 register(source, source.deferred or copied)
             return True
@@ -281,16 +276,13 @@ class Storage:
         block = donor.block
         assert block is not None
         room = donor.flat()  # a small block that NumPy made may have any shape
-
-        def write() -> None:
-            run.evaluate(expr, self._target(room, expr))
-            self.block, self.nbytes = block, donor.nbytes  # one step with the lines below
-            donor.block, donor.nbytes = None, -1
-            self.deferred = None
-
         donor.changing += 1
         try:
-            whole(write)
+            run.evaluate(expr, self._target(room, expr), (
+                (setattr, self, "block", block), (setattr, self, "nbytes", donor.nbytes),
+                (setattr, donor, "block", None), (setattr, donor, "nbytes", -1),
+                (setattr, self, "deferred", None),
+            ))  # fmt: skip
         finally:
             donor.changing -= 1
             if self.block is block:

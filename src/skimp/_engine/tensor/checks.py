@@ -9,7 +9,6 @@ does not, so it is written once, here. Nothing is returned.
     require_size(t, dim, n, says)              length of one dimension
     same_shape(a, b, says)                     shapes equal
     same_dtype(a, b, says)                     dtypes equal
-    require_dtype(t, (float32, float64), says) dtype one of these
     require_type(value, int, says)             Python type
     require_positive(value, says)              > 0
     require_not_negative(value, says)          >= 0
@@ -76,12 +75,6 @@ def same_dtype(a: Any, b: Any, says: str, error: Error = RuntimeError) -> None:
     """Two tensors of one dtype; `{wanted}` and `{got}` are the dtypes."""
     if a.dtype is not b.dtype:
         _refuse(error, says, b.dtype, a.dtype)
-
-
-def require_dtype(t: Any, dtypes: Container[Any], says: str, error: Error = RuntimeError) -> None:
-    """A tensor of one of these dtypes."""
-    if t.dtype not in dtypes:
-        _refuse(error, says, t.dtype, dtypes)
 
 
 def require_type(value: Any, kind: type, says: str, error: Error = TypeError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Ints
 from skimp._engine.tensor.tensor import Tensor
 
 
@@ -71,6 +72,15 @@ def suggested(t: Tensor) -> memory_format:
     if not layouts.suggests_channels_last(t._skimp_layout_of()):
         return contiguous_format
     return channels_last if t.ndim == 4 else channels_last_3d
+
+
+def suggested_strides(t: Tensor, shape: Ints) -> Ints | None:
+    """The strides of a result of this shape in the format that `t` suggests; None: row-major."""
+    a = t._np
+    if len(shape) not in (4, 5) or (a is not None and a.flags.c_contiguous):
+        return None
+    last = layouts.suggests_channels_last(t._skimp_layout_of())
+    return layouts.channels_last_strides(shape) if last else None
 
 
 def is_format(t: Tensor, wanted: Any) -> bool:

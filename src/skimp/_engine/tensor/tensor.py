@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skimp._engine.memory import storage as storages
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage, sequence
@@ -19,6 +20,7 @@ from skimp._engine.tensor.devices import CPU, device
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
+from skimp._kernels import shaping
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -128,11 +130,9 @@ class Tensor:
             if a is block and a.flags.c_contiguous:
                 layout = Layout(a.shape, contiguous_strides(a.shape), 0)
             else:
-                offset = (
-                    (a.__array_interface__["data"][0] - self._storage.address()) // size
-                    if a.size
-                    else 0
-                )
+                offset = 0
+                if a.size and self._storage.nbytes != size:  # else there is but one element
+                    offset = (shaping.address(a) - self._storage.address()) // size
                 layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
             self._skimp_layout = layout
         return layout
@@ -214,6 +214,12 @@ def mark(t: Tensor, **rare: Any) -> None:
     t._skimp_marked = True
 
 
+def off_fast_path(t: Tensor) -> None:
+    """Let no fast path take a small tensor, whose class may want to be asked."""
+    t._skimp_layout_of()
+    t._np = None
+
+
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
     if t._skimp_meta is not None:
@@ -289,10 +295,12 @@ def empty(
     shape: tuple[int, ...], dtype: dtypes.dtype, strides: tuple[int, ...] | None = None
 ) -> Tensor:
     """A tensor of uninitialised elements, dense; `strides` default to row-major."""
-    if strides is None:
-        strides = contiguous_strides(shape)
-    s = storages.empty(numel(shape) * dtype.itemsize)
-    return wrap(s, Layout(shape, strides, 0), dtype)
+    row_major = contiguous_strides(shape)
+    nbytes = numel(shape) * dtype.itemsize
+    if nbytes < POOLED and strides in (None, row_major):
+        return fresh(np.empty(shape, dtype.np), dtype)
+    layout = Layout(shape, row_major if strides is None else strides, 0)
+    return wrap(storages.empty(nbytes), layout, dtype)
 
 
 def alias(t: Tensor, layout: Layout) -> Tensor:

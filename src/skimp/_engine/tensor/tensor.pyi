@@ -2123,6 +2123,9 @@ def mark(t: Tensor, **rare: Any) -> None:
     """Give `t` values of what few tensors have: `_skimp_counter`, `_conj`, `_skimp_neg`,
     `_skimp_inference`."""
 
+def off_fast_path(t: Tensor) -> None:
+    """Let no fast path take a small tensor, whose class may want to be asked."""
+
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
 

@@ -246,11 +246,14 @@ def exported(self: Tensor) -> Array:
 
 
 def _truth(self: Tensor) -> bool:
-    if self.numel() == 0:
-        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
-    if self.numel() > 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(value(self).item())
+    a = self._np
+    if a is None or a.size != 1:
+        if self.numel() == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        if self.numel() > 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        a = value(self)
+    return bool(a.item())
 
 
 def _index(self: Tensor) -> int:

@@ -83,9 +83,11 @@ def type_(
     if dtype is None:
         name = tensor_types.type_of(self.dtype)
         return name if self._skimp_meta is None else name.replace("torch.", "torch.meta.")
+    if dtype is Tensor or dtype == "torch.Tensor":
+        dtype = promotion.get_default_dtype()
     wanted = tensor_types.dtype_of(dtype) or dtype
     if isinstance(wanted, (str, type)):
-        raise ValueError(f"invalid type: {wanted!r}")
+        raise ValueError(f"invalid type: {getattr(wanted, '__name__', wanted)!r}")
     if not isinstance(wanted, dtypes.dtype):
         raise TypeError("dtype must be a type, str, or dtype object")
     return self.to(wanted)

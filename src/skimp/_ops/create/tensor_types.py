@@ -116,8 +116,9 @@ def type_of(dtype: dtypes.dtype) -> str:
 
 
 def dtype_of(kind: Any) -> dtypes.dtype | None:
-    """The dtype that a tensor type or its name means; None where it is neither."""
+    """The dtype that a tensor type or its name, after `torch.`, means; None where it is neither."""
     if isinstance(kind, _TensorType):
         return kind.dtype
-    found = NAMES.get(str(kind).rpartition(".")[2])
+    room, _, name = str(kind).rpartition(".")
+    found = NAMES.get(name) if room.startswith("torch") else None
     return found.dtype if isinstance(found, _TensorType) else None

@@ -206,8 +206,10 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     index one tensor of positions, a mask of all dims, or a tensor for each of the first dims or of
     those after some `:`; else None.
     """
-    if type(index) is list and x.size and set(map(type, index)) == _NUMBERS:
+    if x.size and type(index) is list:
         index = _small_list(index)
+    elif x.size and type(index) is tuple and list in map(type, index):
+        index = tuple([_small_list(i) if type(i) is list else i for i in index])
     indices = (index,) if type(index) is Tensor else index
     if type(indices) is not tuple or not (x.flags.c_contiguous or _is_in_order(x)):
         return None
@@ -253,7 +255,10 @@ _NUMBERS = {int}
 _ALL = slice(None)
 
 
-def _small_list(index: list[int]) -> Tensor | None:
+def _small_list(index: list[Any]) -> Tensor | None:
+    """A list of ints as positions; None for any other."""
+    if set(map(type, index)) != _NUMBERS:
+        return None
     try:
         return fresh(np.array(index, np.int64), dtypes.int64)
     except OverflowError:  # the general way has PyTorch's words

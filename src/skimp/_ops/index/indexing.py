@@ -169,23 +169,32 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
 
 
 def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
-    """How the last of the views of an index of ints, slices and None is recorded: a slice of
+    """How the last of the views of an index of ints, slices, None and `...` is recorded: a slice of
     everything is one where it is the whole index, else nothing.
     """
+    dim = len(shape)  # after the item, counted from whichever end has no `...` between
+    if Ellipsis not in items:
+        dim = len(items) - items.count(None)
     for d in range(len(items) - 1, -1, -1):
         i = items[d]
         if type(i) is int:
             return _SELECT
         if i is None:
             return _NEW_DIM
-        if type(i) is not slice or None in items or Ellipsis in items:
-            return None  # whose dim would have to be counted
+        if i is Ellipsis:
+            dim = d - items[:d].count(None)
+            continue
+        if type(i) is not slice:
+            return None
+        dim -= 1
         start, stop, step = i.start, i.stop, i.step
         if type(start) is Tensor or type(stop) is Tensor:
             return None
-        if start or step not in (None, 1) or (stop is not None and stop < shape[d]):
+        if start or step not in (None, 1) or (stop is not None and stop < shape[dim]):
             return _SLICE
-    return _SLICE if len(items) == 1 else _ALIAS
+    if len(items) == 1:
+        return _SLICE if items[0] is not Ellipsis else None
+    return _ALIAS
 
 
 def _small_item(x: Any, index: Any) -> Any:

@@ -6,11 +6,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.create.options import Options, dense_tensor, finish, making
 
@@ -35,13 +36,8 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
                 "as_tuple=bool)"
             )
         rows: Any = _nonzero(input if input.ndim else input.reshape(1))
-        return tuple([_own(p) for p in rows.unbind(1)])
+        return tuple([ghost(view) for view in rows.unbind(1)])  # views of nothing that anybody has
     return _nonzero(input, out=out)
-
-
-def _own(view: Tensor) -> Tensor:
-    """The view as a result: it is no view of anything that the user has."""
-    return alias(view, view._skimp_layout_of())
 
 
 def _positions(input: Tensor) -> tuple[Array, ...]:

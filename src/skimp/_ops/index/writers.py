@@ -58,11 +58,11 @@ def writer(
         copy = _row_major if row_major else _like_input
         if row_major is None:
             copy = _same_strides
-        short, short_own = _short_ways(fast)
-        main = wrapper(title, o, lambda given, out: _run_on_copy(o, given, out, copy), out, short)
+        of_copy, of_own = _fast_paths(fast)
+        main = wrapper(title, o, lambda given, out: _run_on_copy(o, given, out, copy), out, of_copy)
         spread(o, title, main, ())
         o.namespaces = ("",) if f"{title}_" in _FUNCTIONS else ()
-        own = wrapper(f"{title}_", o, lambda given, _: _run_in_place(o, given), False, short_own)
+        own = wrapper(f"{title}_", o, lambda given, _: _run_in_place(o, given), False, of_own)
         spread(o, f"{title}_", own, ())
         o.namespaces = namespaces if function else ()
         return main
@@ -70,7 +70,7 @@ def writer(
     return declare
 
 
-def _short_ways(fast: Function | None) -> tuple[Any, Any]:
+def _fast_paths(fast: Function | None) -> tuple[Any, Any]:
     """What writes the fast paths of a writer's two wrappers: on a copy, and in place."""
     if fast is None:
         return None, None

@@ -67,7 +67,8 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         and y.flags.c_contiguous
         and math.prod(mat2_shape) < config.small_below
     ):
-        times = np.matmul if x.size * y.shape[1] <= FEW else multiply
+        # what is all that `multiply` does, but for a column times a row
+        times = np.matmul if len(x) > 1 and x.size * y.shape[1] <= FEW else multiply
         return fresh(times(x.T, y), g._dtype)
     pair = _small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
@@ -100,22 +101,23 @@ def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, An
         and dtype in dtypes.FLOATING_AND_COMPLEX
         and dtype.category == dtypes.FLOAT
         and x.ndim == 2 == y.ndim
-        and y.flags.forc
+        and (y.flags.forc or has_unit_stride(y))
         and math.prod(shape) < config.small_below
     ):
         return None
     if not x.flags.forc:
-        if any(x.strides):
+        if not any(x.strides):
+            tell("mm", g, x)  # one element, expanded: the gradient of a sum
+            return x, y, _times
+        if not has_unit_stride(x):
             return None
-        tell("mm", g, x)  # one element, expanded: the gradient of a sum
-        return x, y, _times
-    return x, y, np.matmul if x.size * max(y.shape) <= FEW else multiply
+    return x, y, multiply
 
 
 def _times(x: Array, y: Array) -> Array:
     """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
-    made: Array = multiply(np.ascontiguousarray(x), y) if y.flags.forc else x @ y.copy()
-    return made
+    x = x if x.flags.forc or any(x.strides) else np.ascontiguousarray(x)
+    return multiply(x, y if y.flags.forc or any(y.strides) else np.ascontiguousarray(y))
 
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
@@ -148,11 +150,11 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
         and dtype in dtypes.FLOATING_AND_COMPLEX
         and x.ndim == 2 == y.ndim
         and x.shape[1] == y.shape[0]
-        and x.flags.forc
-        and y.flags.forc
+        and (x.flags.forc or has_unit_stride(x))
+        and (y.flags.forc or has_unit_stride(y))
         and len(x) * y.shape[1] < config.small_below
     ):
-        times = np.matmul if x.size * y.shape[1] <= FEW else multiply
+        times = np.matmul if len(y) > 1 and x.size * y.shape[1] <= FEW else multiply
         return fresh(times(x, y), dtype)
     return None
 
@@ -276,8 +278,6 @@ def _are_small(x: Array, y: Array) -> bool:
 
 def _multiplied(x: Array, y: Array, dtype: dtypes.dtype) -> Tensor:
     # row-major, in whichever order the factors' batches lie
-    if x.size * y.shape[-1] <= FEW:
-        return fresh(np.matmul(x, y, order="C"), dtype)
     return fresh(multiply(x, y), dtype)
 
 

@@ -26,7 +26,8 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm, products, shaping
-from skimp._kernels.blas import FEW, multiply
+from skimp._kernels.blas import multiply
+from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import adjoint, bmm, check_mm, mm_first_back, mm_second_back
 from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
@@ -157,11 +158,13 @@ def _add_in_blocks(
 
 
 ADDMM = Rule("AddmmBackward0",
-    input=lambda g, beta: scaled(g, beta),
-    mat1=lambda g, mat2, mat1_shape, mat1_strides, alpha: scaled(
-        mm_first_back(g, mat2, mat1_shape, mat1_strides), alpha),
-    mat2=lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
-        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha),
+    input=lambda g, beta: g if beta == 1 else scaled(g, beta),
+    mat1=lambda g, mat2, mat1_shape, mat1_strides, alpha: (
+        mm_first_back(g, mat2, mat1_shape, mat1_strides) if alpha == 1 else
+        scaled(mm_first_back(g, mat2, mat1_shape, mat1_strides), alpha)),
+    mat2=lambda g, mat1, mat2_shape, mat2_strides, alpha: (
+        mm_second_back(g, mat1, mat2_shape, mat2_strides) if alpha == 1 else
+        scaled(mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)),
     releases_early=True)  # fmt: skip
 ADDING = recording(ADDMM, ("input", "mat1", "mat2", "beta", "alpha"))
 
@@ -180,12 +183,12 @@ def small_addmm(
         and dtype in dtypes.FLOATING_AND_COMPLEX
         and x.ndim == 2 == y.ndim
         and x.shape[1] == y.shape[0]
-        and x.flags.forc
-        and y.flags.forc
+        and (x.flags.forc or has_unit_stride(x))
+        and (y.flags.forc or has_unit_stride(y))
         and x.size < gemm.LARGE > y.size
     ):
         return None
-    made = np.matmul(x, y) if x.size * y.shape[1] <= FEW else multiply(x, y)
+    made = multiply(x, y)
     if w.shape != made.shape and w.shape != made.shape[1:]:
         return None
     made += w

@@ -33,7 +33,7 @@ from skimp._ops.linalg.checks import (
 )
 from skimp._ops.linalg.lu import eliminate
 from skimp._ops.meta import linalg as shapes
-from skimp._ops.reduce.reductions import _others
+from skimp._ops.reduce.reductions import products_of_others
 
 # -- inverses -------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ def _cofactors(a: Tensor) -> Tensor:
     """The conjugate of the matrix of cofactors: products of the other singular values."""
     u, s, vh = NAMESPACES["linalg"]["svd"](a)
     turn = conj(det(u) * det(vh))
-    others = _others(s, -1).to(a._dtype).unsqueeze(-2)
+    others = products_of_others(s, -1).to(a._dtype).unsqueeze(-2)
     return turn.unsqueeze(-1).unsqueeze(-1) * ((u * others) @ vh)  # type: ignore[no-any-return]
 
 

@@ -190,6 +190,14 @@ def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     return made
 
 
+def _small_clamp_min(input: Any, min: Any) -> Tensor | None:
+    return None if input._rg and modes.state.grad else _small_clamp(input, min)
+
+
+def _small_clamp_max(input: Any, max: Any) -> Tensor | None:
+    return None if input._rg and modes.state.grad else _small_clamp(input, None, max)
+
+
 def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     if not target_is_small(input) or not _numbers(min, max):
         return None
@@ -202,8 +210,8 @@ _WIDE = 1 << 63  # numbers below it are finite in every float type
 for _f, _fast in (
     (clamp, _small_clamp),
     (clamp_, _small_clamp_),
-    (clamp_min, None),
-    (clamp_max, None),
+    (clamp_min, _small_clamp_min),
+    (clamp_max, _small_clamp_max),
     (clamp_min_, None),
     (clamp_max_, None),
 ):

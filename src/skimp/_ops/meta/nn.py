@@ -7,6 +7,7 @@ from typing import Any
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.formats import suggested_strides
 from skimp._engine.tensor.meta import empty, like
 from skimp._engine.tensor.tensor import Tensor
 
@@ -16,9 +17,10 @@ Ints = tuple[int, ...]
 # -- windows --------------------------------------------------------------------------------------
 
 
-def _planes(input: Tensor, sizes: Ints, dtype: dtypes.dtype | None = None) -> Tensor:
-    lead = input.shape[: input.ndim - len(sizes)]
-    return empty((*lead, *sizes), dtype or input._dtype)
+def _planes(like: Tensor, sizes: Ints, dtype: dtypes.dtype | None = None) -> Tensor:
+    shape = (*like.shape[: like.ndim - len(sizes)], *sizes)
+    batched = len(shape) == len(sizes) + 2
+    return empty(shape, dtype or like._dtype, suggested_strides(like, shape) if batched else None)
 
 
 def pooled(input: Tensor, pool: Any, *_: Any) -> Tensor:
@@ -29,20 +31,30 @@ def pooled_with_taps(input: Tensor, pool: Any) -> tuple[Tensor, Tensor]:
     return pooled(input, pool), _planes(input, pool.out, dtypes.int32)
 
 
+def averaged(input: Tensor, pool: Any, *_: Any) -> Tensor:
+    return _averages(input, pool.out)
+
+
 def unpooled(input: Tensor, pool: Any, *_: Any) -> Tensor:
-    return _planes(input, pool.size)
+    return _averages(input, pool.size)
+
+
+def _averages(like: Tensor, sizes: Ints) -> Tensor:
+    if len(sizes) == 2:
+        return _planes(like, sizes)
+    return empty((*like.shape[: like.ndim - len(sizes)], *sizes), like._dtype)
 
 
 def spread(grad: Tensor, taps: Tensor, pool: Any) -> Tensor:
-    return _planes(grad, pool.size)
+    return _planes(taps, pool.size, grad._dtype)
 
 
 def picked(input: Tensor, taps: Tensor, pool: Any) -> Tensor:
-    return _planes(input, pool.out)
+    return _planes(taps, pool.out, input._dtype)
 
 
 def places(taps: Tensor, pool: Any) -> Tensor:
-    return empty(taps.shape, dtypes.int64)
+    return _planes(taps, pool.out, dtypes.int64)
 
 
 def unfold(input: Tensor, pool: Any) -> Tensor:
@@ -57,12 +69,14 @@ def fold(input: Tensor, pool: Any) -> Tensor:
 
 def resample(input: Tensor, dim: int, where: Any, weights: Any) -> Tensor:
     shape = tuple(input.shape)
-    return empty((*shape[:dim], len(where), *shape[dim + 1 :]), input._dtype)
+    shape = (*shape[:dim], len(where), *shape[dim + 1 :])
+    return empty(shape, input._dtype, suggested_strides(input, shape))
 
 
 def resample_back(input: Tensor, dim: int, where: Any, weights: Any, size: int) -> Tensor:
     shape = tuple(input.shape)
-    return empty((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
+    shape = (*shape[:dim], size, *shape[dim + 1 :])
+    return empty(shape, input._dtype, suggested_strides(input, shape))
 
 
 # -- norms ----------------------------------------------------------------------------------------
@@ -100,15 +114,45 @@ def batch_norm(
 # -- the rest -------------------------------------------------------------------------------------
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Any:
-    lead = tuple(query.shape[:-1])
-    strides = None
-    if len(lead) == 3:  # (batch, heads, rows): heads lie inside rows
-        turned = (lead[0], lead[2], lead[1], value.shape[-1])
-        a, b, c, d = layouts.contiguous_strides(turned)
-        strides = (a, c, b, d)
-    result = empty((*lead, value.shape[-1]), query._dtype, strides)
-    return result, empty((*lead, 1), _accumulated(query))
+def heads_inside(shape: Ints) -> Ints:
+    """The strides of (batch, heads, rows, e) where heads lie inside rows."""
+    _, heads, rows, e = shape
+    return (heads * rows * e, e, heads * e, 1)
+
+
+def in_one_pass(query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None) -> bool:
+    """Whether PyTorch has the kernel whose results lie as the query and whose gradients have heads
+    inside rows; else it multiplies matrices, and all are row-major.
+    """
+    return (
+        kept is None
+        and query.ndim == 4
+        and query.shape[-1] == value.shape[-1]
+        and all(t._skimp_layout_of().strides[-1] == 1 for t in (query, key, value))
+    )
+
+
+def attention_strides(
+    query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None
+) -> Ints | None:
+    if not in_one_pass(query, key, value, kept):
+        return None
+    return layouts.empty_like_strides(query._skimp_layout_of())
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any,
+    causal: bool,
+    scale: float,
+    kept: Tensor | None,
+    *_: Any,
+) -> Any:
+    strides = attention_strides(query, key, value, kept)
+    result = empty((*query.shape[:-1], value.shape[-1]), query._dtype, strides)
+    return result, empty((*query.shape[:-1], 1), _accumulated(query))
 
 
 def table(grad_output: Tensor, indices: Tensor, num_weights: int, *_: Any) -> Tensor:

@@ -8,6 +8,7 @@ leaky_relu can do with the result.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule, parameters
@@ -23,6 +24,7 @@ from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
+from skimp._kernels.pointwise import CLIP
 from skimp._ops.index.masks import where
 
 FUNCTIONAL = ("nn.functional",)
@@ -99,6 +101,7 @@ def row(
 
 # These two read an element before they write it: relu_ writes where it reads.
 RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True, brief=True)
+RECTIFY_FLOATS = Kernel("relu", A.relu, True, True, brief=True, ufunc=CLIP, numbers=(0, inf))
 PASS_ABOVE = Kernel(
     "threshold_backward", A.threshold_backward, aliases=True, strided=True, brief=True
 )
@@ -115,7 +118,7 @@ RELU = row(
     {
         BOOL: Refused(RuntimeError, "Boolean inputs not supported for relu"),
         INT: RECTIFY,
-        FLOAT: RECTIFY,
+        FLOAT: RECTIFY_FLOATS,
         COMPLEX: NO_COMPLEX,
     },
     "ReluBackward0",

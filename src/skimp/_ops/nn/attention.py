@@ -9,30 +9,29 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
 from skimp._kernels import attention as attend, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.dropout import _kept, _noise
+from skimp._ops.nn.dropout import kept_factors, kept_mask
 from skimp._ops.reduce.softmax import _safe_softmax
-from skimp.config import config
 
 
 def _described(
     query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Attention:
-    whole = (*query.shape[:-1], key.shape[-2])
     work = dtypes.accumulator(query._dtype).np
     added = None
     if mask is not None:
+        whole = (*query.shape[:-1], key.shape[-2])
         array = mask._skimp_array()
         added = shaping.broadcast(
             array if array.dtype == bool else array.astype(work, copy=False), whole
@@ -42,20 +41,16 @@ def _described(
     )
 
 
-def _result(shape: tuple[int, ...], dtype: dtypes.dtype) -> tuple[Tensor, Array]:
-    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together
-    again copies nothing."""
-    if len(shape) != 4:
-        return blank(shape, dtype)
-    b, h, rows, e = shape
-    strides = (rows * h * e, e, h * e, 1)
-    if 0 < math.prod(shape) < config.small_below:
-        array = np.empty((b, rows, h, e), dtype.np).transpose(0, 2, 1, 3)
-        made = as_it_lies(array, dtype)
-        if 1 in shape:  # NumPy's array may be row-major then
-            made._skimp_layout = Layout(shape, strides, 0)
-        return made, array
-    return blank(shape, dtype, strides)
+def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]:
+    """Blank, where PyTorch's lies; a small one is made by NumPy."""
+    shape = (*query.shape[:-1], value.shape[-1])
+    a = query._np
+    if a is None or a.flags.c_contiguous or 1 in shape or not all(a.strides):
+        return blank(shape, query._dtype, shapes.attention_strides(query, key, value, kept))
+    if not shapes.in_one_pass(query, key, value, kept):
+        return blank(shape, query._dtype)
+    array = np.empty_like(a)
+    return as_it_lies(array, query._dtype), array
 
 
 def _back(
@@ -73,18 +68,18 @@ def _back(
 ) -> Any:
     if modes.state.grad or g._hollow:
         return _rematerialize(g, query, key, value, mask, causal, scale, kept, grow)
-    made = [_like(t) for t in (query, key, value)]
+    turned = shapes.in_one_pass(query, key, value, kept)
+    made = [_gradient_of(t, turned) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
     kept_arrays = [t._skimp_array() for t in (query, key, value, result0, result1)]
     attend.backward(g._skimp_array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
 
 
-def _like(t: Any) -> tuple[Tensor, Array]:
-    a = t._np
-    if a is not None and a.flags.c_contiguous:
-        return blank(a.shape, t._dtype)
-    return blank(tuple(t.shape), t._dtype, layouts.empty_like_strides(t._skimp_layout_of()))
+def _gradient_of(t: Any, turned: bool) -> tuple[Tensor, Array]:
+    """(batch, heads, rows, e) lies as (batch, rows, heads, e), in which a projection's rows lie."""
+    shape = tuple(t.shape)
+    return blank(shape, t._dtype, shapes.heads_inside(shape) if turned else None)
 
 
 def _rematerialize(
@@ -100,7 +95,7 @@ def _rematerialize(
 ) -> Any:
     """The same in ops, for derivatives of the derivative."""
     p = _weights(query, key, mask, causal, scale)
-    noise = None if kept is None else _noise(kept, grow, p._dtype)
+    noise = None if kept is None else kept_factors(kept, grow, p._dtype)
     dropped = p if noise is None else p * noise
     dp = g.matmul(value.transpose(-1, -2))
     dp = dp if noise is None else dp * noise
@@ -144,10 +139,10 @@ def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
     """(result, each row's logsumexp)."""
-    shape = (*query.shape[:-1], value.shape[-1])
-    result, into = _result(shape, query._dtype)
+    rows = shape_of(query)[:-1]
+    result, into = _result(query, key, value, kept)
     acc = dtypes.accumulator(query._dtype)
-    lse, level = blank((*query.shape[:-1], 1), acc)
+    lse, level = blank((*rows, 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
     if into.size:
         attend.forward(
@@ -272,7 +267,7 @@ def _in_ops(
     if dtype in dtypes.HALVES:
         query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
     p = _weights(query, key, mask, causal, scale)
-    result = (p if kept is None else p * _noise(kept, grow, p._dtype)).matmul(value)
+    result = (p if kept is None else p * kept_factors(kept, grow, p._dtype)).matmul(value)
     return result if result._dtype is dtype else result.to(dtype)
 
 
@@ -284,7 +279,7 @@ def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     like = query.new_empty((1,)).expand((*query.shape[:-1], key.shape[-2]))
-    return _kept(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    return kept_mask(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
 
 
 def _small(

@@ -336,7 +336,7 @@ def _check_kernel(size: Ints, kernel: Ints, padding: Ints, dilation: Ints) -> No
 # -- the public functions -------------------------------------------------------------------------
 
 
-def _convolve(
+def convolve(
     nd: int,
     input: Any,
     weight: Any,
@@ -462,7 +462,7 @@ def _declare(nd: int) -> None:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Any:
-        return _convolve(nd, input, weight, bias, stride, padding, dilation, groups)
+        return convolve(nd, input, weight, bias, stride, padding, dilation, groups)
 
     def title(input: Any, **_: Any) -> str | None:
         return "ConvolutionBackward0" if input.ndim == nd + 2 else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import sampled
-from skimp._ops.nn.convolution import _convolve
+from skimp._ops.nn.convolution import convolve
 
 
 @sampled(lambda tensor: [(tensor([[[1, 2]], [[3, 4]]]), tensor([[[1], [2]]]), tensor([5]))])
@@ -18,7 +18,7 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     Raises: RuntimeError for shapes that don't fit.
     Memory: a new tensor.
     """
-    moved = _convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
+    moved = convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
     return moved.permute(2, 0, 1)
 
 

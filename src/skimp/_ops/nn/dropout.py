@@ -39,7 +39,7 @@ def _check_p(p: float, strict: bool = True) -> float:
     return float(p)
 
 
-def _kept(like: Any, p: float, feature: bool) -> Any:
+def kept_mask(like: Any, p: float, feature: bool) -> Any:
     """Which elements (`feature`: which channels) stay, drawn in the order of the noise that
     PyTorch would draw."""
     if like._hollow and like._skimp_meta is None:
@@ -57,18 +57,18 @@ def _kept(like: Any, p: float, feature: bool) -> Any:
     return mask
 
 
-def _noise(mask: Any, scale: float, dtype: Any) -> Any:
+def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
     """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 -
     p)."""
     return mask.to(dtype) * scale
 
 
-DROPPED = Rule("MulBackward0", input=lambda g, mask, scale: g * _noise(mask, scale, g._dtype))
+DROPPED = Rule("MulBackward0", input=lambda g, mask, scale: g * kept_factors(mask, scale, g._dtype))
 
 
 @general("_dropped", method=False, namespaces=(), rule=DROPPED)
 def _dropped(input: Any, mask: Any, scale: float) -> Any:
-    return input * _noise(mask, scale, input._dtype)
+    return input * kept_factors(mask, scale, input._dtype)
 
 
 def _without_draws(input: Any, p: float, training: bool, feature: bool) -> Any:
@@ -93,7 +93,7 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
     if whole is not None:
         return whole
     scale = 1.0 / (1.0 - p)
-    return _dropped(input, _kept(input, p, feature), scale)
+    return _dropped(input, kept_mask(input, p, feature), scale)
 
 
 def _small_dropout(
@@ -126,7 +126,7 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
         return whole
     limit = ALPHA * SCALE
     a = 1.0 / math.sqrt((limit * limit * p + 1) * (1 - p))
-    kept = _kept(input, p, feature).to(input._dtype)
+    kept = kept_mask(input, p, feature).to(input._dtype)
     b = (kept - 1) * (limit * a) + limit * a * p
     return input * (kept * a) + b
 
@@ -264,7 +264,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
         fill(mask, True)
         return input.clone(), mask
     p = _check_p(p, strict=False)
-    mask = _kept(input, p, False)
+    mask = kept_mask(input, p, False)
     return _dropped(input, mask, 0.0 if p == 1.0 else 1.0 / (1.0 - p)), mask
 
 
@@ -274,7 +274,7 @@ def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
 
     Memory: a new tensor.
     """
-    return grad_output * _noise(mask, scale, grad_output._dtype)
+    return grad_output * kept_factors(mask, scale, grad_output._dtype)
 
 
 SAYS = """\

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.order import stable_order
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -52,7 +53,7 @@ def add_rows(target: Array, numbers: Array, rows: Array) -> None:
         places = numbers.astype(np.int64, copy=False)[:, None] * width + np.arange(width)
         np.add.at(target.reshape(-1), places.reshape(-1), rows.reshape(-1))
         return
-    order = np.argsort(numbers, kind="stable")
+    order = stable_order(numbers, len(target))
     sorted_ = numbers[order]
     starts = np.flatnonzero(np.concatenate(([True], sorted_[1:] != sorted_[:-1])))
     stops = np.concatenate((starts[1:], [len(sorted_)]))
@@ -61,7 +62,7 @@ def add_rows(target: Array, numbers: Array, rows: Array) -> None:
         return
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         np.add.reduce(
-            rows[order[start:stop]], axis=0, out=target[sorted_[start]], dtype=target.dtype
+            rows.take(order[start:stop], 0), axis=0, out=target[sorted_[start]], dtype=target.dtype
         )
 
 
@@ -69,10 +70,10 @@ def _by_rank(
     target: Array, sorted_: Array, order: Array, rows: Array, starts: Array, stops: Array
 ) -> None:
     """All first rows of their numbers at once, then all second ones."""
-    target[sorted_[starts]] = rows[order[starts]]
+    target[sorted_[starts]] = rows.take(order[starts], 0)
     for rank in range(1, int((stops - starts).max())):
         here = starts[stops - starts > rank] + rank
-        target[sorted_[here]] += rows[order[here]]
+        target[sorted_[here]] += rows.take(order[here], 0)
 
 
 def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool) -> Any:

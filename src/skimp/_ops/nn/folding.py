@@ -17,7 +17,8 @@ from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.pooling import per_dim, planes
+from skimp._ops.nn.pooling import planes
+from skimp._ops.nn.pooling_windows import per_dim
 
 Ints = tuple[int, ...]
 

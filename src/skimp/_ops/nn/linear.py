@@ -21,19 +21,26 @@ from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
 
 def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     """Small tensors: one product where nobody differentiates it, else the transpose and the sum
-    with a product that the general way records too.
+    with a product that the general way records too, of an input with more dims by its views.
     """
-    if bias is None or type(weight) not in ORDINARY or type(bias) not in ORDINARY:
+    if type(weight) not in ORDINARY or type(bias) not in ORDINARY:
         return None
     x, w, b = input._np, weight._np, bias._np
     if modes.state.grad and (input._rg or weight._rg or bias._rg):
-        if x is None or w is None or x.ndim != 2 or w.ndim != 2:
+        if x is None or w is None or w.ndim != 2:
             return None
+        shape = x.shape
+        flat = len(shape) == 2
+        if not flat:
+            if len(shape) < 2 or not x.size or not x.flags.c_contiguous:
+                return None
+            input = input.view(x.size // shape[-1], shape[-1])
         turned = weight.t()
         made = small_addmm(bias, input, turned)
-        if made is not None:
-            ADDING.record(made, bias, input, turned, 1, 1)
-        return made
+        if made is None:
+            return None
+        ADDING.record(made, bias, input, turned, 1, 1)
+        return made if flat else made.view(*shape[:-1], len(w))
     if x is None or w is None or b is None or x.ndim < 2 or w.ndim != 2:
         return None
     dtype = input._dtype

@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
@@ -16,7 +16,6 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
-from skimp._ops.nn.losses_likelihood import _f
 from skimp._ops.nn.losses_reduced import loss_of, reduced
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 
@@ -385,7 +384,7 @@ def binary_cross_entropy_with_logits(
         loss = as_input(target, call(BCE_LOGITS, (input, target)))
     else:
         log_weight = (pos_weight - 1) * target + 1
-        loss = (1 - target) * input - log_weight * _f("logsigmoid")(input)
+        loss = (1 - target) * input - log_weight * NAMESPACES["nn.functional"]["logsigmoid"](input)
     return _own(BCE_LOGITS, reduced(_weighted(loss, weight), reduction), input, target)
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import refuse_cast
 from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses_reduced import reduced
 from skimp._ops.nn.reduction import check_reduction, reduction_of
-
-
-def _f(name: str) -> Any:
-    """A function of nn.functional that another file declares."""
-    return NAMESPACES["nn.functional"][name]
 
 
 def kl_div(

@@ -113,6 +113,22 @@ def _project(
     return _project(query, key, value, tuple(weights.chunk(3)), bias)
 
 
+def _masks(
+    mask: Tensor | None, padding: Tensor | None, is_causal: bool, need_weights: bool, dtype: Any
+) -> tuple[Tensor | None, Tensor | None, bool]:
+    """Both masks in the type that scores have; no mask where `is_causal` says all of it."""
+    padding = canonical_mask(padding, "key_padding_mask", mask, "attn_mask", dtype)
+    if is_causal and mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method `generate_square_subsequent_mask` to create this mask."
+        )
+    if is_causal and padding is None and not need_weights:
+        return None, None, True
+    mask = canonical_mask(mask, "attn_mask", None, "", dtype, check_other=False)
+    return mask, padding, is_causal and padding is None
+
+
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,
@@ -157,19 +173,9 @@ def multi_head_attention_forward(
         value = key if same_kv else value.unsqueeze(1)
         key_padding_mask = key_padding_mask.unsqueeze(0) if key_padding_mask is not None else None
     rows, batch, width = query.shape
-    padding = canonical_mask(
-        key_padding_mask, "key_padding_mask", attn_mask, "attn_mask", query.dtype
+    attn_mask, padding, is_causal = _masks(
+        attn_mask, key_padding_mask, is_causal, need_weights, query.dtype
     )
-    if is_causal and attn_mask is None:
-        raise RuntimeError(
-            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
-            "method `generate_square_subsequent_mask` to create this mask."
-        )
-    if is_causal and padding is None and not need_weights:
-        attn_mask = None  # the hint says all
-    else:
-        attn_mask = canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, check_other=False)
-        is_causal = is_causal and padding is None
     _check_widths(width, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
 
     weights: Any = (
@@ -180,10 +186,9 @@ def multi_head_attention_forward(
     q, k, v = _project(query, key, value, weights, in_proj_bias)
     columns = k.size(0)
     mask = None if attn_mask is None else _mask_by_head(attn_mask, batch, num_heads, rows, columns)
-    extra = 0
+    extra = 0  # keys and values beside those given
     if bias_k is not None and bias_v is not None:
-        k = cat([k, bias_k.repeat(1, batch, 1)])
-        v = cat([v, bias_v.repeat(1, batch, 1)])
+        k, v = cat([k, bias_k.repeat(1, batch, 1)]), cat([v, bias_v.repeat(1, batch, 1)])
         extra += 1
     head = width // num_heads
     # (length, batch, features) as (batch, heads, length, head): views

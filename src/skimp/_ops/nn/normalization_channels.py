@@ -114,15 +114,17 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     return dx, _vector(dw), _vector(db)
 
 
-def _channels(values: Array, like: Any) -> Any:
+def _channels(values: Array, like: Any, kept: bool) -> Any:
     """A number for each channel as a tensor that broadcasts against `like` (n, channels, ...).
 
     Beside short rows it is one image of its own: then the rows of an image are one run for NumPy,
-    which takes twice as long for rows of 256.
+    which takes twice as long for rows of 256. For fewer elements only if it is not `kept` to make
+    the result again.
     """
     shape = (1, -1) + (1,) * (like.ndim - 2)
     places = math.prod(like.shape[2:])
-    if like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= config.threads_from:
+    least = config.threads_from if kept else config.defer_from
+    if like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= least:
         values, shape = values.repeat(places), (1, *like.shape[1:])
     return _vector(values.reshape(shape))
 
@@ -201,11 +203,12 @@ def _batch_norm(
             quietly(channel_sums.scaled, own, *channel_sums.beside(own, (a, b))), input._dtype
         )
     else:
-        y = accumulated(in_format(input, input)) * _channels(a, input) + _channels(b, input)
+        scale, shift = _channels(a, input, training), _channels(b, input, training)
+        y = accumulated(in_format(input, input)) * scale + shift
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
-        nothing = y.new_empty((0,))
+        nothing = _vector(np.empty(0, y._dtype.np))
         return y, nothing, nothing
     return y, _vector(mean), _vector(rstd)
 

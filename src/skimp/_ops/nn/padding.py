@@ -11,7 +11,7 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank, pour
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor import dtypes, formats, meta, promotion
 from skimp._engine.tensor.tensor import fresh
 from skimp._ops import batching
 from skimp._ops.ties import tied
@@ -66,8 +66,8 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     amounts = _amounts(pad, len(shape))
     sizes = _sizes(shape, amounts, pad)
     if input._hollow:
-        return meta.empty(sizes, input._dtype)
-    result, target = blank(sizes, input._dtype)
+        return meta.empty(sizes, input._dtype, formats.suggested_strides(input, sizes))
+    result, target = blank(sizes, input._dtype, formats.suggested_strides(input, sizes))
     check_number(value, input._dtype)
     number = constant(value, input._dtype)
     inner, kept = [], input
@@ -124,6 +124,15 @@ def _places(mode: str, n: int, before: int, after: int) -> Any:
     return np.where(turned >= n, 2 * (n - 1) - turned, turned)
 
 
+def selected(input: Any, dim: int, places: Any) -> Any:
+    """The elements at `places` of a dim, in the format that the input suggests."""
+    at = fresh(places.astype(np.int64), dtypes.int64)
+    if formats.suggested_strides(input, input.shape) is None:
+        return input.index_select(dim, at)
+    moved = dim - 1 if dim > 1 else -1
+    return input.movedim(1, -1).index_select(moved, at).movedim(-1, 1)
+
+
 def _around(mode: str, input: Any, pad: Any) -> Any:
     spatial = len(pad) // 2
     _check_around(mode, input, pad, spatial)
@@ -131,8 +140,11 @@ def _around(mode: str, input: Any, pad: Any) -> Any:
         dim = input.ndim - 1 - i
         before, after = int(pad[2 * i]), int(pad[2 * i + 1])
         if before or after:
-            at = _places(mode, input.shape[dim], before, after)
-            input = input.index_select(dim, fresh(at.astype(np.int64), dtypes.int64))
+            places = _places(mode, input.shape[dim], before, after)
+            if mode == "circular":  # row-major, as what it copies piece by piece
+                input = input.index_select(dim, fresh(places.astype(np.int64), dtypes.int64))
+            else:
+                input = selected(input, dim, places)
     return input
 
 

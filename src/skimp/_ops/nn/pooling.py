@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,15 +18,15 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import copies as told, layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.tensor import Array, fresh
+from skimp._engine.tensor.tensor import Array
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
+from skimp._ops.nn.pooling_windows import per_dim, pool_of
 from skimp._ops.shape.copies import describe
-from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tie
 
 Ints = tuple[int, ...]
@@ -36,114 +35,7 @@ KNOWN.add(Pool)
 _DEFERRED = 1 << 18  # elements of deferred planes that are made at once: they stay in the L2 cache
 
 
-# -- arguments ------------------------------------------------------------------------------------
-
-
-def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
-    """One integer for each spatial dim, from one for all or a list."""
-    if not isinstance(value, (tuple, list)):
-        return (as_int(value, what),) * nd
-    found = tuple([as_int(v, what) for v in value])
-    if len(found) == 1:
-        return found * nd
-    if len(found) != nd:
-        raise RuntimeError(f"{name}: {what} must either be a single int, or a tuple of {nd} ints")
-    return found
-
-
-def _check_input(name: str, shape: Ints, nd: int) -> None:
-    if len(shape) not in (nd + 1, nd + 2) or 0 in shape[len(shape) - nd - 1 :]:
-        raise RuntimeError(
-            f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but got: {list(shape)}"
-        )
-
-
-def pool_of(
-    name: str,
-    input: Any,
-    nd: int,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil: bool,
-) -> Pool:
-    """The windows that PyTorch's arguments describe, checked."""
-    given = (kernel, stride, padding, dilation)
-    if not all([type(v) is int or v is None for v in given]):
-        kernel = per_dim(name, "kernel_size", kernel, nd)
-        stride = None if stride in ((), []) else stride
-        stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
-        padding = per_dim(name, "padding", padding, nd)
-        dilation = per_dim(name, "dilation", dilation, nd)
-    return _pool(name, nd, tuple(input.shape), kernel, stride, padding, dilation, ceil)
-
-
-@lru_cache(256)
-def _pool(
-    name: str, nd: int, shape: Ints, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil: bool,
-) -> Pool:  # fmt: skip
-    """A program has few of them, and each keeps what it has worked out of itself."""
-    kernel = per_dim(name, "kernel_size", kernel, nd)
-    stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
-    padding = per_dim(name, "padding", padding, nd)
-    dilation = per_dim(name, "dilation", dilation, nd)
-    _check_input(name, shape, nd)
-    for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
-        if any(v <= 0 for v in values):
-            raise RuntimeError(
-                f"{name}: {what} should be greater than zero, but got {list(values)}"
-            )
-    for k, p, d in zip(kernel, padding, dilation, strict=True):
-        if p < 0:
-            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
-        if p > ((k - 1) * d + 1) // 2:
-            raise RuntimeError(
-                f"pad should be at most half of effective kernel size, but got pad={p}, "
-                f"kernel_size={k} and dilation={d}"
-            )
-    if name.startswith("max_pool") and any(
-        p > k // 2 for k, p in zip(kernel, padding, strict=True)
-    ):
-        raise RuntimeError(_wide_padding(name, kernel, padding))
-    size = shape[len(shape) - nd :]
-    out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
-    if name == "avg_pool3d" and any(s < k for s, k in zip(size, kernel, strict=True)):
-        raise RuntimeError(  # whatever the padding
-            f"input image (T: {size[0]} H: {size[1]} W: {size[2]}) smaller than kernel size "
-            f"(kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})"
-        )
-    if any(o < 1 for o in out):
-        raise RuntimeError(_too_small(name, shape[-nd - 1 :], out))
-    return Pool(size, kernel, stride, padding, dilation, out)
-
-
-def _wide_padding(name: str, kernel: Ints, padding: Ints) -> str:
-    """Of a dilated window, which may be wider than its kernel."""
-    if len(kernel) == 1:
-        return (
-            f"{name}() padding should be at most half of kernel size, but got padding={padding[0]} "
-            f"and kernel_size={kernel[0]}"
-        )
-    axes = "WH" if len(kernel) == 2 else "TWH"
-    order = (1, 0) if len(kernel) == 2 else (0, 2, 1)
-    told = [(axis, padding[at], kernel[at]) for axis, at in zip(axes, order, strict=True)]
-    words = [f"pad{axis} = {p}" for axis, p, _ in told] + [f"k{axis} = {k}" for axis, _, k in told]
-    return f"pad should be smaller than or equal to half of kernel size, but got {', '.join(words)}"
-
-
-def _too_small(name: str, input: Ints, out: Ints) -> str:
-    """PyTorch pools one dimension as rows of images, unless it looks for maxima."""
-    if name == "max_pool1d":
-        return f"max_pool1d() Invalid computed output size: {out[0]}"
-    one = (1,) if len(out) == 1 else ()
-    given = "x".join(map(str, (input[0], *one, *input[1:])))
-    wanted = "x".join(map(str, (input[0], *one, *out)))
-    return (
-        f"Given input size: ({given}). Calculated output size: ({wanted}). Output size is too small"
-    )
+# -- arrays ---------------------------------------------------------------------------------------
 
 
 def planes(t: Any, nd: int) -> Array:
@@ -156,11 +48,36 @@ def planes(t: Any, nd: int) -> Array:
     return flat
 
 
-def _made(input: Any, sizes: Ints, dtype: Any = None) -> tuple[Any, Array]:
+def _lies_last(t: Any, nd: int) -> bool:
+    """Whether results lie channels last, as PyTorch's do where the input suggests it (averages of
+    volumes never).
+    """
+    return t.ndim == nd + 2 and formats.suggested_strides(t, t.shape) is not None
+
+
+def _given(t: Any, nd: int, last: bool) -> Array:
+    """The elements as kernels take them: images with their channels last, or planes."""
+    array: Array = t._skimp_array() if last else planes(t, nd)
+    return array
+
+
+def _made(like: Any, sizes: Ints, last: bool, dtype: Any = None) -> tuple[Any, Array]:
+    """A blank result of the sizes, and its array as kernels take it."""
     nd = len(sizes)
-    shape = (*input.shape[: input.ndim - nd], *sizes)
-    result, target = blank(shape, dtype or input._dtype)
+    shape = (*like.shape[: like.ndim - nd], *sizes)
+    if last:
+        return blank(shape, dtype or like._dtype, layouts.channels_last_strides(shape))
+    result, target = blank(shape, dtype or like._dtype)
     return result, target.reshape(math.prod(shape[: len(shape) - nd]), *sizes)
+
+
+def _written(
+    kernel: Any, given: tuple[Any, ...], sizes: Ints, last: bool, *more: Any, dtype: Any = None
+) -> Any:
+    """A result of the sizes that a kernel of tensors writes."""
+    result, target = _made(given[0], sizes, last, dtype)
+    kernel(*[_given(t, len(sizes), last) for t in given], target, *more)
+    return result
 
 
 # -- max_pool -------------------------------------------------------------------------------------
@@ -188,8 +105,10 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
 )
 def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
-    result, target = _made(input, pool.out)
-    taps, at = _made(input, pool.out, dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32))
+    last = _lies_last(input, len(pool.size))
+    result, target = _made(input, pool.out, last)
+    number = dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32)
+    taps, at = _made(input, pool.out, last, number)
     _maxima(input, target, at, pool)
     return result, taps
 
@@ -200,7 +119,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     nd = len(pool.size)
     source, _ = source_of(input, in_order=True)
     if not isinstance(source, Expr):
-        windows.maximum(planes(input, nd), target, at, pool)
+        windows.maximum(_given(input, nd, target.ndim > nd + 1), target, at, pool)
         return
     lead = source.shape[: len(source.shape) - nd]
     outs = tuple([a.reshape(*lead, *pool.out) for a in (target, at) if a is not None])
@@ -223,9 +142,8 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     meta=shapes.spread,
 )
 def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
-    result, target = _made(grad, pool.size)
-    windows.spread(planes(grad, len(pool.size)), planes(taps, len(pool.size)), target, pool)
-    return result
+    last = _lies_last(taps, len(pool.size))
+    return _written(windows.spread, (grad, taps), pool.size, last, pool)
 
 
 @general(
@@ -237,9 +155,8 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     meta=shapes.picked,
 )
 def _picked(input: Any, taps: Any, pool: Pool) -> Any:
-    result, target = _made(input, pool.out)
-    windows.picked(planes(input, len(pool.size)), planes(taps, len(pool.size)), target, pool)
-    return result
+    last = _lies_last(taps, len(pool.size))
+    return _written(windows.picked, (input, taps), pool.out, last, pool)
 
 
 @general(
@@ -252,7 +169,7 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
 )
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
-    result, target = _made(input, pool.out)
+    result, target = _made(input, pool.out, _lies_last(input, len(pool.size)))
     _maxima(input, target, None, pool)
     return result
 
@@ -290,8 +207,8 @@ def _max(
 )
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
-    places = windows.positions(planes(taps, len(pool.size)), pool)
-    return fresh(places.reshape(tuple(taps.shape)), dtypes.int64)
+    last = _lies_last(taps, len(pool.size))
+    return _written(windows.positions, (taps,), pool.out, last, pool, dtype=dtypes.int64)
 
 
 def _refuse_bool(name: str, input: Any) -> None:
@@ -327,13 +244,12 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
         ),
     ),
     batch=batching.dims.leading(0),
-    meta=shapes.pooled,
+    meta=shapes.averaged,
 )
 def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
-    result, target = _made(input, pool.out)
+    last = len(pool.size) == 2 and _lies_last(input, 2)
     divisor = windows.divisors(pool, include, override)
-    windows.total(planes(input, len(pool.size)), target, divisor, pool)
-    return result
+    return _written(windows.total, (input,), pool.out, last, divisor, pool)
 
 
 @general(
@@ -348,10 +264,9 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     meta=shapes.unpooled,
 )
 def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
-    result, target = _made(input, pool.size)
+    last = len(pool.size) == 2 and _lies_last(input, 2)
     divisor = windows.divisors(pool, include, override)
-    windows.total_spread(planes(input, len(pool.size)), target, divisor, pool)
-    return result
+    return _written(windows.total_spread, (input,), pool.size, last, divisor, pool)
 
 
 def _avg(

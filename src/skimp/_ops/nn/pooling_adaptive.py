@@ -14,16 +14,17 @@ import numpy as np
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
-from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import shaping
-from skimp._kernels.pool import Pool
-from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, per_dim, plane_samples
+from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples
+from skimp._ops.nn.pooling_windows import per_dim, pool_of
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
+_FEW = 1 << 17  # elements of which a copy stays in the cache
 
 
 def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
@@ -88,6 +89,11 @@ def _check_kernel(what: str, nd: int, input: Any) -> None:
         raise no_kernel(f"adaptive_{what}_pool{tail}", input._dtype)
 
 
+def _as_suggested(result: Any, input: Any, nd: int) -> Any:
+    """Images lie channels last where the input suggests it; volumes never."""
+    return result.contiguous(memory_format=formats.suggested(input)) if nd == 2 else result
+
+
 def _average(nd: int, input: Any, output_size: Any) -> Any:
     name = f"adaptive_avg_pool{nd}d"
     _check(name, input, nd, output_size)
@@ -99,8 +105,9 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
         return tied(input).mean(list(range(first, input.ndim)), True)
     if all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
         each = tuple([n // s for n, s in zip(have, sizes, strict=True)])
-        return _avg_pool(input, Pool(have, each, each, (0,) * nd, (1,) * nd, sizes), True, None)
-    input = tied(input)
+        pool = pool_of(name, input, nd, each, each, 0, 1, False)
+        return _avg_pool(input, pool, True, None)
+    given, input = input, tied(input)
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:
             matrix = (
@@ -109,7 +116,7 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
                 else _mean_matrix(n, s, input._dtype)
             )
             input = input.movedim(first + i, -1).matmul(matrix).movedim(-1, first + i)
-    return input.contiguous()
+    return _as_suggested(input if nd == 2 else input.contiguous(), given, nd)
 
 
 # -- maxima ---------------------------------------------------------------------------------------
@@ -120,6 +127,10 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
     (p, *out)."""
     size = x.shape[1:]
     pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
+    if all([a.ndim == 1 and n % len(a) == 0 for a, n in zip(starts, size, strict=True)]):
+        blocks = _highest_of_blocks(x, [len(a) for a in starts], pitches)
+        if blocks is not None:
+            return blocks
     reach = [int((b - a).max(initial=1)) for a, b in zip(starts, stops, strict=True)]
     out = (len(x), *[s.shape[-1] for s in starts])
     flat = x.reshape(len(x), -1)
@@ -144,6 +155,25 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
         better = (found > best) | (found != found)
         np.copyto(best, found, where=better)
         np.copyto(places, at, where=better)
+    return places
+
+
+def _highest_of_blocks(x: Array, out: list[int], pitches: list[int]) -> Array | None:
+    """`_highest` of windows that are blocks side by side. None where one has a nan, of which it is
+    not the first that counts, or where they are many and have to be copied.
+    """
+    if x.dtype.kind != "f" or (x.size > _FEW and math.prod(out) > 1):
+        return None
+    each = [n // m for n, m in zip(x.shape[1:], out, strict=True)]
+    sides = [m for pair in zip(out, each, strict=True) for m in pair]
+    order = (0, *range(1, len(sides), 2), *range(2, len(sides) + 1, 2))
+    blocks = x.reshape(len(x), *sides).transpose(order).reshape(len(x), *out, -1)
+    if np.isnan(np.maximum.reduce(blocks, -1)).any():
+        return None
+    places: Array = np.zeros((len(x), *out), np.int64)
+    for d, inside in enumerate(np.unravel_index(blocks.argmax(-1), each)):
+        begin = np.arange(out[d]).reshape(-1, *[1] * (len(out) - 1 - d)) * each[d]
+        places += (inside + begin) * pitches[d]
     return places
 
 
@@ -178,7 +208,8 @@ def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any
     _check_kernel("max", nd, input)
     bounds = [_bounds(n, s) for n, s in zip(input.shape[input.ndim - nd :], sizes, strict=True)]
     values, places = _gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
-    return (values, places) if return_indices else values
+    values = _as_suggested(values, input, nd)
+    return (values, _as_suggested(places, input, nd)) if return_indices else values
 
 
 # -- fractional -----------------------------------------------------------------------------------
@@ -278,9 +309,8 @@ def _unpool(
             f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})"
         )
     blank = input.new_zeros((*lead, places))
-    return blank.scatter(-1, index, input.reshape((*lead, math.prod(have)))).reshape(
-        (*lead, *sizes)
-    )
+    made = blank.scatter(-1, index, input.reshape((*lead, math.prod(have))))
+    return _as_suggested(made.reshape((*lead, *sizes)), input, nd)
 
 
 def _checked_size(wanted: Ints, natural: Ints, stride: Ints) -> Ints:

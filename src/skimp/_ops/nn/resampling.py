@@ -14,11 +14,12 @@ from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.tensor import Array, fresh
+from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
+from skimp._ops.nn.padding import selected
 
 Ints = tuple[int, ...]
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
@@ -30,6 +31,19 @@ RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 def _shaped(weights: Array, ndim: int, dim: int) -> Array:
     return weights.reshape(-1, *[1] * (ndim - dim - 1))
+
+
+def _along(input: Any, dim: int, size: int) -> tuple[Any, Array, Array, int]:
+    """A blank result with another size of a dim; both arrays, and where the dim is in them.
+
+    Channels that are last in memory are last in the arrays."""
+    shape = (*input.shape[:dim], size, *input.shape[dim + 1 :])
+    strides = formats.suggested_strides(input, shape)
+    result, target = blank(shape, input._dtype, strides)
+    source = input._skimp_array()
+    if strides is None:
+        return result, source, target, dim
+    return result, np.moveaxis(source, 1, -1), np.moveaxis(target, 1, -1), dim - 1
 
 
 def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
@@ -51,12 +65,10 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
 )
 def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
-    shape = tuple(input.shape)
-    result, target = blank((*shape[:dim], len(places), *shape[dim + 1 :]), input._dtype)
-    source = input._skimp_array()
+    result, source, target, dim = _along(input, dim, len(places))
     for tap in range(places.shape[1]):
         part = np.take(source, places[:, tap], axis=dim)
-        part *= _shaped(weights[:, tap], len(shape), dim).astype(part.dtype)
+        part *= _shaped(weights[:, tap], part.ndim, dim).astype(part.dtype)
         if tap:
             target += part
         else:
@@ -77,14 +89,12 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
 )
 def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     """The adjoint. Places never go down, so what comes to one place is a run."""
-    shape = tuple(input.shape)
-    result, target = blank((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
+    result, source, target, dim = _along(input, dim, size)
     target[...] = 0
-    source = input._skimp_array()
     for tap in range(places.shape[1]) if source.size else ():
         at = places[:, tap]
         starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
-        part = source * _shaped(weights[:, tap], len(shape), dim).astype(source.dtype)
+        part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype)
         target[(slice(None),) * dim + (at[starts],)] += np.add.reduceat(part, starts, axis=dim)
     return result
 
@@ -282,7 +292,7 @@ def _interpolate_nearest(input: Any, sizes: Ints, factors: list[Any], exact: boo
         raise no_kernel("upsample_nearest", input._dtype)
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
         places = _nearest(input.shape[i + 2], out, factor, exact)
-        input = input.index_select(i + 2, fresh(places, dtypes.int64))
+        input = selected(input, i + 2, places)
     return input
 
 

@@ -21,7 +21,7 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
-from skimp._ops.reduce.reductions import _UNHASHED, opened
+from skimp._ops.reduce.reductions import UNHASHED, opened
 
 
 def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -72,7 +72,7 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
-    promotion.refuse("xor_sum_cpu", input._dtype, _UNHASHED)
+    promotion.refuse("xor_sum_cpu", input._dtype, UNHASHED)
     dims = dims_of(dim, input.ndim)
     if dim in ((), None) and not input.numel():
         raise RuntimeError(
@@ -129,6 +129,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
     rule = Rule(f"{name.capitalize()}Backward0", input=_at_back)
+    find = f"arg{name}"
     highest = small.extreme(*((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN)))
 
     @reduction(
@@ -195,13 +196,15 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         axis: Any = None,
         keepdims: bool = False,
     ) -> Any:
-        if keepdim or keepdims or other is not None or axis is not None:
+        if keepdims or other is not None or axis is not None:
             return None
-        if dim is None and not (input._rg and modes.state.grad):
-            return highest(input)
         if type(dim) is not int:
-            return None
-        found = small.extremes(f"arg{name}", input, dim)
+            if keepdim is not False:
+                return None
+            if dim is None:
+                return None if input._rg and modes.state.grad else highest(input)
+            return OPS_PAIR[name](input, dim) if isinstance(dim, Tensor) else None
+        found = small.extremes(find, input, dim, keepdim)
         if found is None:
             return None
         made = pair._of(found)
@@ -224,8 +227,10 @@ OPS_PAIR: dict[str, Any] = {}  # filled below: the pointwise maximum and minimum
 
 
 def _pairs(name: str) -> Any:
+    title = f"{name}imum"
+
     def late(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-        return getattr(Tensor, f"{name}imum")(input, other, out=out)  # type: ignore[no-any-return]
+        return getattr(Tensor, title)(input, other, out=out)  # type: ignore[no-any-return]
 
     return late
 

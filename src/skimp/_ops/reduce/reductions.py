@@ -24,7 +24,7 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.reduce import small
 
-_UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
+UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
 
 
 def spread(g: Tensor, input_shape: Any, dim: Any, keepdim: bool) -> Tensor:
@@ -203,13 +203,13 @@ def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool
         whole = opened(g * conj(result), tuple(input.shape), dim, keepdim)
         return whole / conj(input)  # type: ignore[no-any-return]
     if dim is None:
-        flat = _others(input.reshape(-1), 0)
+        flat = products_of_others(input.reshape(-1), 0)
         return g * conj(flat).reshape(input.shape)  # type: ignore[no-any-return]
-    others = conj(_others(input, dim))
+    others = conj(products_of_others(input, dim))
     return opened(g, tuple(input.shape), dim, keepdim) * others  # type: ignore[no-any-return]
 
 
-def _others(x: Tensor, dim: int) -> Any:
+def products_of_others(x: Tensor, dim: int) -> Any:
     """For each element the product of all others along `dim`."""
     if x.ndim == 0:
         return x * 0 + 1

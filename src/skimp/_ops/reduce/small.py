@@ -37,15 +37,37 @@ _ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows a
 
 
 def floats(input: Any) -> Array | None:
-    """The row-major ndarray of a small tensor of floats that is not empty."""
-    x = input._np
-    if x is None or input._dtype not in dtypes.FLOATING or not x.flags.c_contiguous or not x.size:
+    """The elements of a small tensor of floats that is not empty, row-major. What has gaps is
+    copied: the general way reads it in the same order, and makes rows of it as well.
+    """
+    x: Array | None = input._np
+    if x is None or input._dtype not in dtypes.FLOATING or not x.size:
         return None
-    return x  # type: ignore[no-any-return]
+    return x if x.flags.c_contiguous else _without_gaps(x)
+
+
+def _without_gaps(x: Array) -> Array | None:
+    """A row-major copy of an array whose dims lie in their order."""
+    last = x.nbytes
+    for step in x.strides:
+        if not 0 < step < last:
+            return None
+        last = step
+    return np.ascontiguousarray(x)
+
+
+def _in_order(input: Any) -> Array | None:
+    """The elements of a small tensor of floats that is not empty, row-major: a copy where they lie
+    in another order, as the general way makes it.
+    """
+    x = input._np
+    if x is None or input._dtype not in dtypes.FLOATING or not x.size:
+        return None
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
 def rows(input: Any, dim: Any) -> Array | None:
-    """The same, where `dim` is the last one and rows are short."""
+    """The same as `floats`, where `dim` is the last one and rows are short."""
     x = floats(input)
     if x is None or type(dim) is not int or (dim != -1 and dim != x.ndim - 1):
         return None
@@ -171,11 +193,12 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if x is None or dtype is not None or not x.size:
         return None
     if d not in dtypes.FLOATING:
-        return _counted(x, d) if dim is None and not keepdim else None
+        return _counted(x, d, dim, keepdim)
     if not x.flags.c_contiguous:
-        if x.ndim != 1 and (any(x.strides) or x.ndim != 2 or dim != (0,)):
+        if x.ndim == 1 or (x.ndim == 2 and dim == (0,) and not any(x.strides)):
+            x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
+        elif (x := _without_gaps(x)) is None:
             return None
-        x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
     if dim is None:
         if keepdim:
             return blocked(input, dim, keepdim, R.SUM)
@@ -190,11 +213,30 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     return blocked(input, dim, keepdim, R.SUM) if found is None else fresh(found[0], d)
 
 
-def _counted(x: Array, d: dtypes.dtype) -> Any:
-    """The sum of all bools or integers."""
-    if d is dtypes.bool:
+def _counted(x: Array, d: dtypes.dtype, dim: Any, keepdim: Any) -> Any:
+    """Sums of bools or integers, which are exact in any order."""
+    if d.category > dtypes.INT:
+        return None
+    if d is dtypes.bool and dim is None and not keepdim:
         return fresh(np.array(np.count_nonzero(x), np.int64), dtypes.int64)
-    return fresh(add(x, None, np.int64), dtypes.int64) if d is dtypes.int64 else None
+    axes = _axes(x, dim, keepdim)
+    return None if axes is None else fresh(add(x, axes, np.int64, None, keepdim), dtypes.int64)
+
+
+def _axes(x: Array, dim: Any, keepdim: Any) -> tuple[int, ...] | None:
+    """The dims that are asked for, as NumPy takes them; None where the general way refuses them, or
+    where a result may lie in another order.
+    """
+    if type(keepdim) is not bool or not x.flags.c_contiguous:
+        return None
+    if not (
+        dim is None or type(dim) is int or (type(dim) is tuple and _INTS.issuperset(map(type, dim)))
+    ):
+        return None
+    try:
+        return dims_of(dim, x.ndim)
+    except (IndexError, RuntimeError):
+        return None
 
 
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -249,15 +291,15 @@ def norm(input: Any) -> Any:
 def place(find: str) -> Any:
     """`argmax` or `argmin`."""
 
-    def fast(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def fast(input: Any, dim: Any = None, keepdim: Any = False) -> Any:
         x = input._np
         if x is None or input._dtype not in _ORDERED or not x.flags.c_contiguous or not x.size:
             return None
-        if keepdim is not False:
+        if dim is None:
+            return fresh(getattr(x, find)(), dtypes.int64) if keepdim is False else None
+        if type(keepdim) is not bool or type(dim) is not int or not -x.ndim <= dim < x.ndim:
             return None
-        if dim is not None and (type(dim) is not int or not -x.ndim <= dim < x.ndim):
-            return None
-        return fresh(getattr(x, find)(dim), dtypes.int64)
+        return fresh(getattr(x, find)(dim, keepdims=keepdim), dtypes.int64)
 
     return fast
 
@@ -277,12 +319,14 @@ def _origins(shape: tuple[int, ...], dim: int) -> tuple[Array, int]:
     return first.take([0], dim), math.prod(shape[dim % len(shape) + 1 :])
 
 
-def extremes(find: str, input: Any, dim: Any) -> tuple[Tensor, Tensor] | None:
+def extremes(find: str, input: Any, dim: Any, keepdim: Any) -> tuple[Tensor, Tensor] | None:
     """The largest or smallest of each row along a dim, and where it is."""
     x = floats(input)
     if x is None or type(dim) is not int or x.ndim < 2 or not -x.ndim <= dim < x.ndim:
         return None
-    places = getattr(x, find)(dim)
+    if type(keepdim) is not bool:
+        return None
+    places = getattr(x, find)(dim, keepdims=keepdim)
     values = _picked(x, places, dim)
     return fresh(values, input._dtype), fresh(places, dtypes.int64)
 
@@ -379,11 +423,15 @@ def prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
 
 def truth(every: bool) -> Any:
     """`all` or `any` of bools."""
+    along: Any = (np.logical_and if every else np.logical_or).reduce
 
     def fast(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
         x = input._np
-        if x is None or dim is not None or keepdim is not False or input._dtype is not dtypes.bool:
+        if x is None or input._dtype is not dtypes.bool:
             return None
+        if dim is not None or keepdim is not False:
+            axes = None if type(dim) is tuple else _axes(x, dim, keepdim)
+            return None if axes is None else fresh(along(x, axes, None, None, keepdim), dtypes.bool)
         count = np.count_nonzero(x)
         return fresh(np.array(count == x.size if every else count > 0), dtypes.bool)
 
@@ -406,7 +454,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
 
 def few_rows(input: Any, dim: Any) -> Array | None:
     """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
-    x = floats(input)
+    x = _in_order(input)
     if x is None or type(dim) is not int or not x.ndim or x.size >= _ROWS:
         return None
     if dim != -1 and dim != x.ndim - 1:
@@ -416,7 +464,7 @@ def few_rows(input: Any, dim: Any) -> Array | None:
 
 def few_columns(input: Any, dim: Any) -> Array | None:
     """A small tensor around a dim that is not its last, as (outer, n, inner)."""
-    x = floats(input)
+    x = _in_order(input)
     if x is None or type(dim) is not int or x.size >= _ROWS:
         return None
     d = dim + x.ndim if dim < 0 else dim

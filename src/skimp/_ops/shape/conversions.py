@@ -102,12 +102,12 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
     x, have = input._np, input._dtype
-    if x is None or not x.flags.c_contiguous:
+    if x is None or not (x.flags.c_contiguous or not any(x.strides)):
         return None
     why = lambda: f"to({dtype}) of {describe(input)} of {have}"  # noqa: E731  (read if it is asked)
     told.told(x.size * dtype.itemsize, "to", why, input)
     if (have, dtype) in _AS_NUMPY:
-        array = x.astype(dtype.np)
+        array = x.astype(dtype.np, "C")
     else:
         array = np.empty(x.shape, dtype.np)
         quietly(convert, x, array)

@@ -69,20 +69,31 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
 
 
 def _small(tensors: Any) -> list[Array] | None:
-    """The arrays of small tensors of one type and rank that are row-major, as their joint is."""
+    """The arrays of small tensors of one type and rank whose joint is row-major."""
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
     dtype = tensors[0]._dtype
     arrays, total = [], 0
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
-        if a is None or t._dtype is not dtype or not a.size or not a.flags.c_contiguous:
+        if a is None or t._dtype is not dtype or not a.size:
             return None
         total += a.nbytes
         arrays.append(a)
-    if total >= POOLED or (len(arrays[0].shape) in (4, 5) and _all_channels_last(tensors)):
+    first = arrays[0]
+    if total >= POOLED or (first.ndim in (4, 5) and _is_channels_last(tensors, first)):
         return None
     return arrays
+
+
+def _is_channels_last(tensors: Any, first: Array) -> bool:
+    """Whether all are; the strides of several channels of several elements, one channel after the
+    other, need no look.
+    """
+    shape = first.shape
+    if first.flags.c_contiguous and shape[1] > 1 and first.size > shape[0] * shape[1]:
+        return False
+    return _all_channels_last(tensors)
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
@@ -90,9 +101,12 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     if arrays is None or type(dim) is not int:
         return None
     try:
-        return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
+        made = np.concatenate(arrays, dim)
     except ValueError:  # sizes or a dim that don't fit: the general way has PyTorch's words
         return None
+    if not made.flags.c_contiguous:  # as turned ones are joined
+        made = np.ascontiguousarray(made)
+    return fresh(made, tensors[0]._dtype)
 
 
 @general(
@@ -199,7 +213,7 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
         made = np.concatenate([a[..., None] for a in arrays], dim)
     else:  # the same memory as end to end along the dim that follows
         made = np.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
-    return fresh(made, tensors[0]._dtype)
+    return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
 
 
 @general(

@@ -72,9 +72,10 @@ def _small_pieces(
         arrays.append(x[(*lead, slice(start, start + length))])
     views = small_views(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
     if 1 in x.shape or any([length == 1 for _, length in pieces]):
-        layout = input._skimp_layout_of()  # NumPy leaves strides of size-1 dims as they come
-        for view_, (start, length) in zip(views, pieces, strict=True):
-            view_._skimp_layout = V.narrow(layout, dim, start, length)
+        # NumPy leaves strides of size-1 dims as they come
+        _, strides, begin = input._skimp_layout_of()
+        for view_, a, (start, _) in zip(views, arrays, pieces, strict=True):
+            view_._skimp_layout = Layout(a.shape, strides, begin + start * strides[dim])
     return views
 
 

@@ -17,7 +17,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.formats import contiguous_format
+from skimp._engine.tensor.formats import contiguous_format, suggested_strides
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching
@@ -61,7 +61,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if input._hollow and (shape or not along):
         for d in along:
             layouts.normalize_dim(d, len(shape))
-        return meta.empty(shape, input._dtype)
+        strides = suggested_strides(input, shape) if along else None
+        return meta.empty(shape, input._dtype, strides)
     if not along:
         flat = contiguous(input)._skimp_array().reshape(-1)
         made, into = blank(shape, input._dtype)
@@ -73,7 +74,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     for step, dim in zip(steps, along, strict=True):
         d = layouts.normalize_dim(dim, len(shape))
         by[d] = by.get(d, 0) + step
-    made, into = blank(shape, input._dtype)
+    made, into = blank(shape, input._dtype, suggested_strides(input, shape))
     _roll_into(into, input._skimp_array(), by)
     return made
 

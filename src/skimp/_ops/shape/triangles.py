@@ -18,6 +18,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.formats import suggested_strides
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 
@@ -299,9 +300,11 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
             "groups."
         )
+    shape = tuple(input.shape)
+    strides = suggested_strides(input, shape)
     if input._hollow:
-        return meta.empty(input.shape, input._dtype)
-    made, into = blank(tuple(input.shape), input._dtype)
+        return meta.empty(shape, input._dtype, strides)
+    made, into = blank(shape, input._dtype, strides)
     each = channels // groups
     source = input._skimp_array().reshape(batch, groups, each, *rest)
     copy(into.reshape(batch, each, groups, *rest), source.swapaxes(1, 2))

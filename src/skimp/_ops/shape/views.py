@@ -54,6 +54,7 @@ BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
 EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
 _VIEWED = Rule("ViewBackward0", BACK)
 _COPIED = Rule("UnsafeViewBackward0", BACK)
+_ALIASED = Rule("ReshapeAliasBackward0", BACK)
 TURN = {"input": lambda g: g.t()}
 
 
@@ -187,7 +188,7 @@ _VIEW: Callable[..., Tensor] = Tensor.view
 
 
 def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
-    x = small_array(input)
+    x = input._np if input._np is not None else small_array(input)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     if x is None or not x.size or shape is not None or not set(map(type, sizes)) <= _INT:
@@ -198,10 +199,9 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
         return None
     if a.shape != sizes and -1 not in sizes:  # NumPy takes any negative size for the unknown one
         return None
-    if x.flags.c_contiguous:
-        return small_view(input, a, _VIEWED, {"input": input})
-    if a.base is None or a.base is x or a.base is x.base:  # a view of what has gaps
-        return None
+    dense = x.flags.c_contiguous
+    if dense or (a.base is not None and (a.base is x or a.base is x.base)):
+        return small_view(input, a, _VIEWED if dense else _ALIASED, {"input": input})
     told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
     made = fresh(a, input._dtype)
     if input._rg and modes.state.grad:
@@ -234,7 +234,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     return _VIEW(input, wanted) if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)
 
 
-@view(function=False, method=False, rule=Rule("ReshapeAliasBackward0", BACK))
+@view(function=False, method=False, rule=_ALIASED)
 def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
     return V.view_or_raise(layout, wanted)
 
@@ -324,6 +324,8 @@ def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
 @view(
     rule=_squeezed("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"),
     inplace=_squeezed("SqueezeBackward3", "SqueezeBackward4", "SqueezeBackward5"),
+    fast_view="a.squeeze() if dim is None else a.squeeze(dim) "
+    "if type(dim) is int and -a.ndim <= dim < a.ndim and a.shape[dim] == 1 else None",
     batch=batching.dims.squeeze,
     copy=True,
     one_by_one="dim",

@@ -12,6 +12,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.order import stable_order
 from skimp._ops.linalg.checks import hidden
 
 _BLOCK = 1 << 18  # elements of gathered rows at a time
@@ -58,10 +59,10 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     into[...] = 0
     order = None
     if where.size > 1 and (where[1:] < where[:-1]).any():
-        order = np.argsort(where, kind="stable")
+        order = stable_order(where, n)
     for block in _blocks(where.size, rows.shape[1]):
         part = block if order is None else order[block]
-        gathered = rows[source[part]]
+        gathered = rows.take(source[part], 0)
         gathered *= v[part, None]
         _add_rows(into, gathered, where[part])
     return made
@@ -81,7 +82,8 @@ def _sddmm(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Tensor:
     )
     made, into = blank((rows.size,), right._dtype)
     for block in _blocks(rows.size, 2 * a.shape[1]):
-        np.einsum("ij,ij->i", a[rows[block]], b[others[block]], out=into[block])
+        one, other = a.take(rows[block], 0), b.take(others[block], 0)
+        np.einsum("ij,ij->i", one, other, out=into[block])
     return made
 
 

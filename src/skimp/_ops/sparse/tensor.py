@@ -12,6 +12,7 @@ from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.memory.layout import Layout, contiguous_strides, normalize_dim
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels.order import stable_order
 from skimp._ops.sparse.arithmetic import (
     Ints,
     added,
@@ -320,7 +321,7 @@ class SparseTensor(Tensor):
         if dim >= self.sparse_dim():
             refuse("index_select along a dense dimension")
         own, wanted = self._at._skimp_array(), index._skimp_array().reshape(-1)
-        order = np.argsort(own[dim], kind="stable")
+        order = stable_order(own[dim], self.shape[dim])
         places = own[dim][order]
         low, high = np.searchsorted(places, wanted), np.searchsorted(places, wanted, "right")
         counts = high - low

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 
 __all__: list[str] = []
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)

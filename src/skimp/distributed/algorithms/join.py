@@ -70,7 +70,7 @@ class Join:
     ) -> None:
         if not joinables:
             raise ValueError("The join context manager requires at least one joinable")
-        self._joinables, self._enable = joinables, enable
+        self._enable = enable
         self._throws = throw_on_early_termination
         self._hooks = [joinable.join_hook(**kwargs) for joinable in joinables]
         for i, joinable in enumerate(joinables):

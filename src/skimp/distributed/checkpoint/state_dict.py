@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.distributed.fsdp.wrapper import FullyShardedDataParallel, _rows, named_state
+from skimp.distributed.fsdp.wrapper import FullyShardedDataParallel, named_state, own_rows
 from skimp.distributed.groups import get_rank
 from skimp.distributed.objects import broadcast_object_list
 from skimp.distributed.tensor.spec import full_tensor, spec_of
@@ -61,7 +61,7 @@ def set_model_state_dict(
     inner = _inner(model)
     model_state_dict = _of_rank_0(model_state_dict, options)
     parts = inner.state_dict()
-    taken = {k: _rows(v, parts.get(k)) for k, v in model_state_dict.items()}
+    taken = {k: own_rows(v, parts.get(k)) for k, v in model_state_dict.items()}
     without_bytes = any([t.is_meta for t in parts.values()])
     return inner.load_state_dict(taken, options is None or options.strict, without_bytes)
 

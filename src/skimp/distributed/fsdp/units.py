@@ -80,7 +80,7 @@ class Unit:
     def __init__(self, module: Module, mesh: Any, reshard: bool, policy: Any, ignored: Any) -> None:
         self.module: weakref.ref[Module] = weakref.ref(module)
         self.order, self.policy, self.reshards = Order(), policy, reshard
-        self.sync, self.divisor, self.last_backward = True, float(mesh.size()), True
+        self.sync, self.divisor = True, float(mesh.size())
         self.mesh = mesh
         self.parameters = _sharded(module, mesh, policy, ignored)
         module.register_forward_pre_hook(_pre(self), prepend=True, with_kwargs=True)

@@ -23,7 +23,7 @@ from skimp.distributed.fsdp.units import FSDPModule, make_unit, whole
 from skimp.distributed.groups import chosen, get_rank
 from skimp.distributed.tensor.spec import attach, full_tensor, spec_of
 from skimp.nn.modules.module import Module
-from skimp.nn.parallel.distributed import _from_rank
+from skimp.nn.parallel.distributed import from_rank
 from skimp.nn.utils.clip_grad import clip_grad_norm_
 
 
@@ -62,7 +62,7 @@ class FullyShardedDataParallel(Module):
         policy = MixedPrecisionPolicy() if mixed_precision is None else mixed_precision.policy()
         if sync_module_states:
             for group in mesh.get_all_groups():
-                _from_rank(0, [*module.parameters(), *module.buffers()], group)
+                from_rank(0, [*module.parameters(), *module.buffers()], group)
         ignored = {p for m in ignored_modules or () for p in m.parameters()}
         ignored |= {p for p in ignored_states or () if isinstance(p, Tensor)}
         shard = functools.partial(
@@ -141,7 +141,7 @@ class FullyShardedDataParallel(Module):
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """Take whole tensors, of which this rank keeps its part, or parts."""
         parts = self.module.state_dict()
-        taken = {key: _rows(value, parts.get(key)) for key, value in state_dict.items()}
+        taken = {key: own_rows(value, parts.get(key)) for key, value in state_dict.items()}
         return self.module.load_state_dict(taken, strict, assign)
 
     @staticmethod
@@ -159,7 +159,7 @@ class FullyShardedDataParallel(Module):
         state = {}
         for name, values in optim_state_dict["state"].items():
             p: Any = by_name[name]
-            state[place[id(p)]] = {key: _rows(v, p) for key, v in values.items()}
+            state[place[id(p)]] = {key: own_rows(v, p) for key, v in values.items()}
         groups = [
             {**g, "params": [place[id(by_name[name])] for name in g["params"]]}
             for g in optim_state_dict["param_groups"]
@@ -209,7 +209,7 @@ def _is_part(value: Any, p: Tensor) -> bool:
     return isinstance(value, Tensor) and value.dim() > 0 and value.shape == p.shape
 
 
-def _rows(value: Any, like: Any) -> Any:
+def own_rows(value: Any, like: Any) -> Any:
     """This rank's part of a whole tensor; anything else as it is."""
     spec = spec_of(like)
     if spec is None or not isinstance(value, Tensor) or spec_of(value) is not None:

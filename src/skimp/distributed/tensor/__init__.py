@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.collectives import broadcast
 from skimp.distributed.tensor import norms
@@ -14,8 +14,8 @@ from skimp.distributed.tensor.placements import Partial, Placement, Replicate, S
 from skimp.distributed.tensor.spec import Spec, attach, spec_of
 
 __all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "norms"]
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 class _Parts(type):

@@ -7,10 +7,10 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 class SDPBackend(enum.IntEnum):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from skimp.nn.modules.module import Module, _indented
+from skimp.nn.modules.module import Module, indented
 
 
 def index_of(container: Any, idx: Any) -> int:
@@ -203,7 +203,7 @@ class ModuleList(Module):
         if not groups:
             return f"{self._get_name()}()"
         lines = [
-            f"({a}): {_indented(text)}" if a == b else f"({a}-{b}): {b - a + 1} x {_indented(text)}"
+            f"({a}): {indented(text)}" if a == b else f"({a}-{b}): {b - a + 1} x {indented(text)}"
             for a, b, text in groups
         ]
         inner = "\n  ".join(lines)

@@ -64,11 +64,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw weights and bias anew."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
-            init.uniform_(self.bias, -bound, bound)
+        init._linear(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         own = self._parameters  # an attribute that is none costs Python an exception first

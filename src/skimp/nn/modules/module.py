@@ -26,7 +26,7 @@ from skimp.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from skimp.nn.modules.state import State
-from skimp.nn.parameter import Parameter, Uninitialized
+from skimp.nn.parameter import Parameter, Uninitialized, forget_gradients
 
 __all__ = [
     "Module", "register_module_backward_hook", "register_module_buffer_registration_hook",
@@ -117,12 +117,12 @@ class Module(Hooked, State):
                 continue
             grad = param.grad
             with no_grad():
-                settled = _settle(param, fn(param))
+                moved = _moved(param, fn(param))
                 if grad is not None:
-                    grad = _settle(grad, fn(grad))
-            if settled is not param:
-                self._parameters[name] = settled
-                settled.grad = grad
+                    grad = _moved(grad, fn(grad))
+            if moved is not param:
+                self._parameters[name] = moved
+                moved.grad = grad
         for name, buffer in self._buffers.items():
             if isinstance(buffer, Uninitialized):
                 buffer._skimp_apply(fn)
@@ -234,18 +234,7 @@ class Module(Hooked, State):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
-        for p in self.parameters():
-            grad = p.grad
-            if grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
-                continue
-            if grad.grad_fn is not None:
-                grad.detach_()
-            else:
-                grad.requires_grad_(False)
-            grad.zero_()
+        forget_gradients(self.parameters(), set_to_none)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to do: large pointwise work is fused anyway."""
@@ -263,7 +252,7 @@ class Module(Hooked, State):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        below = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        below = [f"({name}): {indented(repr(module))}" for name, module in self._modules.items()]
         if not below and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         if not lines and not below:
@@ -292,7 +281,7 @@ def _shown(module: Module, what: str) -> str | None:
     return text if what == name else f"{name}={text}"
 
 
-def _settle(t: Any, new: Tensor) -> Any:
+def _moved(t: Any, new: Tensor) -> Any:
     """The tensor on the bytes of `new`; another one where it had none, or has none now."""
     if new is t:
         return t
@@ -304,5 +293,5 @@ def _settle(t: Any, new: Tensor) -> Any:
     return t
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     return text.replace("\n", "\n  ")

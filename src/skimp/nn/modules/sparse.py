@@ -6,6 +6,7 @@ from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.checks import require_ndim
+from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init, whole
 from skimp.nn.modules.calling import calling
@@ -56,6 +57,7 @@ class _Table(Module):
                 self.weight[self.padding_idx].fill_(0)
 
 
+@options
 class Embedding(_Table):
     """The rows of a table that the input names.
 
@@ -69,47 +71,29 @@ class Embedding(_Table):
     Memory: a new tensor; with `sparse` the weight's gradient is a sparse tensor of the rows.
     """
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        _weight: Tensor | None = None,
-        _freeze: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.padding_idx = _padding_index(padding_idx, num_embeddings, "Padding_idx")
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
-        self._skimp_set_weight(_weight, _freeze, device, dtype)
-        self.sparse = sparse
+    _skimp_shows = (
+        "num_embeddings, embedding_dim, padding_idx?, max_norm?, norm_type?, scale_grad_by_freq?, "
+        "sparse?"
+    )
+    num_embeddings: int
+    embedding_dim: int
+    padding_idx: int | None = None
+    max_norm: float | None = None
+    norm_type: float = 2.0
+    scale_grad_by_freq: bool = False
+    sparse: bool = False
+    _weight: InitVar[Tensor | None] = None
+    _freeze: InitVar[bool] = False
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _skimp_set_up(self, weight: Tensor | None, freeze: bool, device: Any, dtype: Any) -> None:
+        self.padding_idx = _padding_index(self.padding_idx, self.num_embeddings, "Padding_idx")
+        self._skimp_set_weight(weight, freeze, device, dtype)
 
     forward = calling(
         "embedding", "input", "weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse"
     )
-
-    def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        if self.sparse is not False:
-            parts.append("sparse=True")
-        return ", ".join(parts)
 
     @classmethod
     def from_pretrained(
@@ -138,6 +122,7 @@ class Embedding(_Table):
         )
 
 
+@options
 class EmbeddingBag(_Table):
     """Sums, means or maxima of bags of rows.
 
@@ -149,32 +134,26 @@ class EmbeddingBag(_Table):
     Memory: a new tensor; rows are never gathered in full.
     """
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        _weight: Tensor | None = None,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
-        self.padding_idx = _padding_index(padding_idx, num_embeddings, "padding_idx")
-        self._skimp_set_weight(_weight, False, device, dtype)
-        self.mode = mode
-        self.sparse = sparse
-        self.include_last_offset = include_last_offset
+    _skimp_shows = (
+        "num_embeddings, embedding_dim, max_norm?, norm_type?, scale_grad_by_freq?, mode!r=, "
+        "padding_idx?"
+    )
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None = None
+    norm_type: float = 2.0
+    scale_grad_by_freq: bool = False
+    mode: str = "mean"
+    sparse: bool = False
+    _weight: InitVar[Tensor | None] = None
+    include_last_offset: bool = False
+    padding_idx: int | None = None
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _skimp_set_up(self, weight: Tensor | None, device: Any, dtype: Any) -> None:
+        self.padding_idx = _padding_index(self.padding_idx, self.num_embeddings, "padding_idx")
+        self._skimp_set_weight(weight, False, device, dtype)
 
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
@@ -192,19 +171,6 @@ class EmbeddingBag(_Table):
             self.include_last_offset,
             self.padding_idx,
         )
-
-    def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        parts.append(f"mode={self.mode!r}")
-        if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx}")
-        return ", ".join(parts)
 
     @classmethod
     def from_pretrained(

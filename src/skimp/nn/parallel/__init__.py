@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup as _lookup, public as _public
 from skimp.nn.modules.module import Module
 
 __all__ = ["DataParallel"]
-__all__.extend(public(__name__))
-__getattr__ = lookup(__name__)
+__all__.extend(_public(__name__))
+__getattr__ = _lookup(__name__)
 
 
 class DataParallel(Module):

@@ -90,7 +90,7 @@ class DistributedDataParallel(Module, Joinable):
         self._buffers_named = [(n, b) for n, b in module.named_buffers() if n not in ignored]
         if init_sync:
             _same_parameters(wanted, self.process_group)
-            _from_rank(0, [*self._states, *[b for _, b in self._buffers_named]], self.process_group)
+            from_rank(0, [*self._states, *[b for _, b in self._buffers_named]], self.process_group)
         self.reducer = Reducer(
             wanted, self.process_group, self.bucket_bytes_cap, find_unused_parameters, static_graph
         )
@@ -152,7 +152,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _sync_buffers(self) -> None:
         rank = self._last_active(True) if self._join_config.enable else 0
-        _from_rank(rank, [b for _, b in self.module.named_buffers()], self.process_group)
+        from_rank(rank, [b for _, b in self.module.named_buffers()], self.process_group)
 
     def _last_active(self, mine: bool) -> int:
         """The highest of the ranks that say so."""
@@ -246,7 +246,7 @@ class _Shadow(JoinHook):
         sync = ddp._all_sync(joined=True)
         if ddp._sends_buffers():
             rank = ddp._last_active(False)
-            _from_rank(rank, [b for _, b in ddp.module.named_buffers()], ddp.process_group)
+            from_rank(rank, [b for _, b in ddp.module.named_buffers()], ddp.process_group)
         ddp.require_forward_param_sync = sync
         if sync:
             ddp.reducer.shadow()
@@ -255,7 +255,7 @@ class _Shadow(JoinHook):
         ddp = self.ddp
         rank = ddp._last_active(is_last_joiner)
         states = [*ddp._states, *[b for _, b in ddp.module.named_buffers()]]
-        _from_rank(rank, states, ddp.process_group)
+        from_rank(rank, states, ddp.process_group)
 
 
 def _same_parameters(parameters: Sequence[Tensor], group: Any) -> None:
@@ -278,7 +278,7 @@ def _same_parameters(parameters: Sequence[Tensor], group: Any) -> None:
                 )
 
 
-def _from_rank(rank: int, tensors: list[Tensor], group: Any) -> None:
+def from_rank(rank: int, tensors: list[Tensor], group: Any) -> None:
     """All ranks get one rank's values; small ones travel together."""
     works = []
     with no_grad():

@@ -72,7 +72,7 @@ def clip_grads_with_norm_(
     Shape: gradients of any shapes, and a number.
     Memory: gradients are written in place.
     """
-    grads = [p.grad for p in _listed(parameters) if p.grad is not None]
+    grads = [g for p in _listed(parameters) if (g := p.grad) is not None]
     if not grads:
         return
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
@@ -111,7 +111,7 @@ def clip_grad_norm_(
             "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
         )
     max_norm = float(max_norm)
-    grads = [p.grad for p in found if p.grad is not None]
+    grads = [g for p in found if (g := p.grad) is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(found, max_norm, total, foreach)
     return total  # type: ignore[no-any-return]

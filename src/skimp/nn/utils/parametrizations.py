@@ -140,28 +140,12 @@ def spectral_norm(
 _MAPS = ("matrix_exp", "cayley", "householder")
 
 
-def _reflectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """LAPACK's geqrf: reflectors below the diagonal, R on and above it, and tau."""
-    a, tau = np.linalg.qr(matrix.detach()._skimp_array(), mode="raw")
-    return whole.tensor(np.ascontiguousarray(np.swapaxes(a, -1, -2))), whole.tensor(tau)
-
-
-def _product_of_reflectors(a: Tensor, tau: Tensor) -> Tensor:
-    """The first columns of H_1 H_2 ... H_k, with H_i = 1 - tau_i v_i v_i^H."""
-    n, k = a.shape[-2:]
-    v = a.tril(-1) + whole.eye(n, k, dtype=a.dtype)
-    q = whole.eye(n, k, dtype=a.dtype).expand(a.shape)
-    for i in reversed(range(tau.shape[-1])):
-        column = v[..., :, i : i + 1]
-        q = q - tau[..., i : i + 1].unsqueeze(-1) * column * whole.matmul(column.mH, q)
-    return q
-
-
 def _positive_q(matrix: Tensor) -> Tensor:
     """Q of a QR decomposition whose R has a positive diagonal."""
-    a, tau = _reflectors(matrix)
+    a, tau = whole.geqrf(matrix)
     signs = a.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-    return _product_of_reflectors(a, tau) * signs
+    q: Tensor = linalg.householder_product(a, tau) * signs
+    return q
 
 
 def _is_orthogonal(q: Tensor) -> bool:
@@ -209,7 +193,7 @@ class _Orthogonal(Module):
     def _reflected(self, x: Tensor) -> Tensor:
         a = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (a * a).sum(dim=-2))
-        return _product_of_reflectors(a, tau) * x.detach().diagonal(
+        return linalg.householder_product(a, tau) * x.detach().diagonal(
             dim1=-2, dim2=-1
         ).int().unsqueeze(-2)
 
@@ -242,7 +226,8 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley "
                 "parametrizations when use_trivialization=False."
             )
-        a, tau = _reflectors(q)
+        a: Tensor
+        a, tau = whole.geqrf(q)
         diagonal = a.diagonal(dim1=-2, dim2=-1)
         diagonal.copy_(whole.where(tau == 0.0, -diagonal.sign(), diagonal.sign()))
         return a.mT if transposed else a

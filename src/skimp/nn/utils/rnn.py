@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 
@@ -199,11 +199,11 @@ def pad_packed_sequence(
     shape = (steps, int(counts[0]), *data.shape[1:])
     padded = data.new_full(shape, padding_value)
     padded = padded.index_put((whole.from_numpy(step), whole.from_numpy(row)), data)
-    if back is not None:
-        padded = padded.index_select(1, back)
-        lengths = lengths[back._skimp_array()]
     if batch_first:
         padded = padded.transpose(0, 1)
+    if back is not None:  # after the transpose, so that a new tensor is row-major
+        padded = padded.index_select(0 if batch_first else 1, back)
+        lengths = lengths[back._skimp_array()]
     return padded, whole.from_numpy(lengths)
 
 
@@ -246,11 +246,14 @@ def unpad_sequence(
     """The sequences of a padded batch.
 
     Shape: (T, N, ...), or (N, T, ...) with `batch_first`, and lengths (N,); a list of (L, ...).
-    Memory: views.
+    Memory: new tensors.
     """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [rows[:n] for rows, n in zip(padded_sequences.unbind(0), lengths.tolist(), strict=True)]
+    return [
+        rows[:n].clone(memory_format=formats.contiguous_format)
+        for rows, n in zip(padded_sequences.unbind(0), lengths.tolist(), strict=True)
+    ]
 
 
 def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
@@ -267,7 +270,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of a packed batch.
 
     Shape: a list of (L, ...).
-    Memory: views of a padded copy.
+    Memory: new tensors, and a padded copy while they are made.
     """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -23,15 +23,12 @@ def _set_momentum(group: dict[str, Any], by_beta: bool, value: Any) -> None:
         group["momentum"] = value
 
 
-def _prepare_momentum(optimizer: Any, base: list[Any], top: list[Any], fresh: bool) -> bool:
-    """Note the limits in the groups; whether momentum is called beta1 here."""
-    by_beta = "betas" in optimizer.defaults
-    if fresh:
-        for high, low, group in zip(top, base, optimizer.param_groups, strict=True):
-            _set_momentum(group, by_beta, high)
-            group["max_momentum"] = high
-            group["base_momentum"] = low
-    return by_beta
+def _prepare_momentum(optimizer: Any, by_beta: bool, base: list[Any], top: list[Any]) -> None:
+    """Note the limits in the groups, where momentum may be called beta1."""
+    for high, low, group in zip(top, base, optimizer.param_groups, strict=True):
+        _set_momentum(group, by_beta, high)
+        group["max_momentum"] = high
+        group["base_momentum"] = low
 
 
 def _needs_momentum(optimizer: Any) -> None:
@@ -87,11 +84,11 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             _needs_momentum(optimizer)
-            self.base_momentums = per_group("base_momentum", optimizer, base_momentum)
-            self.max_momentums = per_group("max_momentum", optimizer, max_momentum)
-            self.use_beta1 = _prepare_momentum(
-                optimizer, self.base_momentums, self.max_momentums, last_epoch == -1
-            )
+            self.use_beta1 = "betas" in optimizer.defaults
+            low = self.base_momentums = per_group("base_momentum", optimizer, base_momentum)
+            top = self.max_momentums = per_group("max_momentum", optimizer, max_momentum)
+            if last_epoch == -1:
+                _prepare_momentum(optimizer, self.use_beta1, low, top)
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
@@ -286,10 +283,11 @@ class OneCycleLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             _needs_momentum(optimizer)
-            tops = per_group("max_momentum", optimizer, max_momentum)
-            self.use_beta1 = _prepare_momentum(
-                optimizer, per_group("base_momentum", optimizer, base_momentum), tops, fresh
-            )
+            self.use_beta1 = "betas" in optimizer.defaults
+            top = per_group("max_momentum", optimizer, max_momentum)
+            low = per_group("base_momentum", optimizer, base_momentum)
+            if fresh:
+                _prepare_momentum(optimizer, self.use_beta1, low, top)
         super().__init__(optimizer, last_epoch)
 
     def _anneal_func(self, start: Any, end: Any, pct: float) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp._kernels.blas import get_num_threads, set_num_threads
 from skimp.utils.benchmark.compare import Compare
 from skimp.utils.benchmark.measurement import (
@@ -22,7 +22,7 @@ __all__ = [
     "Compare", "Language", "Measurement", "TaskSpec", "Timer", "select_unit", "timer",
     "trim_sigfig", "unit_to_english",
 ]  # fmt: skip
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)
 
 
 def ordered_unique(elements: Iterable[Any]) -> list[Any]:

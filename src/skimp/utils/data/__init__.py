@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat.modules import lookup
+from skimp._compat.modules import lookup as _lookup
 from skimp.utils.data import dataloader, dataset, distributed, sampler
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.worker import get_worker_info
@@ -34,4 +34,4 @@ __all__ = [
     "default_collate", "default_convert", "distributed", "get_worker_info", "random_split",
     "sampler",
 ]  # fmt: skip
-__getattr__ = lookup(__name__)
+__getattr__ = _lookup(__name__)

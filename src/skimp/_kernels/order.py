@@ -1,0 +1,24 @@
+"""The order of integers by NumPy's radix sort, which it has for 16 bits: a tenth of the time of its
+stable sort of 64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+_FEW: Final = 512  # that are sorted as they are
+_BITS: Final = 16
+
+
+def stable_order(places: Array, size: int) -> Array:
+    """Where integers from 0 to size - 1 come from, sorted; equal ones keep their order."""
+    if len(places) < _FEW or size > 1 << (2 * _BITS):
+        return np.argsort(places, kind="stable")
+    order = np.argsort(places.astype(np.uint16), kind="stable")  # their lower bits
+    if size > 1 << _BITS:
+        upper = (places >> _BITS).astype(np.uint16)
+        order = order[np.argsort(upper[order], kind="stable")]
+    return order

@@ -1,0 +1,24 @@
+"""The order of integers: NumPy's stable sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skimp._kernels.order import stable_order
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+@pytest.mark.parametrize("count", [0, 1, 300, 511, 512, 5000])
+@pytest.mark.parametrize("size", [1, 2, 1000, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 31])
+def test_equal_integers_keep_their_order(size: int, count: int, dtype: Any) -> None:
+    draws = np.random.default_rng(count)
+    places = draws.integers(0, size, count).astype(dtype)
+    places[::3] = size - 1
+    order = stable_order(places, size)
+    assert order.dtype == np.int64
+    np.testing.assert_array_equal(order, np.argsort(places, kind="stable"))
+    many = places.astype(np.int64) * 4
+    np.testing.assert_array_equal(stable_order(many, 4 * size), order)  # to 2**33: as they are
