@@ -378,3 +378,18 @@ def test_the_order_of_those_that_go_is_that_of_their_bytes() -> None:
     assert learned.order([5, 8, 8]) == [1, 0, 2]
     assert learned.order([5, 8]) is None
     assert learned.order([5, 8, 7]) is None
+
+
+def test_batches_that_were_made_before_are_data_in_followed_steps_too() -> None:
+    """Each is given to the module for the first time in a step that is followed."""
+    net = nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(net.parameters())
+    with Recording("program") as recording:
+        batches = [torch.randn(4, 6) for _ in range(STEPS)]
+        for x in [batches[0]] * STEPS + batches:
+            optimizer.zero_grad()
+            net(x).sum().backward()
+            optimizer.step()
+        assert recording.watch.routine.follows or os.environ.get("SKIMP_DEFER") == "always"
+        roles = recording.report().peak.by_role()
+    assert roles["data"] == STEPS * 4 * 6 * 4

@@ -138,13 +138,11 @@ class Watch:
                 continue
             if not self.batch and t.ndim:
                 self.batch = str(t.shape[0])
-            if self.routine.follows:
-                if self.batch:
-                    return
-                continue
             if t._skimp_node is None and not t._rg and not t._hollow:
                 owner = id(t._storage)
                 record = self._owners.get(owner)
+                if record is None and self.routine.follows:
+                    continue  # it was allocated in this step, and has the learned role
                 if record is None or record.role is None:
                     self.collector.became(owner, DATA)
 
