@@ -13,6 +13,7 @@ import pytest
 
 import skimp as torch
 from skimp import nn
+from skimp._engine.memory.ledger import host
 from skimp.lens import Recording, Report, routine
 from skimp.lens.awaited import Awaited, Events, as_they_came
 from skimp.lens.live import BEFORE, Record
@@ -317,17 +318,29 @@ def test_an_id_that_is_taken_again_is_another_allocation(monkeypatch: pytest.Mon
     assert [a.held.bytes for a in reports[0].alive] == [a.held.bytes for a in reports[1].alive]
 
 
-def test_a_finalizer_that_allocates_while_a_step_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [False, True])
+def test_a_finalizer_that_allocates_while_a_step_is_told(
+    first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it makes is counted, and so is its end."""
     made: list[Any] = []
-    drain = routine.Routine._drain
+    drain, finish = routine.Routine._drain, routine.Routine._finish
 
     def allocates(self: routine.Routine) -> None:
         drain(self)
         if self.follows and len(made) < 2:
             made.append(torch.ones(77))  # as a finalizer would in any call
 
-    monkeypatch.setattr(routine.Routine, "_drain", allocates)
+    def allocates_first(self: routine.Routine) -> None:
+        if len(made) < 2:
+            host.told = self._between  # which is the first that `_finish` does
+            made.append(torch.ones(77))
+        finish(self)
+
+    if first:
+        monkeypatch.setattr(routine.Routine, "_finish", allocates_first)
+    else:
+        monkeypatch.setattr(routine.Routine, "_drain", allocates)
     net = nn.Linear(3, 3)
     optimizer = torch.optim.SGD(net.parameters())
     with Recording("program") as recording:

@@ -88,13 +88,25 @@ class Events:
     was there before.
     """
 
-    __slots__ = ("_orders", "births", "bytes", "left", "most", "numbers", "older", "told", "whats")
+    __slots__ = (
+        "_orders",
+        "births",
+        "bytes",
+        "count",
+        "left",
+        "most",
+        "numbers",
+        "older",
+        "told",
+        "whats",
+    )
 
     def __init__(self, whats: list[Any], sizes: list[int], numbers: list[int]) -> None:
         self.whats = whats
         self.bytes = sizes
         self.numbers = numbers
         self.most = max(accumulate(sizes), default=0)
+        self.count = max(numbers, default=OLDER) + 1  # allocations
         alive: dict[int, int] = {}
         older = []
         for i, what in enumerate(whats):

@@ -30,6 +30,7 @@ from skimp.lens.awaited import (
     OLDER,
     Awaited,
     Ending,
+    Events,
     Followed,
     Told,
     as_they_came,
@@ -294,15 +295,7 @@ class Routine:
         times, self._times = self._times, []
         collector = self._collector
         live, now = collector.live, collector.steps.now
-        gone = self._changed(self._alive.copy())
-        left = [number for number, _ in self._owners]
-        owners = live.owners
-        sizes = [owners[owner].bytes for owner in gone]
-        order = events.order(sizes)
-        if left != events.left or order is None:
-            events = as_they_came(events, len(times), left, sizes)
-            order = events.order(sizes)
-            assert order is not None
+        events, gone = self._came(events, len(times), self._alive.copy())
         start, total = live.order, live.total
         step = Followed(events, times, start, stride, total)
         most = total + events.most
@@ -315,7 +308,7 @@ class Routine:
             now.followed = step
             which = events.told
         whole = which is not events.told
-        self._pending = as_told(step, which, iter([gone[i] for i in order]))
+        self._pending = as_told(step, which, iter(gone))
         self._drain()
         if not whole:
             self._settle(step, template.copying)
@@ -325,18 +318,37 @@ class Routine:
             collector.allocated(owner, nbytes, site)
             self._before[owner] = OLDER
 
+    def _came(self, events: Events, count: int, alive: dict[int, int]) -> tuple[Events, list[int]]:
+        """The events of a step after so many allocations, which are those that were learned if it
+        came to the same, and the owners of those that have gone, in the order of their frees.
+        """
+        gone = self._changed(alive)
+        left = [number for number, _ in self._owners]
+        owners = self._collector.live.owners
+        sizes = [owners[owner].bytes for owner in gone]
+        order = events.order(sizes)
+        if count != events.count or left != events.left or order is None:
+            events = as_they_came(events, count, left, sizes)
+            order = events.order(sizes)
+            assert order is not None
+        return events, [gone[i] for i in order]
+
     def _changed(self, alive: dict[int, int]) -> list[int]:
         """Notes who is left of the step, in their order, in `_owners`; gives the owners of those
         that were there before it and have gone.
         """
         before, start = self._before, self._start
         self._before, self._start = alive, self._born
+        extra = {owner for owner, _, _ in self._extra}
         left = []
         for owner in reversed(alive):  # the newest stand at the end
             number = alive[owner]
-            if number <= start:
+            if number > start:
+                left.append((number - start - 1, owner))
+            elif owner in extra:
+                before[owner] = number  # it is told by itself
+            else:
                 break
-            left.append((number - start - 1, owner))
         self._owners = left[::-1]
         gone: list[int] = []
         missing = len(before) + len(left) - len(alive)
@@ -395,20 +407,14 @@ class Routine:
         self.follows = False
         self._template, self._awaited = None, None
         times, self._times = self._times, []
-        gone = self._changed(self._alive)
-        left = [number for number, _ in self._owners]
-        sizes = [collector.live.owners[owner].bytes for owner in gone]
-        events = as_they_came(template.events, len(times), left, sizes)
-        order = events.order(sizes)
-        assert order is not None
+        events, gone = self._came(template.events, len(times), self._alive)
         self.recount()  # and what the nodes that have run let go of
         for ending in events.whats:
             if type(ending) is Ending:
                 for one in ending.lets_go:
                     one.record.saves += one in template.older
         step = Followed(events, times, collector.live.order, template.stride, collector.live.total)
-        owners = iter([gone[i] for i in order])
-        self._pending = as_told(step, range(len(events.whats)), owners)
+        self._pending = as_told(step, range(len(events.whats)), iter(gone))
         self._drain()
         fell = collector.freed
         rest = iter(self._late)
