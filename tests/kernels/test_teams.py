@@ -1,4 +1,4 @@
-"""Who works together rests when somebody was late, longer each time, and not once all are there."""
+"""Who works together rests once that has cost more than it saved, longer each time in vain."""
 
 from __future__ import annotations
 
@@ -19,12 +19,20 @@ class Clock:
         self.core += seconds
         teams.end(began)
 
+    def resting(self) -> float:
+        """How long they rest now."""
+        began = self.wall
+        while teams.size(2) == 1:
+            self.wall += teams._SHORT / 2
+        return self.wall - began
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(teams, "perf_counter", lambda: clock.wall)
     monkeypatch.setattr(teams, "thread_time", lambda: clock.core)
+    monkeypatch.setattr(teams, "_account", 0.0)
     monkeypatch.setattr(teams, "_until", 0.0)
     monkeypatch.setattr(teams, "_rest", teams._SHORT)
     return clock
@@ -37,37 +45,56 @@ def test_all_work_together_as_long_as_nobody_is_late(clock: Clock) -> None:
     assert teams.size(1) == 1
 
 
-def test_who_waits_for_a_core_has_them_rest(clock: Clock) -> None:
-    clock.work(0.001, 2 * teams._LATE)
+def test_who_is_late_at_once_has_them_rest(clock: Clock) -> None:
+    clock.work(0.001, 0.003)
     assert teams.size(4) == 1
     clock.wall += teams._SHORT
     assert teams.size(4) == 4
 
 
+def test_who_is_late_once_in_many_works_costs_less_than_a_rest(clock: Clock) -> None:
+    for _ in range(20):
+        for _ in range(50):
+            clock.work(0.0004)  # saves 10 ms in all
+        clock.work(0.0014, 0.003)
+        assert teams.size(2) == 2
+
+
+def test_what_was_saved_long_ago_pays_for_three_slices_and_no_more(clock: Clock) -> None:
+    for _ in range(1000):
+        clock.work(0.001)
+    for _ in range(3):
+        clock.work(0.001, 0.003)
+        assert teams.size(2) == 2
+    clock.work(0.001, 0.003)
+    assert teams.size(2) == 1
+
+
+def test_work_that_takes_much_longer_than_somebody_is_late_saves_all_the_same(clock: Clock) -> None:
+    for _ in range(10):
+        clock.work(0.02, 0.003)
+        assert teams.size(2) == 2
+
+
 def test_a_rest_in_vain_is_followed_by_a_longer_one_up_to_a_second(clock: Clock) -> None:
     rests = []
     for _ in range(10):
-        clock.work(0.001, 2 * teams._LATE)
-        began = clock.wall
-        while teams.size(2) == 1:
-            clock.wall += teams._SHORT / 2
-        rests.append(clock.wall - began)
+        clock.work(0.001, 0.003)
+        rests.append(clock.resting())
     assert rests[:3] == pytest.approx([0.02, 0.04, 0.08])
     assert rests[-1] == pytest.approx(teams._LONG)
-    clock.work(0.001)  # all were there, for once
-    clock.work(0.001, 2 * teams._LATE)
-    clock.wall += 0.99 * teams._LONG
-    assert teams.size(2) == 1
-    clock.wall += teams._LONG
-    for _ in range(10):  # for a second
+    for _ in range(3):  # all were there, for once
+        clock.work(0.001)
+    clock.work(0.001, 0.003)
+    assert clock.resting() == pytest.approx(teams._LONG)
+    for _ in range(11):  # for a second
         clock.work(0.1)
     clock.work(0.001, 1.0)
-    clock.wall += teams._SHORT
-    assert teams.size(2) == 2
+    assert clock.resting() == pytest.approx(teams._SHORT)
 
 
 def test_a_team_that_is_disbanded_stays_so(clock: Clock) -> None:
     teams.disband()
-    clock.work(0.001, 2 * teams._LATE)
+    clock.work(0.001, 0.003)
     clock.wall += 3600.0
     assert teams.size(8) == 1

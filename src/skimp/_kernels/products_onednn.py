@@ -90,7 +90,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     shared = m * k * n >= _SHARED
     team = teams.size(threads) if shared else 1
     functions[0](team)
-    began = teams.begin() if team > 1 else 0.0
+    began = teams.begin() if team > 1 else None
     piece = _DEEP if shared else k
     for start in range(0, k, piece):
         functions[1](
@@ -99,7 +99,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
             shaping.address(b) + start * b.strides[0], other[1],
             add or start > 0, shaping.address(out), down // _ITEM,
         )  # fmt: skip
-    if team > 1:
+    if began is not None:
         teams.end(began)
     return True
 

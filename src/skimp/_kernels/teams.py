@@ -6,8 +6,11 @@ and again: a U-Net's step took ten times as long. So who was late has them rest 
 which work is done alone, or shared by our own threads, of which none waits for another's slice
 before all is done.
 
-Late is who waited without a core: at the end of work the others are waited for awake, for 300 us
-(`onednn`), and asleep from then on.
+So an account is kept of what teams save, about half of what each piece of work takes, and of what
+waiting costs, and they rest once it is overdrawn. Late is who is waited for without a core: at the
+end of work the others are waited for awake at first, for .3 to 1 ms (`onednn`), then asleep. On a
+quiet machine that happens too, once in some hundred works, where the scheduler puts two threads on
+one core: 3 ms, of which a rest would make a hundred.
 """
 
 from __future__ import annotations
@@ -16,11 +19,14 @@ from math import inf
 from time import perf_counter, thread_time
 from typing import Final
 
-_LATE: Final = 200e-6  # seconds
+_LATE: Final = 200e-6  # seconds, as all here
+_AWAKE: Final = 1e-3  # the longest time for which others are waited for awake
+_MOST: Final = 10e-3  # what the account holds at most: three slices of the scheduler's
 _SHORT: Final = 0.02
 _LONG: Final = 1.0
 
-_rest = _SHORT  # how long the last one was
+_account = 0.0  # what working together has saved since the last rest, less what it cost
+_rest = _SHORT  # how long the last rest was
 _until = -_LONG  # when it ends
 
 
@@ -29,21 +35,28 @@ def size(threads: int) -> int:
     return threads if threads > 1 and perf_counter() >= _until else 1
 
 
-def begin() -> float:
-    """What `end` is to be told after the work: when it began, less what it had of a core."""
-    return perf_counter() - thread_time()
+def begin() -> tuple[float, float]:
+    """What `end` is to be told after the work: the time, and what the thread had of a core."""
+    return perf_counter(), thread_time()
 
 
-def end(began: float) -> None:
-    """Whether the others were there: after a rest in vain, one of which somebody was late again
-    within a second, the next one is twice as long.
+def end(began: tuple[float, float]) -> None:
+    """Enter the work, and have all rest where they cost more than they saved: twice as long as the
+    last time if they worked for less than a second since.
     """
-    global _rest, _until
-    if _until == inf or begin() - began < _LATE:
+    global _account, _rest, _until
+    if _until == inf:
         return
-    now = perf_counter()
-    _rest = min(2 * _rest, _LONG) if now < _until + _LONG else _SHORT
-    _until = now + _rest
+    now, worked = perf_counter(), thread_time() - began[1]
+    waited = now - began[0] - worked
+    if waited < _LATE:
+        _account = min(_account + worked / 2, _MOST)
+        return
+    _account += max(worked - _AWAKE, 0.0) / 2 - waited
+    if _account < 0:
+        _account = 0.0
+        _rest = min(2 * _rest, _LONG) if now < _until + _LONG else _SHORT
+        _until = now + _rest
 
 
 def disband() -> None:
