@@ -21,8 +21,8 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
-from skimp._ops.reduce.softmax import SMALL
 
+_DIRECT: Final = 1 << 19  # elements below which one call on all rows is the shortest way
 _SHORT: Final = 16  # places below which rows cost more than their elements
 _PASSES: Final = 2  # over the rows, as memory gives them
 _PART: Final = 1 << 15  # elements of the rows that are read twice
@@ -46,9 +46,9 @@ def moments(x: Tensor) -> tuple[Array, Array]:
     """Mean and biased variance of each channel in the working type: each row's own, joined as by
     Chan, Golub, LeVeque (1983)."""
     acc = dtypes.accumulator(x._dtype).np
-    n, own = x.shape[0], x._np
-    if own is not None and own.size < SMALL and own.dtype == acc:
-        rows = own.reshape(n * own.shape[1], -1)
+    n, source = x.shape[0], _source(x)
+    if isinstance(source, np.ndarray) and source.size < _DIRECT and source.dtype == acc:
+        rows = source.reshape(n * source.shape[1], -1)
         length = rows.shape[1]
         totals, squares = quietly(_row_moments, rows)
     else:
@@ -59,7 +59,7 @@ def moments(x: Tensor) -> tuple[Array, Array]:
             flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
             total[...], square[...] = _row_moments(flat)
 
-        _over(_source(x), 2, block, totals, squares)
+        _over(source, 2, block, totals, squares)
     sums = totals.reshape(n, -1).astype(np.float64)
     mean = np.add.reduce(sums, 0) / (n * length)
     spread = np.add.reduce(squares.reshape(n, -1), 0, np.float64)
@@ -139,12 +139,12 @@ def _each(values: Array, n: int) -> Array:
 
 def _source(t: Tensor) -> Expr | Array:
     own = t._np
-    return own if own is not None and own.size < SMALL else source_of(t, in_order=True)[0]
+    return own if own is not None and own.size < _DIRECT else source_of(t, in_order=True)[0]
 
 
 def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int = _PASSES) -> None:
     """block(rows, *parts) for rows of all that follows the first `lead` dims."""
-    if isinstance(source, np.ndarray) and source.size < SMALL:  # all at once
+    if isinstance(source, np.ndarray) and source.size < _DIRECT:  # all at once
         rows = math.prod(source.shape[:lead])
         quietly(block, *[np.ascontiguousarray(a).reshape(rows, -1) for a in (source, *parts)])
         return
