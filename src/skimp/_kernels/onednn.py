@@ -257,9 +257,10 @@ def _given_scratch() -> Handle:
 class Memory:
     """A layout over an address that is told before each use."""
 
-    __slots__ = ("_handle", "_put", "value")
+    __slots__ = ("_address", "_handle", "_put", "value")
 
     def __init__(self, descriptor: Any) -> None:
+        self._address = 0
         found = library()
         assert found is not None
         self._handle = Handle(
@@ -269,7 +270,9 @@ class Memory:
         self._put = found.dnnl_memory_set_data_handle
 
     def at(self, address: int) -> None:
-        self._put(self.value, address)
+        if address != self._address:  # scratch memory is mostly where it was
+            self._put(self.value, address)
+            self._address = address
 
 
 class Primitive:
