@@ -8,7 +8,7 @@ before all is done.
 
 So an account is kept of what teams save, about half of what each piece of work takes, and of what
 waiting costs, and they rest once it is overdrawn. Late is who is waited for without a core: at the
-end of work the others are waited for awake at first, for .3 to 1 ms (`onednn`), then asleep. On a
+end of work the others are waited for awake at first, for .1 to .4 ms (`onednn`), then asleep. On a
 quiet machine that happens too, once in some hundred works, where the scheduler puts two threads on
 one core: 3 ms, of which a rest would make a hundred.
 """
@@ -20,7 +20,7 @@ from time import perf_counter, thread_time
 from typing import Final
 
 _LATE: Final = 200e-6  # seconds, as all here
-_AWAKE: Final = 1e-3  # the longest time for which others are waited for awake
+_AWAKE: Final = 0.4e-3  # the longest time for which others are waited for awake
 _MOST: Final = 10e-3  # what the account holds at most: three slices of the scheduler's
 _SHORT: Final = 0.02
 _LONG: Final = 1.0
