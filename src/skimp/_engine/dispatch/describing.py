@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     op = form.op
     row = op.row or ROWS.get(op.name.removesuffix("_"))
     if isinstance(row, Pointwise):
-        return _of_pointwise(row, form.writes, "out" in signature(f).parameters)
+        return _of_pointwise(row, form.writes, signature(f).parameters)
     parameters = signature(f).parameters
     known = _of_reduction(parameters) if op.kind == "reduction" else []
     if form.writes:
@@ -75,8 +75,9 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     return to_out if "out" in parameters else known
 
 
-def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
+def _of_pointwise(row: Pointwise, writes: bool, parameters: Iterable[str]) -> list[str]:
     one = len(row.args) == 1
+    out = "out" in parameters
     shape = "any; the result's is the input's."
     if not one:
         shape = "tensors (and numbers) that broadcast; the result has their common shape."
@@ -86,6 +87,8 @@ def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
     taken = [name for name, error in errors_of.items() if error is None]
     refused = {name: error for name, error in errors_of.items() if error is not None}
     result = _RESULTS.get(row.types, "")
+    if one and row.types is result_types.same:
+        result = "the result has the input's"
     errors = [
         f"{error} for {_listed([n for n, e in refused.items() if e == error])}"
         for error in dict.fromkeys(refused.values())
@@ -99,6 +102,8 @@ def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
             "RuntimeError for an `out` of a type that can't hold it" if out else "nothing"
         )
     new = f"a new tensor{', or `out`' if out else ''}; large ones are deferred."
+    if "inplace" in parameters:
+        new = f"{new[:-1]}; with `inplace` the input is written and returned."
     return [
         f"Shape: {shape}",
         f"Dtypes: {_listed(taken)}{f'; {result}' if result else ''}.",

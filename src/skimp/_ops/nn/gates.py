@@ -22,7 +22,7 @@ from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid
 from skimp._ops.meta import shapes
-from skimp._ops.nn.activations import LEAKY_BACK, apply, everywhere, leaky_of_result, row
+from skimp._ops.nn.activations import EVERYWHERE, LEAKY_BACK, apply, leaky_of_result, row
 from skimp._ops.random.generator import LOCK, engine_of
 
 # -- prelu: a slope for each channel ---------------------------------------------------------------
@@ -96,7 +96,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return call(PRELU, (input, weight.reshape(shape)))
 
 
-everywhere(prelu, True, autocast="lower")
+export("prelu", prelu, EVERYWHERE, autocast="lower")
 
 # -- rrelu: a slope drawn for each element ---------------------------------------------------------
 
@@ -127,22 +127,10 @@ RRELU = {
     )
     for node in ("RreluWithNoiseBackward0", "RreluWithNoiseBackward1")
 }
-RRELU_FIXED = row(
-    "rrelu",
-    A.leaky_relu,
-    "RreluWithNoiseBackward0",
-    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
-    "slope",
-    title="leaky_relu_cpu",
-)
-RRELU_FIXED_IN_PLACE = row(
-    "rrelu",
-    A.leaky_relu,
-    "RreluWithNoiseBackward1",
-    leaky_of_result,
-    "slope",
-    title="leaky_relu_cpu",
-)
+RRELU_FIXED, RRELU_FIXED_IN_PLACE = [
+    row("rrelu", A.leaky_relu, gradient, "slope", node=node, title="leaky_relu_cpu")
+    for node, gradient in zip(RRELU, (LEAKY_BACK, leaky_of_result), strict=True)
+]
 
 
 def _rrelu(
@@ -231,7 +219,7 @@ def torch_rrelu(
 
 export("rrelu", rrelu, ("nn.functional",), method=False)
 export("rrelu", torch_rrelu, method=False)
-everywhere(rrelu_)
+export("rrelu_", rrelu_, EVERYWHERE, method=False)
 
 # -- glu: half of the input opens and closes the other ---------------------------------------------
 
