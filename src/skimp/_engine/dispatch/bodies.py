@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def pointwise(
-    row: Pointwise,
+    row: Pointwise | None,
     namespaces: tuple[str, ...] = ("",),
     method: bool = True,
     *,
@@ -55,8 +55,13 @@ def pointwise(
 def in_place_of(body: Function, more: str = "") -> Function:
     """`name_` of a function that takes `inplace`."""
     said = (body.__doc__ or "").partition("\n\n")[0].strip()
-    title = f"{body.__name__}_"
-    return _form(body, title, ("inplace", "out"), f"{more}, inplace=True", f"{said} In place.")
+    more = f"{more}, inplace=True"
+    made = _form(body, f"{body.__name__}_", ("inplace", "out"), more, f"{said} In place.")
+    own: inspect.Signature = made.__signature__  # type: ignore[attr-defined]
+    first, *others = own.parameters.values()
+    own = own.replace(parameters=[first.replace(annotation="Tensor"), *others])
+    made.__signature__ = own  # type: ignore[attr-defined]
+    return made
 
 
 def _form(
