@@ -51,8 +51,8 @@ from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
-    "METHODS", "NAMESPACES", "OPS", "Function", "Op", "copy_twin", "export", "general", "move",
-    "reduction", "rowwise", "spread", "view", "watching", "wrapper",
+    "METHODS", "NAMESPACES", "OPS", "Function", "Op", "copy_twin", "export", "general", "hidden",
+    "move", "reduction", "rowwise", "spread", "view", "watching", "wrapper",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -157,6 +157,7 @@ def general(
 
 reduction = functools.partial(general, kind="reduction")
 rowwise = functools.partial(general, kind="row-wise")
+hidden = functools.partial(general, method=False, namespaces=())  # what other ops are made of
 
 
 def view(

@@ -184,7 +184,7 @@ def _spectral(curve: Curve, refused_as: str = "") -> Curve:
     name = curve.__name__
 
     def window(
-        M: int,  # noqa: N803
+        M: int,
         *,
         dtype: Any = None,
         layout: Any = None,
@@ -213,12 +213,7 @@ def _points(start: float, step: float, n: int, forms: Forms) -> Tensor:
 @_spectral
 @sampled(lambda tensor: [(5,)])
 def exponential(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    center: float | None = None,
-    tau: float = 1.0,
-    sym: bool = True,
+    M: int, forms: Forms, *, center: float | None = None, tau: float = 1.0, sym: bool = True
 ) -> Tensor:
     """exp(-|n - center| / tau); `sym` false: a period of M points instead of all of them."""
     if tau <= 0:
@@ -233,12 +228,7 @@ def exponential(
 
 
 @_spectral
-def cosine(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    sym: bool = True,
-) -> Tensor:
+def cosine(M: int, forms: Forms, *, sym: bool = True) -> Tensor:
     """Half a period of a sine."""
     if M == 0:
         return full((M,), 1.0, **forms)
@@ -248,13 +238,7 @@ def cosine(
 
 
 @_spectral
-def gaussian(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    std: float = 1.0,
-    sym: bool = True,
-) -> Tensor:
+def gaussian(M: int, forms: Forms, *, std: float = 1.0, sym: bool = True) -> Tensor:
     """exp(-(n / std)^2 / 2) around the middle."""
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
@@ -267,13 +251,7 @@ def gaussian(
 
 
 @_spectral
-def kaiser(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    beta: float = 12.0,
-    sym: bool = True,
-) -> Tensor:
+def kaiser(M: int, forms: Forms, *, beta: float = 12.0, sym: bool = True) -> Tensor:
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
@@ -289,12 +267,7 @@ def kaiser(
 
 
 @_spectral
-def bartlett(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    sym: bool = True,
-) -> Tensor:
+def bartlett(M: int, forms: Forms, *, sym: bool = True) -> Tensor:
     """A triangle that begins and ends at zero."""
     if M <= 1:
         return full((M,), 1.0, **forms)
@@ -303,13 +276,7 @@ def bartlett(
 
 
 @_spectral
-def general_cosine(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    a: Iterable[float],
-    sym: bool = True,
-) -> Tensor:
+def general_cosine(M: int, forms: Forms, *, a: Iterable[float], sym: bool = True) -> Tensor:
     """The sum of cosines of multiples of the angle with alternating weights `a`."""
     if M <= 1:
         return full((M,), 1.0, **forms)
@@ -326,19 +293,13 @@ def general_cosine(
 
 
 @functools.partial(_spectral, refused_as="general_cosine")
-def general_hamming(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    alpha: float = 0.54,
-    sym: bool = True,
-) -> Tensor:
+def general_hamming(M: int, forms: Forms, *, alpha: float = 0.54, sym: bool = True) -> Tensor:
     """alpha - (1 - alpha) cos."""
     return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, **forms)
 
 
 def _weighted(name: str, weights: list[float], doc: str) -> None:
-    def curve(M: int, forms: Forms, *, sym: bool = True) -> Tensor:  # noqa: N803
+    def curve(M: int, forms: Forms, *, sym: bool = True) -> Tensor:
         return general_cosine(M, a=weights, sym=sym, **forms)
 
     _spectral(named(curve, name, doc), refused_as="general_cosine")

@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -59,10 +59,7 @@ def _back(g: Any, pool: Pool) -> Any:
     return _fold(g, pool)
 
 
-@general(
-    "_unfold",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule("Im2ColBackward0", input=lambda g, pool: _back(g, pool)),
     batch=batching.layers.by_images("input"),
     meta=shapes.unfold,
@@ -75,10 +72,7 @@ def _unfold(input: Any, pool: Pool) -> Any:
     return result
 
 
-@general(
-    "_fold",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule("Col2ImBackward0", input=lambda g, pool: _unfold(g, pool)),
     batch=batching.layers.by_images("input"),
     meta=shapes.fold,

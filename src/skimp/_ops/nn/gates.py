@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.operands import OPMATH, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
@@ -276,10 +276,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     return result
 
 
-@general(
-    "glu_backward",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "GluBackwardBackward0", grad=lambda g, input, dim: _grad_back(g, input, dim), input=_second
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -330,11 +330,9 @@ def refuse_mixed(input: Any, *parameters: Any) -> None:
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
 
 
-@rowwise(
-    "_native_layer_norm",
+@hidden(
+    kind="row-wise",
     meta=shapes.layer_norm,
-    method=False,
-    namespaces=(),
     nondiff=(1, 2),
     fast=_small_layer_norm,
     rule=Rule(
@@ -442,11 +440,9 @@ def _rms_back(
     return dx, _affine_grads(g, xhat, list(range(input.ndim - nd)))[0]
 
 
-@rowwise(
-    "_rms_norm",
+@hidden(
+    kind="row-wise",
     meta=shapes.layer_norm,
-    method=False,
-    namespaces=(),
     nondiff=(1, 2),
     rule=Rule(
         "FusedRmsNormBackward0",

@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
@@ -159,10 +159,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     counter.version = version
 
 
-@general(
-    "_batch_norm",
-    method=False,
-    namespaces=(),
+@hidden(
     nondiff=(1, 2),
     rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}),
     batch=batching.layers.batch_norm,

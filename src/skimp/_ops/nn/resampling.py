@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.forms import NAMESPACES, export, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
@@ -50,10 +50,7 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     return _resample_back(g, dim, places, weights, size)
 
 
-@general(
-    "_resample",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "UpsampleBackward0",
         input=lambda g, input_shape, dim, places, weights: _back(
@@ -76,10 +73,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     return result
 
 
-@general(
-    "_resample_back",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "UpsampleBackwardBackward0",
         input=lambda g, dim, places, weights: _resample(g, dim, places, weights),

@@ -10,7 +10,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import OPS, export, reduction
+from skimp._engine.dispatch.forms import OPS, export, hidden, reduction
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import run_out
@@ -132,10 +132,9 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     find = f"arg{name}"
     highest = small.extreme(*((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN)))
 
-    @reduction(
+    @hidden(
         f"_{name}_dim",
-        method=False,
-        namespaces=(),
+        kind="reduction",
         nondiff=(1,),
         rule=rule,
         batch=batching.dims.by_dims("dim"),

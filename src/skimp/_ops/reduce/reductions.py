@@ -13,7 +13,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, move, reduction
+from skimp._engine.dispatch.forms import OPS, hidden, move, reduction
 from skimp._engine.dispatch.reduction import dims_of, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
@@ -285,7 +285,7 @@ VAR = Rule(
 )
 
 
-@reduction("_var", method=False, namespaces=(), rule=VAR, batch=batching.dims.reduces)
+@hidden(kind="reduction", rule=VAR, batch=batching.dims.reduces)
 def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("var", input, dim, degrees)
     real = input._dtype.to_real()
@@ -302,7 +302,7 @@ STD = Rule(
 )
 
 
-@reduction("_std", method=False, namespaces=(), rule=STD, batch=batching.dims.reduces)
+@hidden(kind="reduction", rule=STD, batch=batching.dims.reduces)
 def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("std", input, dim, degrees)
     real = input._dtype.to_real()

@@ -17,7 +17,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -320,27 +320,15 @@ _quick_softmax = _recorded(SOFTMAX, _small_softmax)
 _quick_log_softmax = _recorded(LOG_SOFTMAX, _small_log_softmax)
 
 
-@rowwise(
-    "_softmax",
-    method=False,
-    namespaces=(),
-    fast=_small_softmax,
-    rule=SOFTMAX,
-    batch=batching.dims.by_dims("dim"),
-)
+@hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
 def _softmax(input: Any, dim: int) -> Any:
     if 0 not in input.shape:  # else no kernel is asked for
         floating("softmax_lastdim_kernel_impl", input)
     return _mapped(input, dim, _softmax_block)
 
 
-@rowwise(
-    "_log_softmax",
-    method=False,
-    namespaces=(),
-    fast=_small_log_softmax,
-    rule=LOG_SOFTMAX,
-    batch=batching.dims.by_dims("dim"),
+@hidden(
+    kind="row-wise", fast=_small_log_softmax, rule=LOG_SOFTMAX, batch=batching.dims.by_dims("dim")
 )
 def _log_softmax(input: Any, dim: int) -> Any:
     if 0 not in input.shape:  # else no kernel is asked for

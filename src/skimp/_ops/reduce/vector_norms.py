@@ -11,7 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, reduction
+from skimp._engine.dispatch.forms import NAMESPACES, hidden, reduction
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
@@ -133,9 +133,7 @@ def vector_norm(
     return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
 
 
-@reduction(
-    "_vector_norm", method=False, namespaces=(), rule=VECTOR_NORM, batch=batching.dims.reduces
-)
+@hidden(kind="reduction", rule=VECTOR_NORM, batch=batching.dims.reduces)
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     dims = dims_of(dim, input.ndim)
     real = input._dtype.to_real()

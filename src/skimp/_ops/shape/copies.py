@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import Pointwise, assign
 from skimp._engine.dispatch.row import ORDINARY
@@ -141,7 +141,7 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
     return _laid_out(input, memory_format=memory_format)
 
 
-@general("_laid_out", method=False, namespaces=(), rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
+@hidden(rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
 def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     strides = formats.strides_for(input, memory_format)
     return copied(

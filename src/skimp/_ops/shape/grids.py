@@ -198,7 +198,7 @@ def _powers(x: Tensor, n: int) -> Tensor:
     return cat([ones, rest], -1)
 
 
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803  (PyTorch's name)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, the highest first unless `increasing`.
 
     Shape: (n,); the result is (n, N).
@@ -217,7 +217,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return columns if increasing else columns.flip(1)
 
 
-def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
+def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of the elements along the last dimension, as columns.
 
     Shape: (..., n); the result is (..., n, N).

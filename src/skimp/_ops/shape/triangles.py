@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export, general, move
+from skimp._engine.dispatch.forms import export, general, hidden, move
 from skimp._engine.dispatch.runners import put
 from skimp._engine.dispatch.targets import blank, check_type, pour, target
 from skimp._engine.eval.convert import laid
@@ -175,12 +175,8 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     return zeros
 
 
-@general(
-    "_diagonal_copy",
-    method=False,
-    namespaces=(),
-    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back),
-    batch=batching.dims.diagonal_copy,
+@hidden(
+    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back), batch=batching.dims.diagonal_copy
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.order import stable_order
-from skimp._ops.linalg.checks import hidden
 
 _BLOCK = 1 << 18  # elements of gathered rows at a time
 
