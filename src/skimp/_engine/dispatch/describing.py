@@ -2,7 +2,7 @@
 
 A body says what the op computes; its kind, its types and its kernels say the rest, in the sections
 that are written by hand elsewhere: Shape, Dtypes, Raises, Memory. What holds of all ops of a file
-is its `SAYS`.
+is its `SAYS`. Where nobody says something else, all dtypes are taken and the result is new.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def describe_all() -> None:
     """Complete the docstrings of all forms; called once all rows are declared."""
     for f, form in sorted(FORMS.items(), key=lambda pair: bool(_SAME.match(pair[0].__doc__ or ""))):
         if f.__doc__ and not f.__doc__.startswith("Refused"):
-            f.__doc__ = completed(f.__doc__, [*_sections(form, f), *said_of_same(f.__doc__)])
+            known = [*_sections(form, f), *said_of_same(f.__doc__), *_usual(form, f)]
+            f.__doc__ = completed(f.__doc__, known)
     host.reset_peak()  # the operands that rows were asked about are no program's
 
 
@@ -73,6 +74,15 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
         known.append("Raises: RuntimeError for a leaf that requires grad.")
     to_out = [s.replace("new tensor.", "new tensor, or `out`.") for s in known]
     return to_out if "out" in parameters else known
+
+
+def _usual(form: Form, f: Callable[..., Any]) -> list[str]:
+    """What holds where nobody says something else."""
+    new = "a new tensor, or `out`." if "out" in signature(f).parameters else "a new tensor."
+    return [
+        "Dtypes: bool, integers, floating point and complex numbers.",
+        f"Memory: {'no tensor is made.' if form.op.looks else new}",
+    ]
 
 
 def _of_pointwise(row: Pointwise, writes: bool, parameters: Iterable[str]) -> list[str]:

@@ -318,5 +318,4 @@ _weighted(
 SAYS = """\
 Shape: one number for each of the points asked for.
 Dtypes: floating point: `dtype`, or the default.
-Raises: RuntimeError or ValueError for a negative length and for another dtype.
-Memory: a new tensor."""
+Raises: RuntimeError or ValueError for a negative length and for another dtype."""

@@ -396,5 +396,4 @@ SAYS = """\
 Shape: the input's, but for the lengths `n` or `s` asked for; half spectra have n // 2 + 1 numbers.
 Dtypes: any; integers count as the default float type.
 Raises: RuntimeError for lengths below one, and for complex numbers where real ones are
-transformed; IndexError for a dim that is not there.
-Memory: a new tensor."""
+transformed; IndexError for a dim that is not there."""

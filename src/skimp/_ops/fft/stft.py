@@ -253,5 +253,4 @@ def _check_istft(
 
 SAYS = """\
 Dtypes: floating point and complex numbers.
-Raises: RuntimeError for other dtypes, and for windows and lengths that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes, and for windows and lengths that don't fit."""

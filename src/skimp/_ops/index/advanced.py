@@ -399,7 +399,6 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     tensor([2., 0.])
 
     Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: IndexError for a place that is not there and for indices that are no integers or bools;
     RuntimeError for values of another dtype or that don't broadcast.
     """

@@ -324,6 +324,4 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool.
-Memory: a new tensor."""
+Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool."""

@@ -152,5 +152,4 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers; the positions are int64.
-Memory: a new tensor."""
+Dtypes: bool, integers, floating point and complex numbers; the positions are int64."""

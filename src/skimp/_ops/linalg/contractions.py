@@ -343,5 +343,4 @@ def _check_chain(given: list[Tensor]) -> None:
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
-Raises: RuntimeError for shapes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for shapes that don't fit."""

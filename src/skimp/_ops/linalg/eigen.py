@@ -467,5 +467,4 @@ SAYS = """\
 Shape: matrices (..., m, n), square ones for eigenvalues; dims before the last two are a batch.
 Dtypes: floating point and complex numbers.
 Raises: RuntimeError or NotImplementedError for other dtypes and for what is no matrix; LinAlgError
-where LAPACK does not converge.
-Memory: a new tensor."""
+where LAPACK does not converge."""

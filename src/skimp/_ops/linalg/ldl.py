@@ -213,5 +213,4 @@ def _solve(ld: Array, pivots: Array, x: Array, conjugate: bool) -> None:
 
 SAYS = """\
 Shape: square matrices (..., n, n) and as many rows on the right.
-Raises: RuntimeError for other dtypes and for shapes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes and for shapes that don't fit."""

@@ -223,10 +223,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
-    """P, L and U of what `lu_factor` returns.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """P, L and U of what `lu_factor` returns."""
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     p = lower = upper = LU_data.new_empty((0,))
@@ -277,5 +274,4 @@ def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 SAYS = """\
 Shape: matrices (..., m, n); dims before the last two are a batch.
 Raises: RuntimeError or NotImplementedError for other dtypes; RuntimeError for shapes that don't
-fit and, where it is asked for, a singular matrix.
-Memory: a new tensor."""
+fit and, where it is asked for, a singular matrix."""

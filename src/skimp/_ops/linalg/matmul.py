@@ -449,5 +449,4 @@ setattr(Tensor, "__rmatmul__", _roperator)  # noqa: B010
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
-Raises: RuntimeError for sizes that don't fit and for two dtypes.
-Memory: a new tensor."""
+Raises: RuntimeError for sizes that don't fit and for two dtypes."""

@@ -165,5 +165,4 @@ def norm(
 SAYS = """\
 Dtypes: floating point and complex numbers.
 Raises: RuntimeError for other dtypes and for orders that there are none of; IndexError for a dim
-that is not there.
-Memory: a new tensor."""
+that is not there."""

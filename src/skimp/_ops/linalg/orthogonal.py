@@ -132,5 +132,4 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
 SAYS = """\
 Shape: matrices (..., m, n); dims before the last two are a batch.
 Dtypes: floating point and complex numbers.
-Raises: NotImplementedError for other dtypes, RuntimeError for shapes that don't fit.
-Memory: a new tensor."""
+Raises: NotImplementedError for other dtypes, RuntimeError for shapes that don't fit."""

@@ -444,5 +444,4 @@ SAYS = """\
 Shape: square matrices (..., n, n); dims before the last two are a batch.
 Dtypes: floating point and complex numbers.
 Raises: RuntimeError or NotImplementedError for other dtypes; RuntimeError for shapes that don't
-fit; LinAlgError for a singular matrix where it is to be inverted.
-Memory: a new tensor."""
+fit; LinAlgError for a singular matrix where it is to be inverted."""

@@ -238,7 +238,6 @@ def rsub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
     Dtypes: integers, floating point and complex numbers.
     Raises: RuntimeError for bools, for shapes that don't broadcast, and for a fraction `alpha` of
     integers.
-    Memory: a new tensor.
     """
     require_tensor("rsub", "input", input)
     if type(alpha) is int and alpha == 1:

@@ -319,5 +319,4 @@ export("ldexp_", METHODS["ldexp_"], method=False)
 SAYS = """\
 Shape: tensors that broadcast; the result has their common shape.
 Dtypes: floating point, alike; the result is complex.
-Raises: RuntimeError for other dtypes and for shapes that don't broadcast.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes and for shapes that don't broadcast."""

@@ -358,5 +358,4 @@ _add_product(
 SAYS = """\
 Shape: tensors (and numbers) that broadcast; the result has their common shape.
 Raises: RuntimeError for shapes that don't broadcast; NotImplementedError or RuntimeError for
-dtypes that are none of these.
-Memory: a new tensor."""
+dtypes that are none of these."""

@@ -55,9 +55,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape.
 
     Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: nothing.
-    Memory: no tensor is made.
     """
     return tuple(input.shape) == tuple(other.shape)
 

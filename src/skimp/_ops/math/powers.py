@@ -162,5 +162,4 @@ def float_power(
 
 SAYS = """\
 Shape: tensors (and numbers) that broadcast; the result has their common shape.
-Raises: RuntimeError for integers to a negative number and for shapes that don't broadcast.
-Memory: a new tensor."""
+Raises: RuntimeError for integers to a negative number and for shapes that don't broadcast."""

@@ -417,5 +417,4 @@ export("xlogy_", METHODS["xlogy_"], method=False)
 
 SAYS = """\
 Shape: any; the result's is the input's.
-Raises: NotImplementedError or RuntimeError for other dtypes.
-Memory: a new tensor."""
+Raises: NotImplementedError or RuntimeError for other dtypes."""

@@ -307,7 +307,6 @@ def ctc_loss(
     number.
     Dtypes: float32 or float64 log_probs; integers for the rest.
     Raises: RuntimeError for lengths that don't fit.
-    Memory: a new tensor.
     Source: Graves et al., 2006.
     """
     check_reduction(reduction)

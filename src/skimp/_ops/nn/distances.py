@@ -187,7 +187,6 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     Shape: (n, d); the result (n (n - 1) / 2,).
     Dtypes: float32 and float64.
     Raises: RuntimeError for other numbers of dims or a negative p.
-    Memory: a new tensor.
     """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
@@ -199,5 +198,4 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 SAYS = """\
 Dtypes: floating point.
-Raises: RuntimeError for other dtypes and for sizes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes and for sizes that don't fit."""

@@ -123,7 +123,6 @@ def fold(
     Shape: (n, c taps, places) or without n; the result (n, c, *output_size).
     Dtypes: floating point and complex.
     Raises: RuntimeError for sizes that don't fit.
-    Memory: a new tensor.
     """
     if input.ndim not in (2, 3):
         raise RuntimeError(
@@ -160,7 +159,6 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     Shape: the channels divide by the factor's square.
     Dtypes: any.
     Raises: RuntimeError for channels that don't divide.
-    Memory: a new tensor.
     """
     r = int(upscale_factor)
     if input.ndim < 3:
@@ -191,7 +189,6 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     Shape: (*, c, h r, w r) to (*, c r r, h, w).
     Dtypes: any.
     Raises: RuntimeError for heights and widths that don't divide.
-    Memory: a new tensor.
     """
     r = int(downscale_factor)
     if input.ndim < 3:

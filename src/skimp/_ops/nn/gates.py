@@ -70,7 +70,6 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Shape: input (n, channels, ...) and weight (1,) or (channels,); the result has the input's.
     Dtypes: floating point, the same for both.
     Raises: RuntimeError for a weight of another length or dtype.
-    Memory: a new tensor.
     """
     for i, (name, t) in enumerate((("input", input), ("weight", weight))):
         require_tensor("prelu", name, t, i + 1)
@@ -179,13 +178,7 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn or (not training) the limits' mean.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
     return _rrelu(input, lower, upper, training, inplace)
 
 
@@ -196,13 +189,7 @@ def rrelu_(
     training: bool = False,
     generator: Any = None,
 ) -> Tensor:
-    """The input above zero, else a slope times it, in place.
-
-    Shape: any.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
-    """
+    """The input above zero, else a slope times it, in place."""
     return _rrelu(input, lower, upper, training, True, generator)
 
 
@@ -217,9 +204,9 @@ def torch_rrelu(
     return _rrelu(input, lower, upper, training, False, generator)
 
 
-export("rrelu", rrelu, ("nn.functional",), method=False)
-export("rrelu", torch_rrelu, method=False)
-export("rrelu_", rrelu_, EVERYWHERE, method=False)
+export("rrelu", rrelu, ("nn.functional",), method=False, row=RRELU_FIXED)
+export("rrelu", torch_rrelu, method=False, row=RRELU_FIXED)
+export("rrelu_", rrelu_, EVERYWHERE, method=False, row=RRELU_FIXED)
 
 # -- glu: half of the input opens and closes the other ---------------------------------------------
 
@@ -301,5 +288,4 @@ def _grad_back(g: Tensor, input: Tensor, dim: int) -> Any:
 
 SAYS = """\
 Dtypes: floating point.
-Raises: NotImplementedError for other dtypes.
-Memory: a new tensor."""
+Raises: NotImplementedError for other dtypes."""

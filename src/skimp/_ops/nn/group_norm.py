@@ -189,5 +189,4 @@ def native_group_norm(
 
 SAYS = """\
 Dtypes: floating point.
-Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit.
-Memory: a new tensor."""
+Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit."""

@@ -116,7 +116,6 @@ def mse_loss(
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
@@ -157,7 +156,6 @@ def l1_loss(
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point (l1_loss: complex too, with a real result).
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
@@ -182,7 +180,6 @@ def smooth_l1_loss(
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast or a
     negative beta.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
@@ -203,7 +200,6 @@ def huber_loss(
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast or a
     negative delta.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
     if delta <= 0:
@@ -290,7 +286,6 @@ def binary_cross_entropy(
     Shape: input and target alike, weight broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for shapes that differ, RuntimeError for inputs outside [0, 1].
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
@@ -364,7 +359,6 @@ def binary_cross_entropy_with_logits(
     Shape: input and target alike; weight and pos_weight broadcast.
     Dtypes: floating point.
     Raises: ValueError for shapes that differ.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):

@@ -55,7 +55,6 @@ def multi_margin_loss(
     Dtypes: floating point; int64 targets.
     Raises: ValueError for a p other than 1 or 2, RuntimeError for shapes and classes that don't
     fit.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
@@ -111,7 +110,6 @@ def multilabel_margin_loss(
     Shape: input and target (n, classes) or (classes,).
     Dtypes: floating point; int64 targets.
     Raises: RuntimeError for shapes and classes that don't fit.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
@@ -161,7 +159,6 @@ def multilabel_soft_margin_loss(
     Shape: input and target (..., classes); one number, or (...) with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)

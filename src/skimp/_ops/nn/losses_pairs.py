@@ -39,7 +39,6 @@ def hinge_embedding_loss(
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: integers and floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_tensor("hinge_embedding_loss", target)
@@ -68,7 +67,6 @@ def margin_ranking_loss(
     Shape: three alike; one number, or theirs with reduction="none".
     Dtypes: integers and floating point.
     Raises: RuntimeError for numbers of dims that differ.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if not input1.ndim == input2.ndim == target.ndim:
@@ -110,7 +108,6 @@ def soft_margin_loss(
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point and complex numbers.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if modes.state.grad and target.requires_grad:
@@ -137,7 +134,6 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     Shape: two that broadcast; the result lacks `dim`.
     Dtypes: floating point.
     Raises: RuntimeError for integers, IndexError for a dim that is not there.
-    Memory: a new tensor.
     """
     dtype = promotion.promote_types(x1._dtype, x2._dtype)
     if dtype.category != dtypes.FLOAT:
@@ -173,7 +169,6 @@ def pairwise_distance(
     Shape: (n, d) or (d,), which broadcast; (n,) or (), with a last 1 by `keepdim`.
     Dtypes: floating point and complex.
     Raises: RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     last = max(x1.ndim, x2.ndim) - 1
     return (x1 - x2 + eps).norm(p, last, keepdim)
@@ -193,7 +188,6 @@ def cosine_embedding_loss(
     Shape: inputs (n, features) and target (n,), or (features,) and ().
     Dtypes: bool, integers and floating point.
     Raises: RuntimeError for other shapes, ValueError for an unknown reduction.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     _check_cosine(input1, input2, target)
@@ -236,7 +230,6 @@ def triplet_margin_loss(
     Dtypes: integers, floating point and complex numbers.
     Raises: RuntimeError for numbers of dims that differ, ValueError for a margin that is not
     positive.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     return _triplet(
@@ -289,7 +282,6 @@ def triplet_margin_with_distance_loss(
     Shape: three alike; what `distance_function` gives, reduced.
     Dtypes: integers, floating point and complex numbers.
     Raises: ValueError for an unknown reduction or a margin that is not positive.
-    Memory: a new tensor.
     """
     check_reduction(reduction)
     return _triplet(

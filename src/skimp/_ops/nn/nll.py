@@ -108,7 +108,6 @@ def nll_loss(
     Dtypes: a floating point input; int64 or uint8 targets.
     Raises: ValueError and RuntimeError for shapes that don't fit, IndexError for a class out of
     range.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)

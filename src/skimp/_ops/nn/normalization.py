@@ -372,7 +372,6 @@ def layer_norm(
     Shape: the input ends with `normalized_shape`, which weight and bias have.
     Dtypes: floating point.
     Raises: RuntimeError for shapes that don't end so.
-    Memory: a new tensor.
     Source: Ba, Kiros and Hinton, 2016.
     """
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
@@ -397,7 +396,6 @@ def _layer_norm(
     """nn.functional.layer_norm under its other name.
 
     Dtypes: floating point.
-    Memory: a new tensor.
     """
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
 
@@ -409,7 +407,6 @@ def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any,
     Shape: the input's, whose last dims are `normalized_shape`; statistics have 1 in their places.
     Dtypes: floating point.
     Raises: NotImplementedError for other dtypes, RuntimeError for another normalized_shape.
-    Memory: a new tensor.
     """
     return with_statistics(
         input, weight, _native_layer_norm(input, normalized_shape, weight, bias, eps)

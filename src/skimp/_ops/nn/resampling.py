@@ -257,7 +257,6 @@ def interpolate(
     Dtypes: floating point; uint8 for images by "nearest", "bilinear" and "bicubic".
     Raises: ValueError for neither or both of size and scale_factor, NotImplementedError for a mode
     that the number of dims has not.
-    Memory: a new tensor.
     """
     _check_rank_first(input, mode, align_corners, antialias)
     sizes, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
@@ -329,7 +328,6 @@ def upsample(
     Shape: as interpolate's.
     Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
-    Memory: a new tensor.
     """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
@@ -342,7 +340,6 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
     Shape: as interpolate's.
     Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
-    Memory: a new tensor.
     """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
@@ -355,7 +352,6 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     Shape: as interpolate's.
     Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
-    Memory: a new tensor.
     """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

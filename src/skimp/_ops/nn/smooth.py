@@ -123,7 +123,6 @@ def tanhshrink(input: Tensor) -> Tensor:
     Shape: any; the result's is the input's.
     Dtypes: numbers; integers give the default float type.
     Raises: RuntimeError for bools, which can't be subtracted.
-    Memory: a new tensor.
     """
     return input - input.tanh()
 
@@ -135,7 +134,6 @@ def softsign(input: Tensor) -> Tensor:
     Shape: any; the result's is the input's.
     Dtypes: numbers; integers give the default float type.
     Raises: NotImplementedError for bools, which have no absolute value.
-    Memory: a new tensor.
     """
     return input / (input.abs() + 1)
 

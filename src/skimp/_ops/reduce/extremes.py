@@ -281,5 +281,4 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 SAYS = """\
 Dtypes: integers and floating point; bool but for positions, complex numbers where none is
 compared.
-Raises: IndexError for a dim that is not there, and for an empty one that has no extreme.
-Memory: a new tensor."""
+Raises: IndexError for a dim that is not there, and for an empty one that has no extreme."""

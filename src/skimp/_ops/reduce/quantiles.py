@@ -117,5 +117,4 @@ def nanquantile(
 SAYS = """\
 Dtypes: floating point.
 Raises: RuntimeError for other dtypes and for shares outside of 0 to 1; IndexError for a dim that
-is not there.
-Memory: a new tensor."""
+is not there."""

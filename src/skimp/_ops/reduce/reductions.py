@@ -97,8 +97,6 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
     >>> torch.tensor([200, 100], dtype=torch.uint8).sum()
     tensor(300)
-
-    Dtypes: bool, integers, floating point and complex numbers.
     """
     dtype = dtypes.asked(dtype)
     result = whole_dtype(input, dtype)
@@ -232,10 +230,7 @@ def products_of_others(x: Tensor, dim: int) -> Any:
     batch=batching.dims.reduces_one,
 )
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over one dim (all by default); integers are multiplied as int64.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
         raise TypeError(
             f"prod() received an invalid combination of arguments - dim must be int, not "

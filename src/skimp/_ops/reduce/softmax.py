@@ -448,5 +448,4 @@ export("gumbel_softmax", gumbel_softmax, ("nn.functional",), method=False)
 SAYS = """\
 Shape: any; the result's is the input's.
 Dtypes: floating point, or `dtype`, to which the input is cast first.
-Raises: NotImplementedError for other dtypes, IndexError for a dim that is not there.
-Memory: a new tensor."""
+Raises: NotImplementedError for other dtypes, IndexError for a dim that is not there."""

@@ -41,10 +41,7 @@ LOGSUMEXP = Rule(
     batch=batching.dims.reduces,
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over some dims, without overflow.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """log(sum(exp(input))) over some dims, without overflow."""
     if input._dtype.category < dtypes.FLOAT:
         input = input.to(promotion.get_default_dtype())
     if input._dtype.is_complex and input.numel():
@@ -185,7 +182,3 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     Raises: RuntimeError for shapes that don't broadcast and for integers.
     """
     return norm(input - other, p)
-
-
-SAYS = """\
-Memory: a new tensor."""

@@ -166,6 +166,5 @@ for _name, _dtype in {
 
 SAYS = """\
 Shape: any; the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers.
 Raises: RuntimeError or TypeError for what names no device, dtype or fitting memory format.
 Memory: the input itself where it has the dtype and no copy is asked for, else a new tensor."""

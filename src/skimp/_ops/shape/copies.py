@@ -382,7 +382,6 @@ def filled(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input.
 
     Raises: RuntimeError for a value of several elements and for one that the dtype can't hold.
-    Memory: a new tensor.
     """
     return fill_(clone(input), value)
 
@@ -408,5 +407,4 @@ def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
 
 
 SAYS = """\
-Shape: any; the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers."""
+Shape: any; the result's is the input's."""

@@ -130,7 +130,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """Every way to choose r elements of a vector, in order, as rows.
 
     Shape: (n,); the result is (n over r, r).
-    Memory: a new tensor.
     """
     _need_vector(input)
     if r < 0:
@@ -202,7 +201,6 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, the highest first unless `increasing`.
 
     Shape: (n,); the result is (n, N).
-    Memory: a new tensor.
     """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
@@ -222,7 +220,6 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
     Shape: (..., n); the result is (..., n, N).
     Dtypes: integers, floating point and complex numbers.
-    Memory: a new tensor.
     """
     n = (x.shape[-1] if x.ndim else 1) if N is None else N
     if n <= 1:
@@ -276,7 +273,6 @@ def cov(
 
     Shape: (variables, observations); a square matrix.
     Dtypes: integers, floating point and complex numbers.
-    Memory: a new tensor.
     """
     _need_table("cov", input)
     if input._dtype is dtypes.bool:
@@ -312,7 +308,6 @@ def corrcoef(input: Tensor) -> Tensor:
 
     Shape: (variables, observations); a square matrix.
     Dtypes: integers, floating point and complex numbers.
-    Memory: a new tensor.
     """
     _need_table("corrcoef", input)
     c = cov(input)
@@ -326,5 +321,4 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
 Raises: RuntimeError for sizes that don't fit."""

@@ -404,7 +404,6 @@ def block_diag(*tensors: Any) -> Tensor:
     """The tensors, as matrices, along the diagonal of a matrix of zeros.
 
     Shape: matrices, or vectors and numbers as rows; the result has the sums of rows and columns.
-    Memory: a new tensor.
     """
     given = varargs(tensors)
     for i, t in enumerate(given):

@@ -258,6 +258,5 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
 
 SAYS = """\
 Shape: the input's, shorter along the dim.
-Dtypes: bool, integers, floating point and complex numbers.
 Raises: IndexError for a dim that is not there, RuntimeError for sizes that don't fit.
 Memory: views, which share the input's bytes."""

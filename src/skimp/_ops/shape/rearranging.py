@@ -296,6 +296,4 @@ def _interleaved_by(input: Tensor, repeats: Tensor, dim: int, output_size: Any) 
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError for counts that don't fit, IndexError for a dim that is not there.
-Memory: a new tensor."""
+Raises: RuntimeError for counts that don't fit, IndexError for a dim that is not there."""

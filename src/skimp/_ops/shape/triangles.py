@@ -279,7 +279,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     Shape: (n, channels, ...); the result has the input's.
     Dtypes: any.
     Raises: RuntimeError for channels that don't divide into groups.
-    Memory: a new tensor.
     """
     if input.ndim <= 2:
         raise RuntimeError(
@@ -312,6 +311,4 @@ export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=
 
 SAYS = """\
 Shape: matrices (..., rows, columns); the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError or IndexError for dims that are not there.
-Memory: a new tensor."""
+Raises: RuntimeError or IndexError for dims that are not there."""
