@@ -28,6 +28,7 @@ def pointwise(
     method: bool = True,
     *,
     in_place: tuple[str, ...] | None = ("",),
+    says_in_place: str = "",
     aliases: tuple[str, ...] = (),
     fast: Function | None = None,
     fast_in_place: Function | None = None,
@@ -35,6 +36,7 @@ def pointwise(
 ) -> Callable[[F], F]:
     """Declare a function and `name_` by a body with `out` and `inplace`, for the latter of which
     `out` is its first argument. `in_place`: the namespaces of `name_`; None where there is none.
+    `says_in_place`: sections of its docstring that the row does not know.
     """
 
     def declare(body: F) -> F:
@@ -44,7 +46,7 @@ def pointwise(
             export(title, main, namespaces, method, fast=fast, row=row, **known)
         if in_place is not None:
             first = next(iter(inspect.signature(body).parameters))
-            made = in_place_of(body, f", out={first}")
+            made = in_place_of(body, f", out={first}", says_in_place)
             for title in titles:
                 export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
         return body
@@ -52,11 +54,12 @@ def pointwise(
     return declare
 
 
-def in_place_of(body: Function, more: str = "") -> Function:
+def in_place_of(body: Function, more: str = "", says: str = "") -> Function:
     """`name_` of a function that takes `inplace`."""
     said = (body.__doc__ or "").partition("\n\n")[0].strip()
+    doc = f"{said} In place.\n\n{says}".rstrip()
     more = f"{more}, inplace=True"
-    made = _form(body, f"{body.__name__}_", ("inplace", "out"), more, f"{said} In place.")
+    made = _form(body, f"{body.__name__}_", ("inplace", "out"), more, doc)
     own: inspect.Signature = made.__signature__  # type: ignore[attr-defined]
     first, *others = own.parameters.values()
     own = own.replace(parameters=[first.replace(annotation="Tensor"), *others])

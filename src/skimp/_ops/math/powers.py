@@ -89,7 +89,7 @@ POW_OF_NUMBER = Pointwise(
 )
 
 
-@pointwise(None, in_place=())
+@pointwise(None, in_place=(), says_in_place="Dtypes: integers, floating point and complex numbers.")
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
     """input ** exponent; either may be a number.
 
@@ -142,14 +142,11 @@ def _power_dtype(input: Any, exponent: Any) -> dtypes.dtype:
     return dtypes.complex128 if any(kinds) else dtypes.float64
 
 
-@pointwise(None, in_place=())
+@pointwise(None, in_place=(), says_in_place="Dtypes: float64 and complex128; the exponent any.")
 def float_power(
     input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
-    """input ** exponent in double precision.
-
-    Dtypes: bool, integers, floating point and complex numbers; in place float64 and complex128.
-    """
+    """input ** exponent in double precision."""
     dtype = _power_dtype(input, exponent)
     if out is not None and out._dtype is not dtype:
         given = "the base given to float_power_" if inplace else "the output given to float_power"
