@@ -56,7 +56,6 @@ __all__ = [
 ]  # fmt: skip
 
 R = TypeVar("R")
-_new = object.__new__
 
 
 def watching(choice: Callable[[dict[str, Any]], Rule], *names: str) -> AnyRule:
