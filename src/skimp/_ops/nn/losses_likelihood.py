@@ -49,14 +49,9 @@ def kl_div(
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        loss = _xlogy(target) - target * input
+        loss = target.xlogy(target) - target * input  # 0 log 0 is 0
     found = reduced(loss, "sum" if batch else reduction)
     return found / input.shape[0] if batch and input.ndim else found
-
-
-def _xlogy(t: Any) -> Any:
-    """t log t, 0 where t is 0."""
-    return t.xlogy(t)
 
 
 def poisson_nll_loss(
