@@ -27,8 +27,7 @@ from skimp._ops import batching
 from skimp._ops.index.positions import nonzero
 from skimp._ops.index.writers import in_place
 
-# -- where, masked_fill: pointwise, so they wait
-# -----------------------------------------------------
+# -- where, masked_fill: pointwise, so they wait --------------------------------------------------
 
 SELECT = Kernel("where", select)
 

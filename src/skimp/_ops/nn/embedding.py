@@ -39,8 +39,7 @@ def numbers_of(indices: Any, rows: int) -> Array:
     return found
 
 
-# -- the gradient of a table
-# ------------------------------------------------------------------------
+# -- the gradient of a table ----------------------------------------------------------------------
 
 
 def add_rows(target: Array, numbers: Array, rows: Array) -> None:

@@ -35,8 +35,7 @@ def _weighted(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
 
-# -- distances between pairs of elements
-# ------------------------------------------------------------
+# -- distances between pairs of elements ----------------------------------------------------------
 
 
 def _square(x: Array, y: Array, *, out: Array) -> None:
@@ -213,8 +212,7 @@ def as_input(input: Any, loss: Any) -> Any:
     return loss.to(kind)
 
 
-# -- probabilities
-# ----------------------------------------------------------------------------------
+# -- probabilities --------------------------------------------------------------------------------
 
 
 def _log_down_to(x: Array, low: float) -> Array:

@@ -22,8 +22,7 @@ from skimp._ops.nn.losses import as_input
 from skimp._ops.nn.losses_reduced import loss_of, reduced
 from skimp._ops.nn.reduction import check_reduction, loss
 
-# -- margins between pairs
-# ------------------------------------------------------------------------------
+# -- margins between pairs ------------------------------------------------------------------------
 
 
 @loss()

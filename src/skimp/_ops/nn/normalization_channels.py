@@ -30,8 +30,7 @@ _SHORT = 512  # places of a channel beside which its number is written out
 _FEW = 16  # images of which one more does not matter
 
 
-# -- statistics of channels and groups
-# --------------------------------------------------------------
+# -- statistics of channels and groups ------------------------------------------------------------
 
 
 def moments(x: Any, dims: list[int]) -> tuple[Any, Any]:

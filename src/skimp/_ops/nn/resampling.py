@@ -25,8 +25,7 @@ Ints = tuple[int, ...]
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 
-# -- one dimension
-# ----------------------------------------------------------------------------------
+# -- one dimension --------------------------------------------------------------------------------
 
 
 def _shaped(weights: Array, ndim: int, dim: int) -> Array:
@@ -93,8 +92,7 @@ def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: in
     return result
 
 
-# -- where each output looks
-# ------------------------------------------------------------------------
+# -- where each output looks ----------------------------------------------------------------------
 
 
 def _scale(n: int, out: int, factor: float | None, align: bool, real: Any) -> Any:
