@@ -156,7 +156,11 @@ def general(
 
 reduction = functools.partial(general, kind="reduction")
 rowwise = functools.partial(general, kind="row-wise")
-hidden = functools.partial(general, method=False, namespaces=())  # what other ops are made of
+
+
+def hidden(name: str | None = None, **known: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Declare an op that others are made of."""
+    return general(name, method=False, namespaces=(), **known)
 
 
 def view(

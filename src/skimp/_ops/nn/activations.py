@@ -95,10 +95,12 @@ def row(
 ) -> Pointwise:
     """The row of an activation, whose gradient is a row's or a formula; from what one keeps of its
     input, the result is made again."""
-    formula = gradient
+    formula: Formula
     if isinstance(gradient, Pointwise):
         space = {"call": call, "row": gradient}
         formula = _formula(name, gradient.args[1], gradient.params, space)
+    else:
+        formula = gradient
     rule = Rule(node or node_name(name), input=formula)
     made = Pointwise(
         name,

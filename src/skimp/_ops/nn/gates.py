@@ -126,9 +126,10 @@ RRELU = {
     )
     for node in ("RreluWithNoiseBackward0", "RreluWithNoiseBackward1")
 }
+_OF_SLOPES: tuple[Any, ...] = (LEAKY_BACK, leaky_of_result)
 RRELU_FIXED, RRELU_FIXED_IN_PLACE = [
     row("rrelu", A.leaky_relu, gradient, "slope", node=node, title="leaky_relu_cpu")
-    for node, gradient in zip(RRELU, (LEAKY_BACK, leaky_of_result), strict=True)
+    for node, gradient in zip(RRELU, _OF_SLOPES, strict=True)
 ]
 
 

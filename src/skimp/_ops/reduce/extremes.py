@@ -30,7 +30,7 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
     best = opened(result, shape, dim, keepdim)
     mask = (input == best) | (input.isnan() & best.isnan())
     share = opened(g, shape, dim, keepdim) / mask.sum(None if dim in (None, ()) else dim, True)
-    return mask * share
+    return share * mask
 
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
