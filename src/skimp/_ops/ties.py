@@ -43,7 +43,6 @@ def tie(g: Any, node: Any) -> Any:
 
 
 @view(
-    "_tied",
     fast_view="a[...]",
     function=False,
     method=False,

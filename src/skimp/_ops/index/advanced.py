@@ -375,7 +375,6 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
 
 
 @writer(
-    "index_put",
     batch=batching.places.put_at,
     out=False,
     row_major=False,

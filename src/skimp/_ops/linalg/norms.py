@@ -94,7 +94,7 @@ def matrix_norm(
     return matrix_norm_of(input, ord, dim, keepdim, dtype)
 
 
-@general("renorm", out=True, overlap="aligned")
+@general(out=True, overlap="aligned")
 @shown("RenormBackward0", "input")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger.

@@ -424,7 +424,6 @@ EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
 
 
 @general(
-    "frexp",
     out="same",
     nondiff=(1,),
     rule=Rule("FrexpBackward0", input=lambda g0, result1: g0 / result1.exp2()),

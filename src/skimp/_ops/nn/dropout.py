@@ -253,7 +253,7 @@ _torch_form("alpha_dropout", _alpha, False)
 _torch_form("feature_alpha_dropout", _alpha, True)
 
 
-@general("native_dropout", method=False)
+@general(method=False)
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     """(dropped, which elements stayed).
 
@@ -268,7 +268,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     return _dropped(input, mask, 0.0 if p == 1.0 else 1.0 / (1.0 - p)), mask
 
 
-@general("native_dropout_backward", method=False)
+@general(method=False)
 def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
     """The gradient of `native_dropout`.
 

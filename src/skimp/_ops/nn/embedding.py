@@ -80,7 +80,6 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
 
 
 @general(
-    "embedding_dense_backward",
     method=False,
     rule=Rule(
         "EmbeddingDenseBackwardBackward0",

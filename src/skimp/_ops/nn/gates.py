@@ -223,7 +223,6 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 @general(
-    "glu",
     method=False,
     namespaces=("nn.functional",),
     out=True,

@@ -167,7 +167,7 @@ def group_norm(
     return _in_groups(input, num_groups, weight, bias, eps)
 
 
-@general("native_group_norm", method=False)
+@general(method=False)
 @shown("NativeGroupNormBackward0", "input", "weight", "bias")
 def native_group_norm(
     input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float

@@ -281,7 +281,7 @@ def _more_than_one(input: Any) -> None:
 export("batch_norm", batch_norm, ("nn.functional",), method=False, quick=True)
 
 
-@general("native_batch_norm", method=False, out=True)
+@general(method=False, out=True)
 def native_batch_norm(
     input: Any,
     weight: Any,

@@ -239,7 +239,7 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=True)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
-@reduction("aminmax", out="same", batch=batching.dims.reduces_one)
+@reduction(out="same", batch=batching.dims.reduces_one)
 @shown("AminmaxBackward0", "input")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
@@ -267,7 +267,7 @@ all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
 any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 
-@reduction("count_nonzero", composite=False, batch=batching.dims.reduces, one_by_one="dim")
+@reduction(composite=False, batch=batching.dims.reduces, one_by_one="dim")
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero.
 

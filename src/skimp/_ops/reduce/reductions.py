@@ -122,7 +122,7 @@ def _nan_into(
     return out
 
 
-@reduction("nansum", batch=batching.dims.reduces)
+@reduction(batch=batching.dims.reduces)
 @shown("NansumBackward0", "input")
 def nansum(
     input: Tensor,
@@ -146,7 +146,6 @@ def nansum(
 
 
 @reduction(
-    "mean",
     out=True,
     fast=small.mean,
     rule=by_dim(
@@ -170,7 +169,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, sum_dtype(result))
 
 
-@reduction("nanmean", batch=batching.dims.reduces)
+@reduction(batch=batching.dims.reduces)
 def nanmean(
     input: Tensor,
     dim: Any = None,
@@ -221,7 +220,6 @@ def products_of_others(x: Tensor, dim: int) -> Any:
 
 
 @reduction(
-    "prod",
     out=True,
     fast=small.prod,
     overlap="free",
@@ -346,9 +344,7 @@ def _small_spread(
     return fast
 
 
-@reduction(
-    "var", out=True, overlap="free", fast=_small_spread(VAR, lambda variance: variance, R.var)
-)
+@reduction(out=True, overlap="free", fast=_small_spread(VAR, lambda variance: variance, R.var))
 def var(
     input: Tensor,
     dim: Any = None,
@@ -366,7 +362,7 @@ def var(
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@reduction("std", out=True, overlap="free", fast=_small_spread(STD, np.sqrt, R.std))
+@reduction(out=True, overlap="free", fast=_small_spread(STD, np.sqrt, R.std))
 def std(
     input: Tensor,
     dim: Any = None,
@@ -387,7 +383,7 @@ def std(
     return _std(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@reduction("var_mean", method=False, out=True)
+@reduction(method=False, out=True)
 @shown("VarMeanBackward0", "input")
 def var_mean(
     input: Tensor,
@@ -405,7 +401,7 @@ def var_mean(
     return _var(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
 
 
-@reduction("std_mean", method=False, out=True)
+@reduction(method=False, out=True)
 @shown("StdMeanBackward0", "input")
 def std_mean(
     input: Tensor,

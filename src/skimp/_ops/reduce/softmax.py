@@ -353,7 +353,6 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @rowwise(
-    "_softmax_backward_data",
     method=False,
     out=True,
     rule=Rule(
@@ -410,7 +409,7 @@ _functional("log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_l
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 
 
-@rowwise("_safe_softmax", method=False)
+@rowwise(method=False)
 @shown("SafeSoftmaxBackward0", "input")
 def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """`softmax` with zeros where a whole row is -inf."""

@@ -33,7 +33,6 @@ LOGSUMEXP = Rule(
 
 
 @reduction(
-    "logsumexp",
     out=True,
     fast=small.logsumexp,
     namespaces=("", "special"),
@@ -103,7 +102,7 @@ def _small_norm(
     return _small_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
-@reduction("vector_norm", method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
+@reduction(method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -155,7 +154,7 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return total.pow_(1.0 / p)
 
 
-@reduction("norm", out=True, fast=_small_norm)
+@reduction(out=True, fast=_small_norm)
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -172,7 +171,7 @@ def norm(
     return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
-@reduction("dist")
+@reduction()
 @shown("DistBackward0", "input", "other")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other.

@@ -194,7 +194,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     return input
 
 
-@general("copy_", namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
+@general(namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Write `other` (a number too), broadcast and converted, over the elements.
 
@@ -352,7 +352,7 @@ def _small_fill(input: Tensor, value: Any) -> Tensor | None:
 _EXACT = 1 << 53  # numbers up to here go through Python's float, and into float32
 
 
-@general("fill_", composite=False, batch=batching.dims.fill, fast=_small_fill)
+@general(composite=False, batch=batching.dims.fill, fast=_small_fill)
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):
@@ -386,9 +386,7 @@ def filled(input: Tensor, value: Any) -> Tensor:
     return fill_(clone(input), value)
 
 
-@general(
-    "zero_", namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_zero
-)
+@general(namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_zero)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
     return _filled(input, 0, ZERO)
