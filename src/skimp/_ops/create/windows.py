@@ -98,15 +98,27 @@ def _window(
     return result.requires_grad_() if requires_grad else result
 
 
-@making()
-@sampled(lambda tensor: [(5,), (6, False)])
-def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
-) -> Tensor:
-    """A period of sin^2; all of it, from zero to zero, without `periodic`."""
-    return _window(
-        "hann_window", _cosine_sum, window_length, periodic, (0.5, 0.5), dtype, **options
-    )
+def _of_length(name: str, curve: Curve, parameters: tuple[float, ...], doc: str) -> None:
+    """Declare `NAME_window`, whose curve has no parameters of the user's."""
+
+    @making()
+    @sampled(lambda tensor: [(5,), (6, False)])
+    def f(
+        window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
+    ) -> Tensor:
+        return _window(name, curve, window_length, periodic, parameters, dtype, **options)
+
+    export(name, named(f, name, doc), method=False)
+
+
+_of_length(
+    "hann_window",
+    _cosine_sum,
+    (0.5, 0.5),
+    "A period of sin^2; all of it, from zero to zero, without `periodic`.",
+)
+_of_length("bartlett_window", _triangle, (), "A triangle that begins and ends at zero.")
+_of_length("blackman_window", _blackman, (), "0.42 - 0.5 cos + 0.08 cos of twice the angle.")
 
 
 @making()
@@ -128,24 +140,6 @@ def hamming_window(
 
 @making()
 @sampled(lambda tensor: [(5,), (6, False)])
-def bartlett_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
-) -> Tensor:
-    """A triangle that begins and ends at zero."""
-    return _window("bartlett_window", _triangle, window_length, periodic, (), dtype, **options)
-
-
-@making()
-@sampled(lambda tensor: [(5,), (6, False)])
-def blackman_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
-) -> Tensor:
-    """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
-    return _window("blackman_window", _blackman, window_length, periodic, (), dtype, **options)
-
-
-@making()
-@sampled(lambda tensor: [(5,), (6, False)])
 def kaiser_window(
     window_length: int,
     periodic: bool = True,
@@ -158,7 +152,7 @@ def kaiser_window(
     return _window("kaiser_window", _kaiser, window_length, periodic, (beta,), dtype, **options)
 
 
-for _f in (hann_window, hamming_window, bartlett_window, blackman_window, kaiser_window):
+for _f in (hamming_window, kaiser_window):
     export(_f.__name__, _f, method=False)
 
 
