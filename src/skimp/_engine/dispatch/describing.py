@@ -79,10 +79,10 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
 def _usual(form: Form, f: Callable[..., Any]) -> list[str]:
     """What holds where nobody says something else."""
     new = "a new tensor, or `out`." if "out" in signature(f).parameters else "a new tensor."
-    return [
-        "Dtypes: bool, integers, floating point and complex numbers.",
-        f"Memory: {'no tensor is made.' if form.op.looks else new}",
-    ]
+    taken = "Dtypes: bool, integers, floating point and complex numbers."
+    if form.op.looks:
+        return ["Shape: any.", taken, "Raises: nothing.", "Memory: no tensor is made."]
+    return [taken, f"Memory: {new}"]
 
 
 def _of_pointwise(row: Pointwise, writes: bool, parameters: Iterable[str]) -> list[str]:
