@@ -45,18 +45,12 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether the bytes are in page-locked memory: never.
-
-    Raises: nothing.
-    """
+    """Whether the bytes are in page-locked memory: never."""
     return False
 
 
 def get_device(input: Tensor) -> int:
-    """The number of the tensor's GPU; -1 on the CPU.
-
-    Raises: nothing.
-    """
+    """The number of the tensor's GPU; -1 on the CPU."""
     return -1
 
 

@@ -268,11 +268,7 @@ def method(f: F) -> F:
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The bytes that this tensor shares with its views.
-
-    Shape: any.
-    Raises: nothing.
-    """
+    """The bytes that this tensor shares with its views."""
     return UntypedStorage(self._storage)
 
 

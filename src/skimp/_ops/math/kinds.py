@@ -52,11 +52,7 @@ def result_type(
     ]
 )
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both have one shape.
-
-    Shape: any.
-    Raises: nothing.
-    """
+    """Whether both have one shape."""
     return tuple(input.shape) == tuple(other.shape)
 
 

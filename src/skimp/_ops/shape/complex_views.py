@@ -157,19 +157,13 @@ def resolve_neg(input: Tensor) -> Tensor:
 
 @_asked
 def is_conj(input: Tensor) -> bool:
-    """Whether the bytes hold the conjugate.
-
-    Shape: any.
-    """
+    """Whether the bytes hold the conjugate."""
     return input._conj
 
 
 @_asked
 def is_neg(input: Tensor) -> bool:
-    """Whether the bytes hold the negative.
-
-    Shape: any.
-    """
+    """Whether the bytes hold the negative."""
     return input._skimp_neg
 
 
