@@ -736,7 +736,7 @@ def celu(input: Tensor, alpha: builtins.float = 1.0, inplace: builtins.bool = Fa
     """elu with a slope of 1 at zero for every alpha."""
 
 def celu_(input: Tensor, alpha: builtins.float = 1.0) -> Tensor:
-    """elu with a slope of 1 at zero for every alpha, in place."""
+    """elu with a slope of 1 at zero for every alpha. In place."""
 
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """The product of matrices in the order that takes the fewest multiplications (deprecated)."""
@@ -764,25 +764,27 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
 
 def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Each element, but not below `min` nor above `max`, in place."""
+    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins. In
+    place."""
 
 def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
     """Each element, but not above `max`."""
 
 def clamp_max_(input: Tensor, max: Any) -> Tensor:
-    """Each element, but not above `max`, in place."""
+    """Each element, but not above `max`. In place."""
 
 def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
     """Each element, but not below `min`."""
 
 def clamp_min_(input: Tensor, min: Any) -> Tensor:
-    """Each element, but not below `min`, in place."""
+    """Each element, but not below `min`. In place."""
 
 def clip(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
 
 def clip_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Each element, but not below `min` nor above `max`, in place."""
+    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins. In
+    place."""
 
 def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
@@ -812,7 +814,7 @@ def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The conjugate, computed; a real tensor itself."""
 
 def conj_physical_(input: Tensor) -> Tensor:
-    """The conjugate, in place."""
+    """The conjugate, computed; a real tensor itself. In place."""
 
 def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Any:
     """A copy with `value` around it; negative amounts cut off."""
@@ -1783,7 +1785,7 @@ def logit(input: Tensor, eps: builtins.float | None = None, *, out: Tensor | Non
     """log(input / (1 - input)), of the input held within eps and 1 - eps."""
 
 def logit_(input: Tensor, eps: builtins.float | None = None) -> Tensor:
-    """log(input / (1 - input)), in place."""
+    """log(input / (1 - input)), of the input held within eps and 1 - eps. In place."""
 
 def logspace(
     start: Any,
@@ -2053,7 +2055,8 @@ def nan_to_num(
     """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type."""
 
 def nan_to_num_(input: Tensor, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Numbers for NaN and the infinities, in place."""
+    """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type. In
+    place."""
 
 def nanmean(
     input: Tensor,
@@ -2443,7 +2446,7 @@ def relu(input: Tensor) -> Tensor:
     """max(input, 0)."""
 
 def relu_(input: Tensor) -> Tensor:
-    """max(input, 0), in place."""
+    """max(input, 0). In place."""
 
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The remainder, with the sign of other."""
@@ -2505,7 +2508,7 @@ def round(input: Tensor, *, decimals: builtins.int = 0, out: Tensor | None = Non
     """To the nearest integer, halves to even; or to so many decimals."""
 
 def round_(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
-    """To the nearest integer, halves to even, in place; or to so many decimals."""
+    """To the nearest integer, halves to even; or to so many decimals. In place."""
 
 def row_stack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     """The tensors one above the other, as rows."""
@@ -2624,7 +2627,7 @@ def selu(input: Tensor, inplace: builtins.bool = False) -> Tensor:
     """elu with the two constants of self-normalising networks."""
 
 def selu_(input: Tensor) -> Tensor:
-    """elu with the two constants of self-normalising networks, in place."""
+    """elu with the two constants of self-normalising networks. In place."""
 
 def set_rng_state(new_state: Tensor) -> None:
     """Go on from a state of the default stream."""
@@ -2954,7 +2957,7 @@ def threshold(
     """The input where it is above the threshold, else `value`."""
 
 def threshold_(input: Tensor, threshold: builtins.float, value: builtins.float) -> Tensor:
-    """The input where it is above the threshold, else `value`, in place."""
+    """The input where it is above the threshold, else `value`. In place."""
 
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""

@@ -85,7 +85,7 @@ def finite(dtype: str) -> Array:
 @pytest.mark.parametrize(("name", "kernel", "function", "params"), BACKWARD)
 def test_gradients(name: str, kernel: Any, function: Any, params: Any, dtype: str) -> None:
     x = finite(dtype)
-    if dtype in HALVES and name in ("tanhshrink", "softsign", "celu", "sinc"):
+    if dtype in HALVES and name in ("celu", "sinc"):
         pytest.skip("PyTorch composes it and rounds each step to the half type")
     g = np.resize(np.array([1.0, -0.5, 2.0], x.dtype), x.shape)
     _, want = gradient(function, x, g)

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from skimp import lens as report
-from skimp._engine.interpreter import breaks_between
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.collect import Collector
 from skimp.lens.sections import ROWS
+from tests.support.steps import breaks_between
 
 LOAD, RELU, COPY = (
     Site("train.py", 3, "randn"),

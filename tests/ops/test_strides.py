@@ -108,6 +108,10 @@ OPS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "gradient of a sum": lambda t, a, b, c, m: _gradient(t, a, lambda x: x.sum(0)),
     "gradient of softmax": lambda t, a, b, c, m: _gradient(t, a, lambda x: x.softmax(-1)),
     "gradient of a matrix product": lambda t, a, b, c, m: _gradient(t, a, lambda x: x @ x.mT),
+    "gradient of amax": lambda t, a, b, c, m: _gradient(t, a, lambda x: x.amax(0)),
+    "gradient of pixel_shuffle": lambda t, a, b, c, m: _gradient(
+        t, a, lambda x: t.nn.functional.pixel_shuffle(x, 1) * b
+    ),
     "gradient of an index": lambda t, a, b, c, m: _gradient(t, a, lambda x: x[t.tensor([0])]),
     "gradient of cat": lambda t, a, b, c, m: _gradient(t, a, lambda x: t.cat([x, x])),
     "gradient of a view": lambda t, a, b, c, m: _gradient(t, a, lambda x: x.transpose(0, -1) * 2),
@@ -237,5 +241,11 @@ def test_what_differs() -> None:
         turned = t.nn.functional.conv2d(x.requires_grad_(), t.ones(4, 4, 1, 1))
         (handed,) = t.autograd.grad(turned, x, t.ones(2, 4, 6, 6))
         found.append((f.rrelu(x).stride(), key.stride(), handed.stride()))
-    assert found[0] == ((144, 1, 24, 4), (24, 12, 4, 1), (144, 36, 6, 1))
-    assert found[1] == ((144, 36, 6, 1), (24, 12, 1, 3), (144, 1, 24, 4))
+        y = t.arange(1.0, 25.0).reshape(4, 3, 2).permute(2, 1, 0).requires_grad_()
+        for one in (y.max(), y.nansum(1).sum(), t.linalg.vector_norm(y, 2, 1).sum()):
+            found[-1] += (t.autograd.grad(one, y)[0].stride(),)
+    row_major = (12, 4, 1)
+    of_norms = (row_major, row_major)
+    assert found[0] == ((144, 1, 24, 4), (24, 12, 4, 1), (144, 36, 6, 1), (1, 2, 6), *of_norms)
+    turned_round = (row_major, (1, 2, 6), (1, 2, 6))
+    assert found[1] == ((144, 36, 6, 1), (24, 12, 1, 3), (144, 1, 24, 4), *turned_round)

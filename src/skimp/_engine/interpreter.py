@@ -3,7 +3,7 @@
 1. **Statements without calls are one step.** CPython with its global lock changes threads, runs
    signal handlers and collects garbage only where a function begins, where a call returns and where
    a loop jumps back. The ledger, the pool and the segments change their counters in such statements
-   instead of under locks (ledger.py says how). `breaks_between` finds what would break a step.
+   instead of under locks (ledger.py says how).
 2. **A function whose first instruction says so begins without such a moment**
    (`enters_uninterrupted`). An exception that a signal handler raises at the beginning of
    `__del__` would be printed and forgotten, and the storage's bytes would stay counted for ever.
@@ -31,9 +31,8 @@ without them is refused when skimp is imported, since it would count and free wr
 from __future__ import annotations
 
 import dis
-import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,23 +77,6 @@ def enters_uninterrupted(function: F) -> F:
                 function.__code__ = code.replace(co_code=bytes(raw))
             break
     return function
-
-
-def breaks_between(function: Callable[..., Any], first: str, last: str) -> Iterator[str]:
-    """The instructions at which something else may run, in a function's source lines from the one
-    that has `first` to the one that has `last`.
-    """
-
-    lines, start = inspect.getsourcelines(function)
-    begin = next(i for i, line in enumerate(lines) if first in line)
-    end = next(i for i, line in enumerate(lines) if i >= begin and last in line)
-    within = range(start + begin, start + end + 1)
-    line = 0
-    for found in dis.get_instructions(function):
-        position = found.positions
-        line = (position.lineno if position is not None else None) or line
-        if line in within and found.opname.startswith(("CALL", "JUMP_BACKWARD", "RESUME", "SEND")):
-            yield f"{found.opname} in line {line - start + 1}: {lines[line - start].strip()}"
 
 
 require()

@@ -68,11 +68,6 @@ def relu(x: Array, *, out: Array) -> None:
         np.maximum(_ZERO.get(x.dtype.char, 0), x, out=out)
 
 
-def relu6(x: Array, *, out: Array) -> None:
-    """x clamped to [0, 6]."""
-    clamp(x, 0, 6, out=out)
-
-
 def hardtanh(x: Array, low: float = -1.0, high: float = 1.0, *, out: Array) -> None:
     """x clamped to [low, high]."""
     clamp(x, low, high, out=out)
@@ -154,12 +149,6 @@ def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
 def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> None:
     """g outside [-size, size]: of hardshrink and of softshrink."""
     drop(np.less_equal(np.abs(x), size), g, out=out)
-
-
-def tanhshrink(x: Array, *, out: Array) -> None:
-    """x - tanh(x)."""
-    np.tanh(x, out=out)
-    np.subtract(x, out, out=out)
 
 
 # The sigmoid's family
@@ -279,11 +268,6 @@ def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
     np.copyto(out, g, where=np.greater_equal(x, 3))
     np.copyto(out, 0, where=np.less_equal(x, -3))
-
-
-def softsign(x: Array, *, out: Array) -> None:
-    """x / (1 + |x|)."""
-    np.divide(x, np.add(np.abs(x), 1), out=out)
 
 
 # GELU
@@ -452,16 +436,6 @@ def elu_backward_of_result(
     """From the result: g scale above zero, else g input_scale (y + scale alpha)."""
     left = np.multiply(np.add(y, alpha * scale), np.multiply(g, input_scale))
     select(np.less_equal(y, 0), left, np.multiply(g, scale), out=out)
-
-
-def celu(x: Array, alpha: float = 1.0, *, out: Array) -> None:
-    """elu with a derivative of 1 at zero for every alpha."""
-    elu(x, alpha, 1.0, 1.0 / alpha, out=out)
-
-
-def selu(x: Array, *, out: Array) -> None:
-    """elu with the two constants of self-normalising networks."""
-    elu(x, SELU_ALPHA, SELU_SCALE, out=out)
 
 
 def _tanh_softplus(x: Array, out: Array) -> None:

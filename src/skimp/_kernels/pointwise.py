@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from numpy._core import umath
 
-from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
 
 Array = npt.NDArray[Any]
@@ -406,11 +405,6 @@ def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     np.add(x, out, out=out)
 
 
-def where(condition: Mask, a: Any, b: Any, *, out: Array) -> None:
-    """a where the condition holds, else b."""
-    select(shaping.broadcast(condition, out.shape), a, b, out=out)
-
-
 # Complex numbers and angles
 
 
@@ -446,25 +440,6 @@ def rad2deg(x: Array, *, out: Array) -> None:
 
 
 # Tests
-
-
-def isclose(
-    a: Array, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False, *, out: Array
-) -> None:
-    """a == b, or finite with |a - b| <= atol + |rtol b|; with equal_nan NaN is close to NaN.
-
-    Integers are compared as float32, the default type.
-    """
-    np.equal(a, b, out=out)
-    if equal_nan:
-        np.logical_or(out, np.isnan(a) & np.isnan(b), out=out)
-    if rtol == 0 and atol == 0:
-        return
-    if np.asarray(a).dtype.kind in "biu":
-        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
-    error = np.abs(np.subtract(a, b))
-    near = np.less_equal(error, atol + np.abs(np.multiply(b, rtol)))
-    np.logical_or(out, np.logical_and(near, np.isfinite(error)), out=out)
 
 
 def isposinf(x: Array, *, out: Array) -> None:

@@ -31,7 +31,6 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Write one number over the main diagonal; `wrap` goes on below it in tall matrices.
 
     Shape: at least two dims, of equal length where there are more.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for other shapes.
     """
     if self.ndim < 2:
@@ -55,7 +54,6 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it: slow, and not differentiable.
 
     Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for a tensor that requires grad, TypeError for what is no function.
     """
     return _by_element("apply_", self, (), callable)
@@ -66,7 +64,6 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
     """Replace each element by what a Python function makes of it and its partner in `tensor`.
 
     Shape: any; the partner broadcasts to it.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for a tensor that requires grad and for other shapes.
     """
     return _by_element("map_", self, (tensor,), callable)
@@ -94,9 +91,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     """Numbers from start to end, both included: PyTorch's first form of arange.
 
     Shape: (n,) with n = floor((end - start) / step) + 1.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for a step of 0 and for one that leads away from `end`.
-    Memory: a new tensor.
     """
     warn(
         "torch.range is deprecated and will be removed in a future release because its behavior "
@@ -140,7 +135,6 @@ def segment_reduce(
     Dtypes: floating point.
     Raises: NotImplementedError for other dtypes, RuntimeError for another reduction, and for runs
     that don't add up to the axis.
-    Memory: a new tensor.
     """
     if reduce in ("amax", "amin"):
         reduce = reduce[1:]
@@ -179,7 +173,6 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
     """Replace each element by what a Python function makes of it and its partners.
 
     Shape: any; the partners broadcast to it.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for a tensor that requires grad and for other shapes.
     """
     return _by_element("map2_", self, (x, y), callable)
@@ -298,7 +291,6 @@ def dequantize(input: Any) -> Any:
     """A tensor, or each of a list, as float32: no tensor is quantised.
 
     Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: nothing.
     Memory: the input itself where it is float32, else a new tensor.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general, view
+from skimp._engine.dispatch.forms import hidden, view
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor.tensor import fresh, wrap
 
@@ -23,7 +23,7 @@ _ZERO = Rule(
 )
 
 
-@general("_zero_of", method=False, namespaces=(), rule=_ZERO)
+@hidden("_zero_of", rule=_ZERO)
 def zero_of(input: Any) -> Any:
     """A zero that depends on `input`."""
     return fresh(np.zeros((), input._dtype.np), input._dtype)
@@ -43,7 +43,6 @@ def tie(g: Any, node: Any) -> Any:
 
 
 @view(
-    "_tied",
     fast_view="a[...]",
     function=False,
     method=False,

@@ -128,7 +128,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """elu with a slope of 1 at zero for every alpha."""
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """elu with a slope of 1 at zero for every alpha, in place."""
+    """elu with a slope of 1 at zero for every alpha. In place."""
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each group..."""
@@ -408,7 +408,7 @@ def hardtanh(
     """The input held within the limits."""
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """The input held within the limits, in place."""
+    """The input held within the limits. In place."""
 
 def hinge_embedding_loss(
     input: Any,
@@ -478,7 +478,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     """The input above zero, else the slope times it."""
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """The input above zero, else the slope times it, in place."""
+    """The input above zero, else the slope times it. In place."""
 
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
@@ -768,7 +768,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """The input held within 0 and 6."""
 
 def relu_(input: Tensor) -> Tensor:
-    """max(input, 0), in place."""
+    """max(input, 0). In place."""
 
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
@@ -810,7 +810,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the two constants of self-normalising networks."""
 
 def selu_(input: Tensor) -> Tensor:
-    """elu with the two constants of self-normalising networks, in place."""
+    """elu with the two constants of self-normalising networks. In place."""
 
 def sigmoid(input: Any, *, out: Tensor | None = None) -> Tensor:
     """1 / (1 + exp(-input))."""
@@ -869,7 +869,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     """The input where it is above the threshold, else `value`."""
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """The input where it is above the threshold, else `value`, in place."""
+    """The input where it is above the threshold, else `value`. In place."""
 
 def triplet_margin_loss(
     anchor: Any,

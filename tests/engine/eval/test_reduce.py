@@ -29,7 +29,6 @@ HOWS = [
     (reducers.AMIN, F4, lambda t, d: t.amin(d)),
     (reducers.PROD, F4, lambda t, d: _over_dims(torch.prod, t, d)),
     (reducers.SUM_ABS, F4, lambda t, d: t.abs().sum(d)),
-    (reducers.SUM_SQUARES, F4, lambda t, d: t.square().sum(d)),
     (reducers.NORM, F4, lambda t, d: torch.linalg.vector_norm(t, 2, d)),
     (reducers.power_sum(3), F4, lambda t, d: t.abs().pow(3).sum(d)),
     (reducers.COUNT_NONZERO, np.dtype(np.int64), lambda t, d: torch.count_nonzero(t, d)),

@@ -11,7 +11,7 @@ import torch
 from hypothesis import assume, example, given, settings, strategies as st
 
 from skimp._engine.memory import layout, layout_views
-from skimp._engine.memory.layout import SCALAR, Ints, Layout
+from skimp._engine.memory.layout import Ints, Layout
 from skimp._engine.tensor import dtypes
 
 STORAGE = torch.zeros(200_000, dtype=torch.uint8).untyped_storage()
@@ -157,7 +157,7 @@ def test_strides_of_a_pointwise_result(data: st.DataObject) -> None:
 @example(Layout((0, 1), (1, 1), 0))
 def test_strides_of_a_result_with_a_number(own: Layout) -> None:
     result = torch.add(tensor_of(own), 1)
-    assert layout.dense_strides_like([own, SCALAR], own.shape) == result.stride()
+    assert layout.dense_strides_like([own, Layout((), (), 0)], own.shape) == result.stride()
 
 
 def test_strides_of_an_empty_result() -> None:

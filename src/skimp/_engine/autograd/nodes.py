@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Grads = list["Tensor | None"]
 Hook = Callable[..., Any]
 
-_new = object.__new__
+
 _number = sequence.__next__
 _ref = weakref.ref
 

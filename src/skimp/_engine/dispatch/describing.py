@@ -2,14 +2,14 @@
 
 A body says what the op computes; its kind, its types and its kernels say the rest, in the sections
 that are written by hand elsewhere: Shape, Dtypes, Raises, Memory. What holds of all ops of a file
-is its `SAYS`.
+is its `SAYS`. Where nobody says something else, all dtypes are taken and the result is new.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ def describe_all() -> None:
     """Complete the docstrings of all forms; called once all rows are declared."""
     for f, form in sorted(FORMS.items(), key=lambda pair: bool(_SAME.match(pair[0].__doc__ or ""))):
         if f.__doc__ and not f.__doc__.startswith("Refused"):
-            f.__doc__ = completed(f.__doc__, [*_sections(form, f), *said_of_same(f.__doc__)])
+            known = [*_sections(form, f), *said_of_same(f.__doc__), *_usual(form, f)]
+            f.__doc__ = completed(f.__doc__, known)
     host.reset_peak()  # the operands that rows were asked about are no program's
 
 
@@ -58,7 +59,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     op = form.op
     row = op.row or ROWS.get(op.name.removesuffix("_"))
     if isinstance(row, Pointwise):
-        return _of_pointwise(row, form.writes, "out" in signature(f).parameters)
+        return _of_pointwise(row, form.writes, signature(f).parameters)
     parameters = signature(f).parameters
     known = _of_reduction(parameters) if op.kind == "reduction" else []
     if form.writes:
@@ -75,8 +76,18 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     return to_out if "out" in parameters else known
 
 
-def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
+def _usual(form: Form, f: Callable[..., Any]) -> list[str]:
+    """What holds where nobody says something else."""
+    new = "a new tensor, or `out`." if "out" in signature(f).parameters else "a new tensor."
+    taken = "Dtypes: bool, integers, floating point and complex numbers."
+    if form.op.looks:
+        return ["Shape: any.", taken, "Raises: nothing.", "Memory: no tensor is made."]
+    return [taken, f"Memory: {new}"]
+
+
+def _of_pointwise(row: Pointwise, writes: bool, parameters: Iterable[str]) -> list[str]:
     one = len(row.args) == 1
+    out = "out" in parameters
     shape = "any; the result's is the input's."
     if not one:
         shape = "tensors (and numbers) that broadcast; the result has their common shape."
@@ -86,6 +97,8 @@ def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
     taken = [name for name, error in errors_of.items() if error is None]
     refused = {name: error for name, error in errors_of.items() if error is not None}
     result = _RESULTS.get(row.types, "")
+    if one and row.types is result_types.same:
+        result = "the result has the input's"
     errors = [
         f"{error} for {_listed([n for n, e in refused.items() if e == error])}"
         for error in dict.fromkeys(refused.values())
@@ -99,6 +112,8 @@ def _of_pointwise(row: Pointwise, writes: bool, out: bool) -> list[str]:
             "RuntimeError for an `out` of a type that can't hold it" if out else "nothing"
         )
     new = f"a new tensor{', or `out`' if out else ''}; large ones are deferred."
+    if "inplace" in parameters:
+        new = f"{new[:-1]}; with `inplace` the input is written and returned."
     return [
         f"Shape: {shape}",
         f"Dtypes: {_listed(taken)}{f'; {result}' if result else ''}.",

@@ -51,12 +51,11 @@ from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
-    "METHODS", "NAMESPACES", "OPS", "Function", "Op", "copy_twin", "export", "general", "move",
-    "reduction", "rowwise", "spread", "view", "watching", "wrapper",
+    "METHODS", "NAMESPACES", "OPS", "Function", "Op", "copy_twin", "export", "general", "hidden",
+    "move", "reduction", "rowwise", "spread", "view", "watching", "wrapper",
 ]  # fmt: skip
 
 R = TypeVar("R")
-_new = object.__new__
 
 
 def watching(choice: Callable[[dict[str, Any]], Rule], *names: str) -> AnyRule:
@@ -157,6 +156,11 @@ def general(
 
 reduction = functools.partial(general, kind="reduction")
 rowwise = functools.partial(general, kind="row-wise")
+
+
+def hidden(name: str | None = None, **known: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Declare an op that others are made of."""
+    return general(name, method=False, namespaces=(), **known)
 
 
 def view(

@@ -112,7 +112,7 @@ _BINARY_INPLACE = """\
 def function({a}, {b}):
     if not active and type({a}) in ordinary:
         x = {a}._np
-        if x is not None and short_inplace(ufunc, ok, {a}, x, {b}):
+        if x is not None and small_in_place(ufunc, ok, {a}, x, {b}):
             return {a}
     if active or type({a}) not in known or type({b}) not in known:
         return dispatch(form, ({a}, {b}), {{}})
@@ -193,7 +193,7 @@ class Forms:
             "call": call, "empty": np.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
             "ordinary": ORDINARY, "recording": None if predicates else row.recording,
             "result": dtypes.bool if predicates else None, "row": row,
-            "short_inplace": short_inplace, "state": _state, "ufunc": ufunc,
+            "small_in_place": small_in_place, "state": _state, "ufunc": ufunc,
         }  # fmt: skip
 
     def _run(self, *args: Any, out: Tensor | None = None) -> Tensor:
@@ -262,7 +262,7 @@ def target_is_small(target: Tensor, *others: Any) -> bool:
     return True
 
 
-def short_inplace(
+def small_in_place(
     ufunc: Any, ok: frozenset[dtypes.dtype], target: Tensor, x: Any, other: Any
 ) -> bool:
     """Write ufunc(target, other) over a small target; False where that needs the general way."""

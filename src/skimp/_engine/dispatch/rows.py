@@ -1,13 +1,15 @@
-"""What the files of pointwise rows share: short names, pieces of derivatives, unary rows."""
+"""What the files of pointwise rows share: short names, pieces of derivatives, unary and binary
+rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.pointwise import Pointwise
-from skimp._engine.dispatch.pointwise_forms import unary
+from skimp._engine.dispatch.pointwise_forms import binary, unary
 from skimp._engine.dispatch.result_types import Types, floating
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
@@ -62,3 +64,22 @@ def unary_row(
         name, kernels, types, rule, title=title, opmath=opmath, also=also, overlap=overlap
     )
     return unary(row, **forms)
+
+
+def binary_row(
+    name: str,
+    kernels: Any,
+    types: Types,
+    derivative: Rule | Mapping[str, Callable[..., Any]] | None,
+    *,
+    args: tuple[str, str] = PAIR,
+    numbers: tuple[int, ...] | None = None,
+    overlap: tuple[int, ...] | None = None,
+    **forms: Any,
+) -> Callable[..., Any]:
+    """Declare an op with two arguments by its kernels and the formulas of their gradients."""
+    rule = derivative
+    if not (rule is None or isinstance(rule, Rule)):
+        rule = Rule(node_name(name), rule)
+    row = Pointwise(name, kernels, types, rule, args, numbers=numbers, overlap=overlap)
+    return binary(row, **forms)

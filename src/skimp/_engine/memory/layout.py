@@ -24,8 +24,6 @@ class Layout(NamedTuple):
 
 numel = math.prod  # the number of elements of a shape
 
-SCALAR: Final = Layout((), (), 0)
-
 
 @lru_cache(maxsize=4096)
 def contiguous_strides(shape: Ints) -> Ints:
@@ -165,9 +163,9 @@ def memory_order(layout: Layout) -> Ints:
 def dense_strides_like(layouts: Sequence[Layout], shape: Ints) -> Ints:
     """The strides of a fresh result, of the broadcast shape, of a pointwise op on these inputs.
 
-    A Python number that PyTorch wraps into a tensor (as add and mul do) is an input: pass SCALAR.
-    It takes no part in the order, but its shape rules out the shortcuts for inputs of one shape,
-    and those differ in the strides of dimensions of size 1.
+    A Python number that PyTorch wraps into a tensor (as add and mul do) is an input of no dims. It
+    takes no part in the order, but its shape rules out the shortcuts for inputs of one shape, and
+    those differ in the strides of dimensions of size 1.
     """
     row_major = contiguous_strides(shape)
     for own, strides, _ in layouts:

@@ -8,7 +8,6 @@ does not, so it is written once, here. Nothing is returned.
     require_ndim(t, 2, 3)                      rank one of these
     require_size(t, dim, n, says)              length of one dimension
     same_shape(a, b, says)                     shapes equal
-    same_dtype(a, b, says)                     dtypes equal
     require_type(value, int, says)             Python type
     require_positive(value, says)              > 0
     require_not_negative(value, says)          >= 0
@@ -69,12 +68,6 @@ def same_shape(a: Any, b: Any, says: str, error: Error = ValueError) -> None:
     """Two tensors of one shape; `{wanted}` and `{got}` are the shapes."""
     if a.shape != b.shape:
         _refuse(error, says, b.shape, a.shape)
-
-
-def same_dtype(a: Any, b: Any, says: str, error: Error = RuntimeError) -> None:
-    """Two tensors of one dtype; `{wanted}` and `{got}` are the dtypes."""
-    if a.dtype is not b.dtype:
-        _refuse(error, says, b.dtype, a.dtype)
 
 
 def require_type(value: Any, kind: type, says: str, error: Error = TypeError) -> None:

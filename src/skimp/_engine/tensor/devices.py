@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from skimp._engine.interpreter import enters_uninterrupted
@@ -150,7 +149,3 @@ def _make_default(where: device | None) -> None:
 def get_default_device() -> device:
     """Where tensors made without `device=` live."""
     return _default.device or CPU
-
-
-def using(where: Any) -> contextlib.AbstractContextManager[device]:
-    return device(where)

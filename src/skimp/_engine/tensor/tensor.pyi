@@ -391,19 +391,21 @@ class Tensor:
     def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
         """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
-        """Each element, but not below `min` nor above `max`, in place."""
+        """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins. In
+        place."""
     def clamp_max(self, max: Any, *, out: Tensor | None = None) -> Tensor:
         """Each element, but not above `max`."""
     def clamp_max_(self, max: Any) -> Tensor:
-        """Each element, but not above `max`, in place."""
+        """Each element, but not above `max`. In place."""
     def clamp_min(self, min: Any, *, out: Tensor | None = None) -> Tensor:
         """Each element, but not below `min`."""
     def clamp_min_(self, min: Any) -> Tensor:
-        """Each element, but not below `min`, in place."""
+        """Each element, but not below `min`. In place."""
     def clip(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
         """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
     def clip_(self, min: Any = None, max: Any = None) -> Tensor:
-        """Each element, but not below `min` nor above `max`, in place."""
+        """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins. In
+        place."""
     def clone(self, *, memory_format: formats.memory_format | None = None) -> Tensor:
         """A copy on a storage of its own; strides as the input's where those are dense
         (preserve_format)."""
@@ -419,7 +421,7 @@ class Tensor:
     def conj_physical(self, *, out: Tensor | None = None) -> Tensor:
         """The conjugate, computed; a real tensor itself."""
     def conj_physical_(self) -> Tensor:
-        """The conjugate, in place."""
+        """The conjugate, computed; a real tensor itself. In place."""
     def const_data_ptr(self) -> builtins.int:
         """The address of the first element, for reading."""
     def __contains__(self, element: Any) -> builtins.bool: ...
@@ -655,7 +657,7 @@ class Tensor:
     def float_power(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         """input ** exponent in double precision."""
     def float_power_(self, exponent: Any) -> Tensor:
-        """input ** exponent, in place, of a tensor in double precision."""
+        """input ** exponent in double precision. In place."""
     def floor(self, *, out: Tensor | None = None) -> Tensor:
         """The largest integer not above input."""
     def floor_(self) -> Tensor:
@@ -1039,7 +1041,7 @@ class Tensor:
     def lerp(self, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
         """input + weight * (end - input), for a number or a tensor of weights."""
     def lerp_(self, end: Tensor, weight: Any) -> Tensor:
-        """input + weight * (end - input), in place."""
+        """input + weight * (end - input), for a number or a tensor of weights. In place."""
     def less(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input < other, as bools."""
     def less_(self, other: Any) -> Tensor:
@@ -1101,7 +1103,7 @@ class Tensor:
     def logit(self, eps: builtins.float | None = None, *, out: Tensor | None = None) -> Tensor:
         """log(input / (1 - input)), of the input held within eps and 1 - eps."""
     def logit_(self, eps: builtins.float | None = None) -> Tensor:
-        """log(input / (1 - input)), in place."""
+        """log(input / (1 - input)), of the input held within eps and 1 - eps. In place."""
     def logsumexp(
         self, dim: Any, keepdim: builtins.bool = False, *, out: Tensor | None = None
     ) -> Tensor:
@@ -1246,14 +1248,15 @@ class Tensor:
     def mvlgamma(self, p: builtins.int, *, out: Tensor | None = None) -> Tensor:
         """The logarithm of the multivariate gamma function of dimension p."""
     def mvlgamma_(self, p: builtins.int) -> Tensor:
-        """The logarithm of the multivariate gamma function, in place."""
+        """The logarithm of the multivariate gamma function of dimension p. In place."""
     def nan_to_num(
         self, nan: Any = 0.0, posinf: Any = None, neginf: Any = None, *, out: Tensor | None = None
     ) -> Tensor:
         """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the
         type."""
     def nan_to_num_(self, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-        """Numbers for NaN and the infinities, in place."""
+        """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the
+        type. In place."""
     def nanmean(
         self,
         dim: Any = None,
@@ -1470,7 +1473,7 @@ class Tensor:
     def pow(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         """input ** exponent; either may be a number."""
     def pow_(self, exponent: Any) -> Tensor:
-        """input ** exponent, in place."""
+        """input ** exponent; either may be a number. In place."""
     def prelu(self, weight: Tensor) -> Tensor:
         """The input above zero, else the weight (one, or one for each channel) times it."""
     def prod(
@@ -1543,7 +1546,7 @@ class Tensor:
     def relu(self) -> Tensor:
         """max(input, 0)."""
     def relu_(self) -> Tensor:
-        """max(input, 0), in place."""
+        """max(input, 0). In place."""
     def remainder(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The remainder, with the sign of other."""
     def remainder_(self, other: Any) -> Tensor:
@@ -1611,7 +1614,7 @@ class Tensor:
     def round(self, *, decimals: builtins.int = 0, out: Tensor | None = None) -> Tensor:
         """To the nearest integer, halves to even; or to so many decimals."""
     def round_(self, *, decimals: builtins.int = 0) -> Tensor:
-        """To the nearest integer, halves to even, in place; or to so many decimals."""
+        """To the nearest integer, halves to even; or to so many decimals. In place."""
     def row_indices(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the sparse layouts of skimp are COO and CSR; use to_sparse()."""
     def __rpow__(self, other: Any) -> Tensor: ...

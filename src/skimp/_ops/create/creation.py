@@ -475,5 +475,4 @@ export("new_tensor", new_tensor, namespaces=())
 SAYS = """\
 Dtypes: any.
 Raises: RuntimeError for a negative size, RuntimeError or ValueError for a number that the dtype
-can't hold.
-Memory: a new tensor."""
+can't hold."""

@@ -55,5 +55,4 @@ export("new_empty_strided", new_empty_strided, namespaces=())
 SAYS = """\
 Shape: `size`.
 Dtypes: any.
-Raises: RuntimeError for a negative size and for as many strides as there are no dims.
-Memory: a new tensor."""
+Raises: RuntimeError for a negative size and for as many strides as there are no dims."""

@@ -142,7 +142,6 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     capsule.
 
     Shape: the array's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for what is no capsule and has no `__dlpack__`.
     Memory: none is made: the tensor shares the array's bytes.
     """
@@ -180,7 +179,6 @@ def frombuffer(
     """A vector on a buffer's bytes, from byte `offset` on: writes show on both sides.
 
     Shape: (count,), or what the buffer holds from `offset` on.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: ValueError for what is no buffer, an empty one, and lengths that are no multiple of an
     element.
     Memory: none is made: the tensor shares the buffer's bytes.
@@ -273,7 +271,6 @@ def asarray(
     leaf that need not be copied.
 
     Shape: the object's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: ValueError where `copy=False` would have to copy; RuntimeError for an object of no known
     dtype.
     Memory: none is made where bytes can be shared, else a new tensor.

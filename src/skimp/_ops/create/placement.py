@@ -45,20 +45,12 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether the bytes are in page-locked memory: never.
-
-    Raises: nothing.
-    Memory: no tensor is made.
-    """
+    """Whether the bytes are in page-locked memory: never."""
     return False
 
 
 def get_device(input: Tensor) -> int:
-    """The number of the tensor's GPU; -1 on the CPU.
-
-    Raises: nothing.
-    Memory: no tensor is made.
-    """
+    """The number of the tensor's GPU; -1 on the CPU."""
     return -1
 
 
@@ -71,5 +63,4 @@ for _name, _reason in METHODS.items():
 
 
 SAYS = """\
-Shape: any; the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers."""
+Shape: any; the result's is the input's."""

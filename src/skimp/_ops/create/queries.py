@@ -76,7 +76,6 @@ def type_(
     """The name of the tensor's type; given a type, its name or a dtype, the tensor as that.
 
     Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: TypeError for what names no type.
     Memory: the input itself where it has the dtype, else a new tensor; no tensor without a type.
     """
@@ -98,7 +97,6 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype, and on the device, of another.
 
     Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: nothing.
     Memory: the input itself where it has the dtype, else a new tensor.
     """
@@ -110,9 +108,7 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: An
     """A tensor of this dtype: of sizes uninitialised, of data with its values.
 
     Shape: of the sizes, or the data's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for a negative size and for data of no known dtype.
-    Memory: a new tensor.
     """
     args = args or tuple(size or ()) if data is None else (data,)
     made = tensor_types.made(self.dtype, args)

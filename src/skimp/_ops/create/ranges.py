@@ -325,5 +325,4 @@ export("arange", arange, method=False, fast=_small_arange)
 SAYS = """\
 Dtypes: any but bool; without `dtype` the default float type, or int64 where all numbers are
 integers.
-Raises: RuntimeError for a step of 0 or a negative count.
-Memory: a new tensor."""
+Raises: RuntimeError for a step of 0 or a negative count."""

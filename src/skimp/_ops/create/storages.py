@@ -268,13 +268,7 @@ def method(f: F) -> F:
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The bytes that this tensor shares with its views.
-
-    Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: nothing.
-    Memory: no tensor is made.
-    """
+    """The bytes that this tensor shares with its views."""
     return UntypedStorage(self._storage)
 
 
@@ -286,7 +280,6 @@ def storage(self: Tensor) -> TypedStorage:
     """The bytes that this tensor shares with its views, as elements of its dtype.
 
     Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: nothing.
     Memory: no byte moves: the storage is the tensor's.
     """
@@ -361,7 +354,6 @@ def from_file(
     """A flat tensor of the first elements of a file; writes go to the file only if `shared`.
 
     Shape: (size,).
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for a file that cannot be opened or is too short.
     Memory: none is allocated: the tensor's bytes are a map of the file.
     """

@@ -98,15 +98,27 @@ def _window(
     return result.requires_grad_() if requires_grad else result
 
 
-@making()
-@sampled(lambda tensor: [(5,), (6, False)])
-def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
-) -> Tensor:
-    """A period of sin^2; all of it, from zero to zero, without `periodic`."""
-    return _window(
-        "hann_window", _cosine_sum, window_length, periodic, (0.5, 0.5), dtype, **options
-    )
+def _of_length(name: str, curve: Curve, parameters: tuple[float, ...], doc: str) -> None:
+    """Declare `NAME_window`, whose curve has no parameters of the user's."""
+
+    @making()
+    @sampled(lambda tensor: [(5,), (6, False)])
+    def f(
+        window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
+    ) -> Tensor:
+        return _window(name, curve, window_length, periodic, parameters, dtype, **options)
+
+    export(name, named(f, name, doc), method=False)
+
+
+_of_length(
+    "hann_window",
+    _cosine_sum,
+    (0.5, 0.5),
+    "A period of sin^2; all of it, from zero to zero, without `periodic`.",
+)
+_of_length("bartlett_window", _triangle, (), "A triangle that begins and ends at zero.")
+_of_length("blackman_window", _blackman, (), "0.42 - 0.5 cos + 0.08 cos of twice the angle.")
 
 
 @making()
@@ -128,24 +140,6 @@ def hamming_window(
 
 @making()
 @sampled(lambda tensor: [(5,), (6, False)])
-def bartlett_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
-) -> Tensor:
-    """A triangle that begins and ends at zero."""
-    return _window("bartlett_window", _triangle, window_length, periodic, (), dtype, **options)
-
-
-@making()
-@sampled(lambda tensor: [(5,), (6, False)])
-def blackman_window(
-    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
-) -> Tensor:
-    """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
-    return _window("blackman_window", _blackman, window_length, periodic, (), dtype, **options)
-
-
-@making()
-@sampled(lambda tensor: [(5,), (6, False)])
 def kaiser_window(
     window_length: int,
     periodic: bool = True,
@@ -158,7 +152,7 @@ def kaiser_window(
     return _window("kaiser_window", _kaiser, window_length, periodic, (beta,), dtype, **options)
 
 
-for _f in (hann_window, hamming_window, bartlett_window, blackman_window, kaiser_window):
+for _f in (hamming_window, kaiser_window):
     export(_f.__name__, _f, method=False)
 
 
@@ -184,7 +178,7 @@ def _spectral(curve: Curve, refused_as: str = "") -> Curve:
     name = curve.__name__
 
     def window(
-        M: int,  # noqa: N803
+        M: int,
         *,
         dtype: Any = None,
         layout: Any = None,
@@ -213,12 +207,7 @@ def _points(start: float, step: float, n: int, forms: Forms) -> Tensor:
 @_spectral
 @sampled(lambda tensor: [(5,)])
 def exponential(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    center: float | None = None,
-    tau: float = 1.0,
-    sym: bool = True,
+    M: int, forms: Forms, *, center: float | None = None, tau: float = 1.0, sym: bool = True
 ) -> Tensor:
     """exp(-|n - center| / tau); `sym` false: a period of M points instead of all of them."""
     if tau <= 0:
@@ -233,12 +222,7 @@ def exponential(
 
 
 @_spectral
-def cosine(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    sym: bool = True,
-) -> Tensor:
+def cosine(M: int, forms: Forms, *, sym: bool = True) -> Tensor:
     """Half a period of a sine."""
     if M == 0:
         return full((M,), 1.0, **forms)
@@ -248,13 +232,7 @@ def cosine(
 
 
 @_spectral
-def gaussian(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    std: float = 1.0,
-    sym: bool = True,
-) -> Tensor:
+def gaussian(M: int, forms: Forms, *, std: float = 1.0, sym: bool = True) -> Tensor:
     """exp(-(n / std)^2 / 2) around the middle."""
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
@@ -267,13 +245,7 @@ def gaussian(
 
 
 @_spectral
-def kaiser(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    beta: float = 12.0,
-    sym: bool = True,
-) -> Tensor:
+def kaiser(M: int, forms: Forms, *, beta: float = 12.0, sym: bool = True) -> Tensor:
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
@@ -289,12 +261,7 @@ def kaiser(
 
 
 @_spectral
-def bartlett(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    sym: bool = True,
-) -> Tensor:
+def bartlett(M: int, forms: Forms, *, sym: bool = True) -> Tensor:
     """A triangle that begins and ends at zero."""
     if M <= 1:
         return full((M,), 1.0, **forms)
@@ -303,13 +270,7 @@ def bartlett(
 
 
 @_spectral
-def general_cosine(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    a: Iterable[float],
-    sym: bool = True,
-) -> Tensor:
+def general_cosine(M: int, forms: Forms, *, a: Iterable[float], sym: bool = True) -> Tensor:
     """The sum of cosines of multiples of the angle with alternating weights `a`."""
     if M <= 1:
         return full((M,), 1.0, **forms)
@@ -326,19 +287,13 @@ def general_cosine(
 
 
 @functools.partial(_spectral, refused_as="general_cosine")
-def general_hamming(
-    M: int,  # noqa: N803
-    forms: Forms,
-    *,
-    alpha: float = 0.54,
-    sym: bool = True,
-) -> Tensor:
+def general_hamming(M: int, forms: Forms, *, alpha: float = 0.54, sym: bool = True) -> Tensor:
     """alpha - (1 - alpha) cos."""
     return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, **forms)
 
 
 def _weighted(name: str, weights: list[float], doc: str) -> None:
-    def curve(M: int, forms: Forms, *, sym: bool = True) -> Tensor:  # noqa: N803
+    def curve(M: int, forms: Forms, *, sym: bool = True) -> Tensor:
         return general_cosine(M, a=weights, sym=sym, **forms)
 
     _spectral(named(curve, name, doc), refused_as="general_cosine")
@@ -357,5 +312,4 @@ _weighted(
 SAYS = """\
 Shape: one number for each of the points asked for.
 Dtypes: floating point: `dtype`, or the default.
-Raises: RuntimeError or ValueError for a negative length and for another dtype.
-Memory: a new tensor."""
+Raises: RuntimeError or ValueError for a negative length and for another dtype."""

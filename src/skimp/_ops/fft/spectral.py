@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, export, general
+from skimp._engine.dispatch.forms import OPS, export, general, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import contiguous_strides
@@ -18,7 +18,6 @@ from skimp._engine.tensor.tensor import Array, Tensor, adopt
 from skimp._ops import batching
 from skimp._ops.create.options import Options, finish, making
 from skimp._ops.create.ranges import arange
-from skimp._ops.linalg.checks import hidden
 from skimp._ops.shape.rearranging import roll
 
 Dims = tuple[int, ...]
@@ -397,5 +396,4 @@ SAYS = """\
 Shape: the input's, but for the lengths `n` or `s` asked for; half spectra have n // 2 + 1 numbers.
 Dtypes: any; integers count as the default float type.
 Raises: RuntimeError for lengths below one, and for complex numbers where real ones are
-transformed; IndexError for a dim that is not there.
-Memory: a new tensor."""
+transformed; IndexError for a dim that is not there."""

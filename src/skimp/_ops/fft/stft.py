@@ -8,13 +8,12 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import full
 from skimp._ops.fft.spectral import _c2c, _c2r, _r2c
-from skimp._ops.linalg.checks import hidden
 from skimp._ops.nn.padding import constant_pad, pad
 from skimp._ops.shape.complex_views import view_as_real
 
@@ -136,11 +135,10 @@ def _check_stft(call: _Call, input: Tensor, n_fft: int, hop: int, length: int) -
 
 
 @hidden(
-    "_overlap_add",
     rule=Rule(
         "UnfoldBackwardBackward0",
         input=lambda g, input_shape, hop: g.unfold(-1, input_shape[-1], hop),
-    ),
+    )
 )
 def _overlap_add(input: Tensor, hop: int) -> Tensor:
     """Frames (batch, frame, n) added at distance `hop`: the adjoint of unfold."""
@@ -255,5 +253,4 @@ def _check_istft(
 
 SAYS = """\
 Dtypes: floating point and complex numbers.
-Raises: RuntimeError for other dtypes, and for windows and lengths that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes, and for windows and lengths that don't fit."""

@@ -14,7 +14,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import (
@@ -284,7 +284,7 @@ def index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
     return tuple(arrays)
 
 
-@general("_gather_at", method=False, namespaces=(), rule=_RULE, batch=batching.places.gather_at)
+@hidden("_gather_at", rule=_RULE, batch=batching.places.gather_at)
 def gather_at(input: Tensor, indices: Any) -> Tensor:
     """`input[indices]`; `indices` has a tensor, or None, for each of the first dims."""
     shape = tuple(input.shape)
@@ -375,7 +375,6 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
 
 
 @writer(
-    "index_put",
     batch=batching.places.put_at,
     out=False,
     row_major=False,
@@ -399,7 +398,6 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     tensor([2., 0.])
 
     Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: IndexError for a place that is not there and for indices that are no integers or bools;
     RuntimeError for values of another dtype or that don't broadcast.
     """
@@ -442,8 +440,7 @@ def _check_dtype(input: Tensor, values: Tensor) -> None:
 
 def _check_values(result: tuple[int, ...], values: tuple[int, ...]) -> None:
     fits = len(values) <= len(result) and all(
-        n in (1, m)
-        for n, m in zip(values[::-1], result[::-1])  # noqa: B905
+        n in (1, m) for n, m in zip(values[::-1], result[::-1], strict=False)
     )
     if not fits:
         raise RuntimeError(

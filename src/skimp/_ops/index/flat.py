@@ -163,5 +163,4 @@ def _from_front(indices: Tensor, n: int) -> Tensor:
 
 SAYS = """\
 Dtypes: bool, integers, floating point and complex numbers; positions are int64.
-Raises: IndexError or RuntimeError for a position outside of the tensor.
-Memory: a new tensor."""
+Raises: IndexError or RuntimeError for a position outside of the tensor."""

@@ -205,6 +205,4 @@ def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool.
-Memory: a new tensor."""
+Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool."""

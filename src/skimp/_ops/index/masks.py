@@ -27,8 +27,7 @@ from skimp._ops import batching
 from skimp._ops.index.positions import nonzero
 from skimp._ops.index.writers import in_place
 
-# -- where, masked_fill: pointwise, so they wait
-# -----------------------------------------------------
+# -- where, masked_fill: pointwise, so they wait --------------------------------------------------
 
 SELECT = Kernel("where", select)
 
@@ -324,6 +323,4 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool.
-Memory: a new tensor."""
+Raises: RuntimeError for shapes that don't broadcast and for a mask that is no bool."""

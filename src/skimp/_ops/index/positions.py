@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from skimp._engine.autograd.saving import ghost
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
@@ -49,14 +49,7 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
     return np.nonzero(array)
 
 
-@general(
-    "_nonzero",
-    out="same",
-    method=False,
-    namespaces=(),
-    composite=False,
-    batch=batching.places.no_shape,
-)
+@hidden(out="same", composite=False, batch=batching.places.no_shape)
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input._skimp_array() != 0))
@@ -159,5 +152,4 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers; the positions are int64.
-Memory: a new tensor."""
+Dtypes: bool, integers, floating point and complex numbers; the positions are int64."""

@@ -494,5 +494,4 @@ Shape: `index` has as many dims as the input and stays within it; the result has
 (`gather`: the index's).
 Dtypes: bool, integers, floating point and complex numbers; `index` is int64 (or int32).
 Raises: RuntimeError for an index outside of the dim or of another dtype, and for a source of
-another dtype; IndexError for a dim that is not there.
-Memory: a new tensor."""
+another dtype; IndexError for a dim that is not there."""

@@ -483,5 +483,4 @@ SAYS = """\
 Shape: any; the result's is the input's (`index_select`: as many along `dim` as `index` has).
 Dtypes: bool, integers, floating point and complex numbers; `index` is int64 or int32.
 Raises: IndexError or RuntimeError for an index or a dim that is not there; RuntimeError for dtypes
-that differ.
-Memory: a new tensor."""
+that differ."""

@@ -32,11 +32,6 @@ def linear(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[...
     return general(name, method=False, namespaces=("linalg",), **forms)
 
 
-def hidden(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Declare an op that others are made of."""
-    return general(name, method=False, namespaces=(), **forms)
-
-
 def check_matrices(name: str, t: Tensor, what: str = "A") -> None:
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(t).__name__}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, general, move
+from skimp._engine.dispatch.forms import export, general, hidden, move
 from skimp._engine.dispatch.outs import resize_out
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
@@ -161,14 +161,7 @@ def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.expand(shape), b.expand(shape)
 
 
-@general(
-    "_cross",
-    method=False,
-    namespaces=(),
-    rule=CROSS,
-    batch=batching.products.cross,
-    meta=shapes.broadcast,
-)
+@hidden("_cross", rule=CROSS, batch=batching.products.cross, meta=shapes.broadcast)
 def linalg_cross_along(
     input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None
 ) -> Tensor:
@@ -350,5 +343,4 @@ def _check_chain(given: list[Tensor]) -> None:
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
-Raises: RuntimeError for shapes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for shapes that don't fit."""

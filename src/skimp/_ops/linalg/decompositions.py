@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import OPS, general
+from skimp._engine.dispatch.forms import OPS, general, hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
@@ -24,7 +24,6 @@ from skimp._ops.linalg.checks import (
     check_square,
     columns,
     first_bad,
-    hidden,
     integers,
     linear,
     recorded,
@@ -79,7 +78,7 @@ def _qr(input: Tensor, mode: Literal["reduced", "complete"]) -> Any:
 
 
 @linear("qr", autocast="float32")
-def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
+def qr(A: Tensor, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and an upper triangular R with A = Q R (mode "r": R alone)."""
     check_matrices("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
@@ -193,7 +192,7 @@ def torch_cholesky(input: Tensor, upper: bool = False) -> Tensor:
 # -- reflections ----------------------------------------------------------------------------------
 
 
-def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
+def _reflections(A: Tensor, tau: Tensor) -> Tensor:
     m, n = A.shape[-2:]
     k = tau.shape[-1]
     below = A.tril(-1)
@@ -252,7 +251,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 # -- powers and the exponential -------------------------------------------------------------------
 
 
-def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
+def matrix_power_of(A: Tensor, n: int) -> Tensor:
 
     check_square("linalg.matrix_power", A)
     if n < 0:
@@ -327,7 +326,6 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
 
 
 @hidden(
-    "_matrix_exp",
     rule=Rule("LinalgMatrixExpBackward0", input=_exp_back),
     batch=batching.dims.MATRICES,
     meta=shapes.square_rows,
@@ -368,7 +366,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 
 @general("diagonal", method=False, namespaces=("linalg",), batch=batching.dims.diagonal)
-def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """A view of the diagonals of matrices.
 
     Shape: the input's less two dims, and the diagonal.

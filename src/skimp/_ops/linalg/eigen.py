@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import OPS, general
+from skimp._engine.dispatch.forms import OPS, general, hidden
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -20,7 +20,6 @@ from skimp._ops.linalg.checks import (
     check_number,
     check_square,
     columns,
-    hidden,
     linear,
     recorded,
     rows,
@@ -114,7 +113,7 @@ def _svd(input: Tensor, full_matrices: bool) -> Any:
     return columns(u, d), rows(s, d.to_real()), columns(vh, d)
 
 
-def _check_svd(name: str, A: Tensor, driver: Any) -> None:  # noqa: N803
+def _check_svd(name: str, A: Tensor, driver: Any) -> None:
     check_matrices(name, A)
     check_number(name, A, "linalg_svd_cpu")
     if driver is not None:
@@ -125,14 +124,14 @@ def _check_svd(name: str, A: Tensor, driver: Any) -> None:  # noqa: N803
 
 
 @linear("svd", autocast="float32")
-def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:  # noqa: N803
+def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
     """U, S and Vh with A = U diag(S) Vh, singular values descending."""
     _check_svd("linalg.svd", A, driver)
     return return_types.linalg_svd(_svd(A, full_matrices))
 
 
 @linear("svdvals", autocast="float32", batch=batching.dims.MATRICES)
-def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
+def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """The singular values, descending."""
     _check_svd("linalg.svdvals", A, driver)
     if recorded(A) or A._hollow:
@@ -179,7 +178,7 @@ Half = Literal["L", "U"]  # of a Hermitian matrix
     batch=batching.dims.MATRICES,
     meta=shapes.eigh,
 )
-def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
+def _eigh(input: Tensor, UPLO: Half) -> Any:
     try:
         values, v = np.linalg.eigh(input._skimp_array(), UPLO)
     except np.linalg.LinAlgError as e:
@@ -190,7 +189,7 @@ def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
     return rows(values, input._dtype.to_real()), columns(v, input._dtype)
 
 
-def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
+def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:
     check_square(name, A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -200,7 +199,7 @@ def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
 
 
 @linear("eigh", autocast="float32")
-def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
+def eigh(input: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
     triangle is read.
     """
@@ -209,7 +208,7 @@ def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
 
 
 @linear("eigvalsh", autocast="float32", batch=batching.dims.MATRICES)
-def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
+def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
     half = _checked_half("linalg.eigvalsh", input, UPLO)
     if recorded(input) or input._hollow:
@@ -244,7 +243,7 @@ def _eig(input: Tensor) -> Any:
     return rows(values.astype(d.np), d), columns(v.astype(d.np), d)
 
 
-def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
+def _check_eig(name: str, A: Tensor) -> None:
     check_square(name, A)
     if A._dtype.category < dtypes.FLOAT:
         raise RuntimeError(f"Unknown Complex ScalarType for {promotion.scalar_type_name(A._dtype)}")
@@ -273,7 +272,7 @@ def eigvals(input: Tensor) -> Tensor:
 # -- ranks and pseudo-inverses --------------------------------------------------------------------
 
 
-def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:  # noqa: N803
+def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:
     """Below what a singular value counts as 0, for each matrix."""
     real = A._dtype.to_real().np
     tolerances = []
@@ -296,7 +295,7 @@ def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:  # n
     return found
 
 
-def _sizes(A: Tensor, hermitian: bool) -> Array:  # noqa: N803
+def _sizes(A: Tensor, hermitian: bool) -> Array:
     plain = A.detach()
     found: Array = (eigvalsh(plain).abs() if hermitian else svdvals(plain))._skimp_array()
     return found
@@ -420,7 +419,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) ->
     )
 
 
-def _check_lstsq(A: Tensor, B: Tensor) -> None:  # noqa: N803
+def _check_lstsq(A: Tensor, B: Tensor) -> None:
     name = "torch.linalg.lstsq"
     if A.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
@@ -468,5 +467,4 @@ SAYS = """\
 Shape: matrices (..., m, n), square ones for eigenvalues; dims before the last two are a batch.
 Dtypes: floating point and complex numbers.
 Raises: RuntimeError or NotImplementedError for other dtypes and for what is no matrix; LinAlgError
-where LAPACK does not converge.
-Memory: a new tensor."""
+where LAPACK does not converge."""

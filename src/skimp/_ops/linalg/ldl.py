@@ -105,7 +105,7 @@ def _eliminate(a: Array, k: int, width: int, hermitian: bool) -> None:
     a[end:, k:end] = factors
 
 
-def _check(name: str, A: Tensor) -> None:  # noqa: N803
+def _check(name: str, A: Tensor) -> None:
     check_square(name, A)
     promotion.refuse("ldl_factor_kernel_cpu", A._dtype, dtypes.HALVES)
     if not (A._dtype.is_floating_point or A._dtype.is_complex):
@@ -156,13 +156,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False) -> Any:
 
 
 @linear("ldl_solve")
-def ldl_solve(
-    LD: Tensor,  # noqa: N803
-    pivots: Tensor,
-    B: Tensor,  # noqa: N803
-    *,
-    hermitian: bool = False,
-) -> Tensor:
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """The X of A X = B, with A's factors and pivots from `ldl_factor`.
 
     Dtypes: integers, floating point and complex numbers.
@@ -219,5 +213,4 @@ def _solve(ld: Array, pivots: Array, x: Array, conjugate: bool) -> None:
 
 SAYS = """\
 Shape: square matrices (..., n, n) and as many rows on the right.
-Raises: RuntimeError for other dtypes and for shapes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes and for shapes that don't fit."""

@@ -34,10 +34,7 @@ def _basis(a: Tensor, q: int, niter: int, shift: Tensor | None) -> Tensor:
 
 @general(method=False)
 def svd_lowrank(
-    A: Tensor,  # noqa: N803
-    q: int | None = 6,
-    niter: int | None = 2,
-    M: Tensor | None = None,  # noqa: N803
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and V with A - M nearly U diag(S) V^H, of rank q."""
     q = 6 if q is None else q
@@ -57,10 +54,7 @@ def svd_lowrank(
 
 @general(method=False)
 def pca_lowrank(
-    A: Tensor,  # noqa: N803
-    q: int | None = None,
-    center: bool = True,
-    niter: int = 2,
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The principal components of A's rows: `svd_lowrank` of A less the mean of each column."""
     rows, columns = A.shape[-2:]

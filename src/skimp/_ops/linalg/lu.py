@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, OPS, general
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, general, hidden
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching, return_types
@@ -20,7 +20,6 @@ from skimp._ops.linalg.checks import (
     check_number,
     check_square,
     first_bad,
-    hidden,
     integers,
     linear,
     rows,
@@ -145,7 +144,7 @@ def _lu(input: Tensor, pivot: bool) -> Any:
     return rows(p, d), rows(lower, d), rows(np.triu(both[..., :k, :]), d), integers(pivots)
 
 
-def _check(name: str, A: Tensor) -> None:  # noqa: N803
+def _check(name: str, A: Tensor) -> None:
     if A.ndim < 2:
         raise RuntimeError(
             f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead"
@@ -154,7 +153,7 @@ def _check(name: str, A: Tensor) -> None:  # noqa: N803
 
 
 @linear("lu")
-def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """P, L and U with A = P L U; P is empty without `pivot`.
 
     Dtypes: floating point and complex numbers.
@@ -166,7 +165,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
 
 @linear("lu_factor_ex", batch=batching.dims.MATRICES)
 @shown("LinalgLuFactorExBackward0", "A")
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none).
 
     Dtypes: floating point and complex numbers.
@@ -210,7 +209,7 @@ def _both(lower: Tensor, upper: Tensor, m: int, n: int) -> Tensor:
 
 @linear("lu_factor")
 @shown("LinalgLuFactorExBackward0", "A")
-def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the exchanges of rows.
 
     Dtypes: floating point and complex numbers.
@@ -222,15 +221,9 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
 @general(method=False, out=True, composite=False)
 @shown("LuUnpackBackward0", "LU_data")
 def lu_unpack(
-    LU_data: Tensor,  # noqa: N803
-    LU_pivots: Tensor,  # noqa: N803
-    unpack_data: bool = True,
-    unpack_pivots: bool = True,
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
-    """P, L and U of what `lu_factor` returns.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """P, L and U of what `lu_factor` returns."""
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     p = lower = upper = LU_data.new_empty((0,))
@@ -246,12 +239,7 @@ def lu_unpack(
 @linear("lu_solve")
 @shown("LinalgLuSolveBackward0", "LU", "B")
 def lu_solve(
-    LU: Tensor,  # noqa: N803
-    pivots: Tensor,
-    B: Tensor,  # noqa: N803
-    *,
-    left: bool = True,
-    adjoint: bool = False,
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
     """The X of A X = B (X A = B without `left`), with A's LU factors; of A's adjoint on wish.
 
@@ -275,7 +263,7 @@ def lu_solve(
 
 @general("lu_solve", out="layout", autocast="float32")
 @shown("LinalgLuSolveBackward0", "LU_data", "input")
-def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
+def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """The X of A X = input, with A's LU factors.
 
     Dtypes: floating point and complex numbers.
@@ -286,5 +274,4 @@ def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 SAYS = """\
 Shape: matrices (..., m, n); dims before the last two are a batch.
 Raises: RuntimeError or NotImplementedError for other dtypes; RuntimeError for shapes that don't
-fit and, where it is asked for, a singular matrix.
-Memory: a new tensor."""
+fit and, where it is asked for, a singular matrix."""

@@ -14,7 +14,7 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import NAMESPACES, general, move
+from skimp._engine.dispatch.forms import NAMESPACES, general, hidden, move
 from skimp._engine.dispatch.pointwise_forms import offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
@@ -322,9 +322,7 @@ BATCHED = Rule("UnsafeViewBackward0", input=_first_back, other=_second_back)
 _recording_batched = recording(BATCHED, ("input", "other"))
 
 
-@general(
-    "_batched", method=False, namespaces=(), rule=BATCHED, batch=batching.products.product_rule
-)
+@hidden(rule=BATCHED, batch=batching.products.product_rule)
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
     batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
@@ -451,5 +449,4 @@ setattr(Tensor, "__rmatmul__", _roperator)  # noqa: B010
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
-Raises: RuntimeError for sizes that don't fit and for two dtypes.
-Memory: a new tensor."""
+Raises: RuntimeError for sizes that don't fit and for two dtypes."""

@@ -412,5 +412,4 @@ def _check_factors(dtype: dtypes.dtype, beta: Any, alpha: Any) -> None:
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
-Raises: RuntimeError for sizes that don't fit and for two dtypes; NotImplementedError for bools.
-Memory: a new tensor."""
+Raises: RuntimeError for sizes that don't fit and for two dtypes; NotImplementedError for bools."""

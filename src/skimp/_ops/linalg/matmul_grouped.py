@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import same_scalar_type
@@ -33,12 +33,7 @@ def _second_back(g: Any, mat_a: Any, offs: Any, mat_b_shape: Ints, mat_b_strides
     return grouped(mat_a.mT, g, offs)
 
 
-@general(
-    "_grouped",
-    method=False,
-    namespaces=(),
-    rule=Rule("GroupedMmBackward0", mat_a=_first_back, mat_b=_second_back),
-)
+@hidden("_grouped", rule=Rule("GroupedMmBackward0", mat_a=_first_back, mat_b=_second_back))
 def grouped(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None) -> Tensor:
     """grouped_mm of operands that fit."""
     shape = _shape(mat_a, mat_b, offs)

@@ -185,5 +185,4 @@ def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
-Raises: RuntimeError for sizes that don't fit and for two dtypes; NotImplementedError for bools.
-Memory: a new tensor."""
+Raises: RuntimeError for sizes that don't fit and for two dtypes; NotImplementedError for bools."""

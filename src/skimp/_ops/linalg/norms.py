@@ -28,7 +28,7 @@ def _two_dims(name: str, dim: Any, ndim: int) -> tuple[int, int]:
     return a, b
 
 
-def _by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:  # noqa: N803
+def _by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
     s = svdvals(A.movedim(dims, (-2, -1)))
     if ord == "nuc":
         found = s.sum(-1)
@@ -40,7 +40,7 @@ def _by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Ten
     return found
 
 
-def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Tensor:  # noqa: N803
+def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Tensor:
     """The largest (smallest) sum of a column, or with an infinite `ord` of a row."""
     summed, left = dims if abs(ord) == 1 else dims[::-1]
     sums = vector_norm(A, 1.0, summed, keepdim)
@@ -51,7 +51,7 @@ def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Ten
     return sums.amax(left, keepdim) if ord > 0 else sums.amin(left, keepdim)
 
 
-def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:  # noqa: N803
+def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
     name = "linalg.matrix_norm"
     check_matrices(name, A)
     _check_order(ord)
@@ -94,7 +94,7 @@ def matrix_norm(
     return matrix_norm_of(input, ord, dim, keepdim, dtype)
 
 
-@general("renorm", out=True, overlap="aligned")
+@general(out=True, overlap="aligned")
 @shown("RenormBackward0", "input")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger.
@@ -165,5 +165,4 @@ def norm(
 SAYS = """\
 Dtypes: floating point and complex numbers.
 Raises: RuntimeError for other dtypes and for orders that there are none of; IndexError for a dim
-that is not there.
-Memory: a new tensor."""
+that is not there."""

@@ -110,12 +110,7 @@ def _check_ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
 
 @general()
 @shown("LinalgLuFactorExBackward0", "A")
-def lu(
-    A: Tensor,  # noqa: N803
-    pivot: bool = True,
-    get_infos: bool = False,
-    out: Any = None,
-) -> Any:
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """`linalg.lu_factor_ex`: the factors in one matrix and the pivots, and with `get_infos` where U
     has its first zero.
     """
@@ -137,5 +132,4 @@ def lu(
 SAYS = """\
 Shape: matrices (..., m, n); dims before the last two are a batch.
 Dtypes: floating point and complex numbers.
-Raises: NotImplementedError for other dtypes, RuntimeError for shapes that don't fit.
-Memory: a new tensor."""
+Raises: NotImplementedError for other dtypes, RuntimeError for shapes that don't fit."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded, shown
-from skimp._engine.dispatch.forms import NAMESPACES, general
+from skimp._engine.dispatch.forms import NAMESPACES, general, hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats, meta
@@ -25,7 +25,6 @@ from skimp._ops.linalg.checks import (
     columns,
     failed_inverse,
     first_bad,
-    hidden,
     integers,
     linear,
     rows,
@@ -55,7 +54,6 @@ def _inverse(a: Array) -> tuple[Array, Array]:
 
 
 @hidden(
-    "_inv_ex",
     nondiff=(1,),
     rule=Rule("LinalgInvExBackward0", input=lambda g0, result0: -(result0.mH @ g0 @ result0.mH)),
     batch=batching.dims.MATRICES,
@@ -67,7 +65,7 @@ def _inv_ex(input: Tensor) -> Any:
 
 
 @linear("inv_ex", autocast="float32", batch=batching.dims.MATRICES)
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
     check_square("linalg.inv", A)
     check_number("linalg.inv", A)
@@ -78,7 +76,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
 
 
 @linear("inv", autocast="float32")
-def inv(A: Tensor) -> Tensor:  # noqa: N803
+def inv(A: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
 
@@ -102,29 +100,28 @@ def _solution(a: Array, b: Array) -> tuple[Array, Array]:
         return np.where((info == 0)[..., None, None], np.linalg.solve(good, b), math.nan), info
 
 
-def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:  # noqa: N803
+def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:
     back = _solve_ex(A.mH, g0)[0]
     return (-(back @ result0.mH) if "A" in needs else None), back
 
 
 @hidden(
-    "_solve_ex",
     nondiff=(1,),
     rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_back}),
     batch=batching.dims.solve,
     meta=shapes.solution,
 )
-def _solve_ex(A: Tensor, B: Tensor) -> Any:  # noqa: N803
+def _solve_ex(A: Tensor, B: Tensor) -> Any:
     found, info = _solution(A._skimp_array(), B._skimp_array())
     return columns(found, A._dtype), integers(info)
 
 
-def _is_vector(A: Tensor, B: Tensor) -> bool:  # noqa: N803
+def _is_vector(A: Tensor, B: Tensor) -> bool:
     """B holds vectors if it has one dimension, or A's dimensions without the last."""
     return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
 
 
-def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:  # noqa: N803
+def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:
     at = -2 if left else -1
     if A.shape[at] != B.shape[at]:
         raise RuntimeError(
@@ -136,13 +133,7 @@ def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:  # noqa: N
 
 @linear("solve_ex", batch=batching.dims.solve)
 @shown("LinalgSolveExBackward0", "A", "B")
-def solve_ex(
-    A: Tensor,  # noqa: N803
-    B: Tensor,  # noqa: N803
-    *,
-    left: bool = True,
-    check_errors: bool = False,
-) -> Any:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """The X of A X = B (X A = B without `left`), and where each elimination met a zero."""
     check_square("linalg.solve", A)
     check_number("linalg.solve", A, "lu_cpu")
@@ -168,7 +159,7 @@ def solve_ex(
     return return_types.linalg_solve_ex(found, info)
 
 
-def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803
+def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that they have together."""
     batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
     return A.expand((*batch, *A.shape[-2:])), B.expand((*batch, *B.shape[-2:]))
@@ -176,7 +167,7 @@ def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803
 
 @linear("solve", autocast="float32")
 @shown("LinalgSolveExBackward0", "A", "B")
-def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """The X of A X = B; of X A = B without `left`."""
     return solve_ex(A, B, left=left, check_errors=True)[0]  # type: ignore[no-any-return]
 
@@ -201,12 +192,7 @@ def substitute(a: Array, b: Array, upper: bool, unit: bool) -> Array:
 
 
 def _triangular_back(
-    g: Tensor,
-    A: Tensor,  # noqa: N803
-    result: Tensor,
-    upper: bool,
-    unitriangular: bool,
-    needs: Any,
+    g: Tensor, A: Tensor, result: Tensor, upper: bool, unitriangular: bool, needs: Any
 ) -> tuple[Any, Any]:
     back = _solve_triangular(A.mH, g, not upper, unitriangular)
     if "A" not in needs:
@@ -217,23 +203,17 @@ def _triangular_back(
 
 
 @hidden(
-    "_solve_triangular",
     rule=Rule("LinalgSolveTriangularBackward0", {("A", "B"): _triangular_back}),
     batch=batching.dims.MATRICES,
     meta=shapes.triangular,
 )
-def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
+def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:
     return columns(substitute(A._skimp_array(), B._skimp_array(), upper, unitriangular), A._dtype)
 
 
 @linear("solve_triangular", out=True)
 def solve_triangular(
-    input: Tensor,
-    B: Tensor,  # noqa: N803
-    *,
-    upper: bool,
-    left: bool = True,
-    unitriangular: bool = False,
+    input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     """The X of A X = B (X A = B without `left`), reading only a triangle of A."""
     name = "linalg.solve_triangular"
@@ -255,7 +235,7 @@ def solve_triangular(
 @shown("TriangularSolveBackward0", "input", "A")
 def triangular_solve(
     input: Tensor,
-    A: Tensor,  # noqa: N803
+    A: Tensor,
     upper: bool = True,
     transpose: bool = False,
     unitriangular: bool = False,
@@ -274,22 +254,17 @@ def _factor_back(common: Tensor, factor: Tensor, upper: bool) -> Tensor:
 
 
 def _cholesky_solve_back(
-    g: Tensor,
-    input: Tensor,
-    L: Tensor,  # noqa: N803
-    result: Tensor,
-    upper: bool,
+    g: Tensor, input: Tensor, L: Tensor, result: Tensor, upper: bool
 ) -> tuple[Tensor, Tensor]:
     back = _cholesky_solve(g, L, upper)
     return back, _factor_back(back @ result.mH, L, upper)
 
 
 @hidden(
-    "_cholesky_solve",
     rule=Rule("CholeskySolveBackward0", {("input", "L"): _cholesky_solve_back}),
     batch=batching.dims.MATRICES,
 )
-def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N803
+def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:
     first, second = (L.mH, L) if upper else (L, L.mH)
     half = solve_triangular(first, input, upper=False)
     return solve_triangular(second, half, upper=True)
@@ -304,7 +279,6 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
 
 
 @hidden(
-    "_cholesky_inverse",
     rule=Rule(
         "CholeskyInverseBackward0",
         input=lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper),
@@ -365,7 +339,7 @@ def _det(input: Tensor) -> Tensor:
 
 
 @linear("det")
-def det(A: Tensor) -> Tensor:  # noqa: N803
+def det(A: Tensor) -> Tensor:
     """The determinants of square matrices."""
     check_square("linalg.det", A)
     check_number("linalg.det", A, "lu_cpu")
@@ -400,7 +374,7 @@ def _slogdet(input: Tensor) -> Any:
 
 
 @linear("slogdet")
-def slogdet(A: Tensor) -> Any:  # noqa: N803
+def slogdet(A: Tensor) -> Any:
     """The signs (phases) of determinants, and the logarithms of their sizes."""
     check_square("linalg.slogdet", A)
     check_number("linalg.slogdet", A)
@@ -428,7 +402,7 @@ def logdet(input: Tensor) -> Tensor:
 
 
 @linear("tensorinv", out=True, autocast="float32")
-def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of a tensor as a map from its last dimensions to its first `ind`.
 
     Shape: (*a, *b) of as many numbers in a as in b; the result (*b, *a).
@@ -470,5 +444,4 @@ SAYS = """\
 Shape: square matrices (..., n, n); dims before the last two are a batch.
 Dtypes: floating point and complex numbers.
 Raises: RuntimeError or NotImplementedError for other dtypes; RuntimeError for shapes that don't
-fit; LinAlgError for a singular matrix where it is to be inverted.
-Memory: a new tensor."""
+fit; LinAlgError for a singular matrix where it is to be inverted."""

@@ -24,7 +24,7 @@ from skimp._engine.dispatch.pointwise_forms import (
     offered,
     operators,
     plain_operators,
-    short_inplace,
+    small_in_place,
     target_is_small,
     unary,
 )
@@ -128,7 +128,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             alpha, other = other, rest[0]
         x = input._np
         plain = x is not None and type(alpha) is int and alpha == 1
-        if plain and short_inplace(ufunc, ok, input, x, other):
+        if plain and small_in_place(ufunc, ok, input, x, other):
             return input
         return _run(row, input, other, alpha, input, True)
 
@@ -147,7 +147,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         if x is None:
             return None
         if alpha == 1 and type(alpha) is int:
-            return input if short_inplace(ufunc, ok, input, x, other) else None
+            return input if small_in_place(ufunc, ok, input, x, other) else None
         if (type(alpha) is not float and type(alpha) is not int) or not -_WIDE < alpha < _WIDE:
             return None
         if not target_is_small(input, other):
@@ -238,7 +238,6 @@ def rsub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
     Dtypes: integers, floating point and complex numbers.
     Raises: RuntimeError for bools, for shapes that don't broadcast, and for a fraction `alpha` of
     integers.
-    Memory: a new tensor.
     """
     require_tensor("rsub", "input", input)
     if type(alpha) is int and alpha == 1:

@@ -21,6 +21,7 @@ from skimp._engine.dispatch.rows import (
     INT,
     NO_HALVES,
     PAIR,
+    binary_row,
     conj,
     node_name,
     refused,
@@ -122,75 +123,57 @@ def _atan2_back(g: Tensor, along: Any, input: Tensor, other: Tensor) -> Any:
     return g * along * square.reciprocal().masked_fill(square == 0, 0)  # at the origin: flat
 
 
-binary(
-    Pointwise(
-        "atan2",
-        {FLOAT: np.arctan2},
-        floating,
-        Rule(
-            "Atan2Backward0",
-            input=lambda g, input, other: _atan2_back(g, other, input, other),
-            other=lambda g, input, other: _atan2_back(g, -input, input, other),
-        ),
-        PAIR,
-        numbers=(),
-    ),
+binary_row(
+    "atan2",
+    {FLOAT: np.arctan2},
+    floating,
+    {
+        "input": lambda g, input, other: _atan2_back(g, other, input, other),
+        "other": lambda g, input, other: _atan2_back(g, -input, input, other),
+    },
+    numbers=(),
     aliases=("arctan2",),
     doc="The angle of the point (other, input).",
 )
-binary(
-    Pointwise(
-        "hypot",
-        {FLOAT: np.hypot},
-        same,
-        Rule(
-            "HypotBackward0",
-            input=lambda g, input, result: g * (input / result),
-            other=lambda g, other, result: g * (other / result),
-        ),
-        PAIR,
-        numbers=(),
-    ),
+binary_row(
+    "hypot",
+    {FLOAT: np.hypot},
+    same,
+    {
+        "input": lambda g, input, result: g * (input / result),
+        "other": lambda g, other, result: g * (other / result),
+    },
+    numbers=(),
     doc="The length of the vector (input, other).",
 )
-binary(
-    Pointwise(
-        "copysign",
-        {FLOAT: np.copysign},
-        floating,
-        Rule(
-            "CopysignBackward0",
-            input=lambda g, input, result: where(input == 0, 0, g * (result / input)),
-            other=lambda g: zeros(g),
-            numbers={
-                "other": Rule(
-                    "CopysignBackward1",
-                    input=lambda g, input, result: where(input == 0, 0, g * (result / input)),
-                )
-            },
-        ),
-        PAIR,
-        numbers=(1,),
+binary_row(
+    "copysign",
+    {FLOAT: np.copysign},
+    floating,
+    Rule(
+        "CopysignBackward0",
+        input=lambda g, input, result: where(input == 0, 0, g * (result / input)),
+        other=lambda g: zeros(g),
+        numbers={
+            "other": Rule(
+                "CopysignBackward1",
+                input=lambda g, input, result: where(input == 0, 0, g * (result / input)),
+            )
+        },
     ),
+    numbers=(1,),
     doc="input with the sign of other.",
 )
-binary(
-    Pointwise(
-        "nextafter",
-        {
-            FLOAT: np.nextafter,
-            dtypes.float16: K.nextafter_rounded(np.dtype(np.float16)),
-            dtypes.bfloat16: K.nextafter_rounded(dtypes.bfloat16.np),
-        },
-        same,
-        Rule(
-            "NextafterBackward0",
-            input=lambda g, input, other: where(input == other, 0, g),
-            other=lambda g: zeros(g),
-        ),
-        PAIR,
-        numbers=(),
-    ),
+binary_row(
+    "nextafter",
+    {
+        FLOAT: np.nextafter,
+        dtypes.float16: K.nextafter_rounded(np.dtype(np.float16)),
+        dtypes.bfloat16: K.nextafter_rounded(dtypes.bfloat16.np),
+    },
+    same,
+    {"input": lambda g, input, other: where(input == other, 0, g), "other": lambda g: zeros(g)},
+    numbers=(),
     doc="The next number after input towards other.",
 )
 
@@ -204,15 +187,13 @@ def _heaviside_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return same(args)
 
 
-binary(
-    Pointwise(
-        "heaviside",
-        K.heaviside,
-        _heaviside_types,
-        refused("heaviside"),
-        ("input", "values"),
-        numbers=(),
-    ),
+binary_row(
+    "heaviside",
+    K.heaviside,
+    _heaviside_types,
+    refused("heaviside"),
+    args=("input", "values"),
+    numbers=(),
     doc="0 below zero, 1 above, `values` at zero.",
 )
 
@@ -240,35 +221,27 @@ LDEXP = Pointwise(
     overlap=(0,),
 )
 binary(LDEXP, doc="input * 2 ** other.")
-binary(
-    Pointwise(
-        "logaddexp",
-        {FLOAT: K.logaddexp, COMPLEX: K.logaddexp},
-        same,
-        Rule(
-            "LogaddexpBackward0",
-            input=lambda g, input, other: g / conj(1 + (other - input).exp()),
-            other=lambda g, input, other: g / conj(1 + (input - other).exp()),
-        ),
-        PAIR,
-        numbers=(),
-    ),
+binary_row(
+    "logaddexp",
+    {FLOAT: K.logaddexp, COMPLEX: K.logaddexp},
+    same,
+    {
+        "input": lambda g, input, other: g / conj(1 + (other - input).exp()),
+        "other": lambda g, input, other: g / conj(1 + (input - other).exp()),
+    },
+    numbers=(),
     inplace=False,
     doc="log(exp(input) + exp(other)).",
 )
-binary(
-    Pointwise(
-        "logaddexp2",
-        {FLOAT: K.logaddexp2},
-        same,
-        Rule(
-            "Logaddexp2Backward0",
-            input=lambda g, input, other: g / (1 + pow(2, other - input)),
-            other=lambda g, input, other: g / (1 + pow(2, input - other)),
-        ),
-        PAIR,
-        numbers=(),
-    ),
+binary_row(
+    "logaddexp2",
+    {FLOAT: K.logaddexp2},
+    same,
+    {
+        "input": lambda g, input, other: g / (1 + pow(2, other - input)),
+        "other": lambda g, input, other: g / (1 + pow(2, input - other)),
+    },
+    numbers=(),
     inplace=False,
     doc="log2(2 ** input + 2 ** other).",
 )
@@ -346,5 +319,4 @@ export("ldexp_", METHODS["ldexp_"], method=False)
 SAYS = """\
 Shape: tensors that broadcast; the result has their common shape.
 Dtypes: floating point, alike; the result is complex.
-Raises: RuntimeError for other dtypes and for shapes that don't broadcast.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes and for shapes that don't broadcast."""

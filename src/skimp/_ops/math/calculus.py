@@ -229,5 +229,4 @@ def _at_points(y: Tensor, dim: int, x: Tensor, edge_order: int) -> Tensor:
 SAYS = """\
 Shape: the input's, with one dim gone or one element shorter; `gradient` keeps it.
 Dtypes: integers, floating point and complex numbers.
-Raises: RuntimeError for bools and for points that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for bools and for points that don't fit."""

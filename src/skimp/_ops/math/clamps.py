@@ -11,6 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
+from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
@@ -93,76 +94,8 @@ def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = Tr
                 check_number(v, common_type)
 
 
-def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) -> Tensor:
-    given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
-    if not given:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    tensors = [isinstance(v, Tensor) for v in given.values()]
-    if any(tensors) and not all(tensors):  # beside a number, a tensor must be a number too
-        given = {name: _as_number(v) for name, v in given.items()}
-        tensors = [isinstance(v, Tensor) for v in given.values()]
-    _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
-    row = CLAMPS[(*given, all(tensors))]
-    made = call(row, (input, *given.values()), (), out, inplace)
-    if len(given) == 1 and all(tensors) and recorded(made):  # the other limit is an edge to nothing
-        present(made, "ClampBackward0", [input, min, max], [] if inplace else [input])
-    return made
-
-
 def _as_number(v: Any) -> Any:
     return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not (v._hollow or v._rg) else v
-
-
-def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins.
-
-    Dtypes: bool, integers and floating point.
-    """
-    return _clamp(input, min, max, out, False)
-
-
-def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Each element, but not below `min` nor above `max`, in place.
-
-    Dtypes: bool, integers and floating point.
-    """
-    return _clamp(input, min, max, input, True)
-
-
-def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
-    """Each element, but not below `min`.
-
-    Dtypes: bool, integers and floating point.
-    """
-    _check_limits("clamp_min", input, {"min": min})
-    return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out)
-
-
-def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
-    """Each element, but not above `max`.
-
-    Dtypes: bool, integers and floating point.
-    """
-    _check_limits("clamp_max", input, {"max": max})
-    return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out)
-
-
-def clamp_min_(input: Tensor, min: Any) -> Tensor:
-    """Each element, but not below `min`, in place.
-
-    Dtypes: bool, integers and floating point.
-    """
-    _check_limits("clamp_min", input, {"min": min})
-    return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), input, True)
-
-
-def clamp_max_(input: Tensor, max: Any) -> Tensor:
-    """Each element, but not above `max`, in place.
-
-    Dtypes: bool, integers and floating point.
-    """
-    _check_limits("clamp_max", input, {"max": max})
-    return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), input, True)
 
 
 def _numbers(min: Any, max: Any) -> bool:
@@ -207,17 +140,52 @@ def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None
 
 
 _WIDE = 1 << 63  # numbers below it are finite in every float type
-for _f, _fast in (
-    (clamp, _small_clamp),
-    (clamp_, _small_clamp_),
-    (clamp_min, _small_clamp_min),
-    (clamp_max, _small_clamp_max),
-    (clamp_min_, None),
-    (clamp_max_, None),
-):
-    export(_f.__name__, _f, fast=_fast)
-export("clip", clamp)
-export("clip_", clamp_)
+
+
+@pointwise(
+    CLAMPS["min", "max", True], aliases=("clip",), fast=_small_clamp, fast_in_place=_small_clamp_
+)
+def clamp(
+    input: Tensor,
+    min: Any = None,
+    max: Any = None,
+    *,
+    out: Tensor | None = None,
+    inplace: bool = False,
+) -> Tensor:
+    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
+    given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
+    if not given:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    tensors = [isinstance(v, Tensor) for v in given.values()]
+    if any(tensors) and not all(tensors):  # beside a number, a tensor must be a number too
+        given = {name: _as_number(v) for name, v in given.items()}
+        tensors = [isinstance(v, Tensor) for v in given.values()]
+    _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
+    row = CLAMPS[(*given, all(tensors))]
+    made = call(row, (input, *given.values()), (), out, inplace)
+    if len(given) == 1 and all(tensors) and recorded(made):  # the other limit is an edge to nothing
+        present(made, "ClampBackward0", [input, min, max], [] if inplace else [input])
+    return made
+
+
+@pointwise(ONE_SIDED["min", True], fast=_small_clamp_min)
+def clamp_min(
+    input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False
+) -> Tensor:
+    """Each element, but not below `min`."""
+    _check_limits("clamp_min", input, {"min": min})
+    return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out, inplace)
+
+
+@pointwise(ONE_SIDED["max", True], fast=_small_clamp_max)
+def clamp_max(
+    input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False
+) -> Tensor:
+    """Each element, but not above `max`."""
+    _check_limits("clamp_max", input, {"max": max})
+    return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out, inplace)
+
 
 # -- lerp -----------------------------------------------------------------------------------------
 
@@ -255,7 +223,25 @@ LERP = Pointwise(
 )
 
 
-def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: bool) -> Tensor:
+def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
+    if type(weight) is not float or not target_is_small(input, end):
+        return None
+    x, y = input._np, end._np
+    w = x.dtype.type(weight)
+    step = np.subtract(y, x, out=np.empty(x.shape, x.dtype))
+    out = to_write(input)
+    if -0.5 < w < 0.5:  # from the nearer end, as `K.lerp`
+        np.add(x, np.multiply(step, w, out=step), out=out)
+    else:
+        np.subtract(y, np.multiply(step, 1 - w, out=step), out=out)
+    return input  # type: ignore[no-any-return]
+
+
+@pointwise(LERP, in_place=(), fast_in_place=_small_lerp_)
+def lerp(
+    input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None, inplace: bool = False
+) -> Tensor:
+    """input + weight * (end - input), for a number or a tensor of weights."""
     for i, (name, t) in enumerate((("input", input), ("end", end))):
         require_tensor("lerp", name, t, i + 1)
     loose = not isinstance(weight, Tensor) or (
@@ -272,39 +258,6 @@ def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: 
         LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace
     )
 
-
-def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
-    """input + weight * (end - input), for a number or a tensor of weights.
-
-    Dtypes: floating point and complex numbers.
-    """
-    return _lerp(input, end, weight, out, False)
-
-
-def lerp_(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """input + weight * (end - input), in place.
-
-    Dtypes: floating point and complex numbers.
-    """
-    return _lerp(input, end, weight, input, True)
-
-
-def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
-    if type(weight) is not float or not target_is_small(input, end):
-        return None
-    x, y = input._np, end._np
-    w = x.dtype.type(weight)
-    step = np.subtract(y, x, out=np.empty(x.shape, x.dtype))
-    out = to_write(input)
-    if -0.5 < w < 0.5:  # from the nearer end, as `K.lerp`
-        np.add(x, np.multiply(step, w, out=step), out=out)
-    else:
-        np.subtract(y, np.multiply(step, 1 - w, out=step), out=out)
-    return input  # type: ignore[no-any-return]
-
-
-export("lerp", lerp)
-export("lerp_", lerp_, namespaces=(), fast=_small_lerp_)
 
 # -- addcmul, addcdiv -----------------------------------------------------------------------------
 
@@ -405,5 +358,4 @@ _add_product(
 SAYS = """\
 Shape: tensors (and numbers) that broadcast; the result has their common shape.
 Raises: RuntimeError for shapes that don't broadcast; NotImplementedError or RuntimeError for
-dtypes that are none of these.
-Memory: a new tensor."""
+dtypes that are none of these."""

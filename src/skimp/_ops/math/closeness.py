@@ -81,10 +81,7 @@ CLOSE = Pointwise(
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, element by element.
-
-    Memory: a new tensor.
-    """
+    """Whether |input - other| <= atol + rtol * |other|, element by element."""
     require_tensor("isclose", "other", other, 2)
     require_tensor("isclose", "input", input)
     if input._dtype is not other._dtype:

@@ -52,13 +52,7 @@ def result_type(
     ]
 )
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both have one shape.
-
-    Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: nothing.
-    Memory: no tensor is made.
-    """
+    """Whether both have one shape."""
     return tuple(input.shape) == tuple(other.shape)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.bodies import pointwise
+from skimp._engine.dispatch.forms import METHODS
 from skimp._engine.dispatch.operands import check_number, number_of
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import plain_operators
@@ -88,7 +89,12 @@ POW_OF_NUMBER = Pointwise(
 )
 
 
-def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tensor:
+@pointwise(None, in_place=(), says_in_place="Dtypes: integers, floating point and complex numbers.")
+def pow(input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
+    """input ** exponent; either may be a number.
+
+    Dtypes: integers, floating point and complex numbers.
+    """
     if (
         type(exponent) in (int, float)
         and isinstance(input, Tensor)
@@ -116,25 +122,7 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
     return call(POW_NUMBER, (input,), (exponent,), out, inplace)
 
 
-def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """input ** exponent; either may be a number.
-
-    Dtypes: integers, floating point and complex numbers.
-    """
-    return _power(input, exponent, out, False)
-
-
-def pow_(input: Tensor, exponent: Any) -> Tensor:
-    """input ** exponent, in place.
-
-    Dtypes: integers, floating point and complex numbers.
-    """
-    return _power(input, exponent, input, True)
-
-
-_public = export("pow", pow)
-_public_inplace = export("pow_", pow_, namespaces=())
-plain_operators("pow", pow, _public_inplace, public=_public)
+plain_operators("pow", pow, METHODS["pow_"], public=METHODS["pow"])
 
 
 def _cast(value: Any, dtype: dtypes.dtype) -> Any:
@@ -154,39 +142,21 @@ def _power_dtype(input: Any, exponent: Any) -> dtypes.dtype:
     return dtypes.complex128 if any(kinds) else dtypes.float64
 
 
-def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """input ** exponent in double precision.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+@pointwise(None, in_place=(), says_in_place="Dtypes: float64 and complex128; the exponent any.")
+def float_power(
+    input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool = False
+) -> Tensor:
+    """input ** exponent in double precision."""
     dtype = _power_dtype(input, exponent)
     if out is not None and out._dtype is not dtype:
+        given = "the base given to float_power_" if inplace else "the output given to float_power"
         raise RuntimeError(
-            f"the output given to float_power has dtype {promotion.scalar_type_name(out._dtype)} "
-            f"but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
+            f"{given} has dtype {promotion.scalar_type_name(out._dtype)} but the operation's "
+            f"result requires dtype {promotion.scalar_type_name(dtype)}"
         )
-    return pow(_cast(input, dtype), _cast(exponent, dtype), out=out)
-
-
-def float_power_(input: Tensor, exponent: Any) -> Tensor:
-    """input ** exponent, in place, of a tensor in double precision.
-
-    Dtypes: float64 and complex128; the exponent any.
-    """
-    dtype = _power_dtype(input, exponent)
-    if input._dtype is not dtype:
-        raise RuntimeError(
-            f"the base given to float_power_ has dtype {promotion.scalar_type_name(input._dtype)} "
-            f"but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
-        )
-    return pow_(input, _cast(exponent, dtype))
-
-
-export("float_power", float_power)
-export("float_power_", float_power_, namespaces=())
+    return pow(_cast(input, dtype), _cast(exponent, dtype), out=out, inplace=inplace)
 
 
 SAYS = """\
 Shape: tensors (and numbers) that broadcast; the result has their common shape.
-Raises: RuntimeError for integers to a negative number and for shapes that don't broadcast.
-Memory: a new tensor."""
+Raises: RuntimeError for integers to a negative number and for shapes that don't broadcast."""

@@ -7,12 +7,13 @@ from typing import Any
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import floating, same
 from skimp._engine.dispatch.row import sampled
-from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, node_name, unary_row
+from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, binary_row, node_name, unary_row
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
@@ -114,28 +115,14 @@ LOGIT = Pointwise(
 )
 
 
-def _eps(eps: Any) -> float | None:
-    return None if eps is None or eps < 0 else float(eps)
+@pointwise(LOGIT, BOTH)
+def logit(
+    input: Tensor, eps: float | None = None, *, out: Tensor | None = None, inplace: bool = False
+) -> Tensor:
+    """log(input / (1 - input)), of the input held within eps and 1 - eps."""
+    low = None if eps is None or eps < 0 else float(eps)
+    return call(LOGIT, (input,), (low,), out, inplace)
 
-
-def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(input / (1 - input)), of the input held within eps and 1 - eps.
-
-    Dtypes: bool, integers and floating point.
-    """
-    return call(LOGIT, (input,), (_eps(eps),), out)
-
-
-def logit_(input: Tensor, eps: float | None = None) -> Tensor:
-    """log(input / (1 - input)), in place.
-
-    Dtypes: floating point.
-    """
-    return call(LOGIT, (input,), (_eps(eps),), input, True)
-
-
-export("logit", logit, BOTH)
-export("logit_", logit_)
 
 # -- polygamma, mvlgamma --------------------------------------------------------------------------
 
@@ -220,24 +207,15 @@ def _dimension(input: Tensor, p: int) -> tuple[int]:
     return (int(p),)
 
 
-def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+@pointwise(MVLGAMMA, in_place=())
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p.
 
     Dtypes: integers and floating point.
     """
-    return call(MVLGAMMA, (input,), _dimension(input, p), out)
+    return call(MVLGAMMA, (input,), _dimension(input, p), out, inplace)
 
 
-def mvlgamma_(input: Tensor, p: int) -> Tensor:
-    """The logarithm of the multivariate gamma function, in place.
-
-    Dtypes: floating point.
-    """
-    return call(MVLGAMMA, (input,), _dimension(input, p), input, True)
-
-
-export("mvlgamma", mvlgamma)
-export("mvlgamma_", mvlgamma_, ())
 _alias("multigammaln", "mvlgamma")
 
 # -- two arguments --------------------------------------------------------------------------------
@@ -247,36 +225,30 @@ def _xlogy_input_back(g: Tensor, input: Any, other: Any) -> Any:
     return where((input == 0) & (other <= 0), 0, xlogy(g, other))
 
 
-xlogy: Any = binary(
-    Pointwise(
-        "xlogy",
-        {FLOAT: S.xlogy},
-        floating,
-        Rule(
-            "XlogyBackward0",
-            input=_xlogy_input_back,
-            other=lambda g, input, other: g * (input / other),
-            numbers={
-                "input": Rule("XlogyBackward1", other=lambda g, input, other: g * (input / other)),
-                "other": Rule("XlogyBackward2", input=_xlogy_input_back),
-            },
-        ),
-        PAIR,
+xlogy: Any = binary_row(
+    "xlogy",
+    {FLOAT: S.xlogy},
+    floating,
+    Rule(
+        "XlogyBackward0",
+        input=_xlogy_input_back,
+        other=lambda g, input, other: g * (input / other),
+        numbers={
+            "input": Rule("XlogyBackward1", other=lambda g, input, other: g * (input / other)),
+            "other": Rule("XlogyBackward2", input=_xlogy_input_back),
+        },
     ),
     doc="input * log(other), 0 where input is 0.",
     namespaces=BOTH,
 )
-binary(
-    Pointwise(
-        "xlog1py",
-        {FLOAT: S.xlog1py},
-        floating,
-        Rule(
-            "SpecialXlog1PyBackward0",
-            input=lambda g, input, other: where((input == 0) & (other <= -1), 0, g * other.log1p()),
-            other=lambda g, input, other: g * (input / (other + 1)),
-        ),
-        PAIR,
+binary_row(
+    "xlog1py",
+    {FLOAT: S.xlog1py},
+    floating,
+    Rule(
+        "SpecialXlog1PyBackward0",
+        input=lambda g, input, other: where((input == 0) & (other <= -1), 0, g * other.log1p()),
+        other=lambda g, input, other: g * (input / (other + 1)),
     ),
     doc="input * log(1 + other), 0 where input is 0.",
     namespaces=("special",),
@@ -314,17 +286,14 @@ for _name, _kernel, _sign in (("igamma", S.gammainc, 1), ("igammac", S.gammaincc
     )
     export(_name.replace("igamma", "gammainc"), _f, ("special",), False)
 
-zeta: Any = binary(
-    Pointwise(
-        "zeta",
-        {FLOAT: S.zeta, **NO_HALVES},
-        floating,
-        Rule(
-            "SpecialZetaBackward0",
-            input=_no_derivative("zeta"),
-            other=lambda g, input, other: g * (-input * zeta(input + 1, other)),
-        ),
-        PAIR,
+zeta: Any = binary_row(
+    "zeta",
+    {FLOAT: S.zeta, **NO_HALVES},
+    floating,
+    Rule(
+        "SpecialZetaBackward0",
+        input=_no_derivative("zeta"),
+        other=lambda g, input, other: g * (-input * zeta(input + 1, other)),
     ),
     doc="Hurwitz's zeta function.",
     namespaces=("special",),
@@ -448,5 +417,4 @@ export("xlogy_", METHODS["xlogy_"], method=False)
 
 SAYS = """\
 Shape: any; the result's is the input's.
-Raises: NotImplementedError or RuntimeError for other dtypes.
-Memory: a new tensor."""
+Raises: NotImplementedError or RuntimeError for other dtypes."""

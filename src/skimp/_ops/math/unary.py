@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
@@ -247,56 +248,30 @@ ROUND_AT = Pointwise(
 )
 
 
-def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+@pointwise(ROUND, foreach=True, sparse="values")
+def round(
+    input: Tensor, *, decimals: int = 0, out: Tensor | None = None, inplace: bool = False
+) -> Tensor:
     """To the nearest integer, halves to even; or to so many decimals.
 
     >>> torch.tensor([0.5, 1.5, 2.5]).round()
     tensor([0., 2., 2.])
 
-    Shape: any; the result's is the input's.
-    Dtypes: integers and floating point.
-    Raises: NotImplementedError for bool and complex numbers, and for integers with `decimals`.
-    Memory: a new tensor.
-    """
-    return (
-        call(ROUND_AT, (input,), (int(decimals),), out)
-        if decimals
-        else call(ROUND, (input,), (), out)
-    )
-
-
-def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """To the nearest integer, halves to even, in place; or to so many decimals.
-
-    Shape: any.
-    Dtypes: integers and floating point.
     Raises: NotImplementedError for bool and complex numbers, and for integers with `decimals`.
     """
-    return (
-        call(ROUND_AT, (input,), (int(decimals),), input, True)
-        if decimals
-        else call(ROUND, (input,), (), input, True)
-    )
+    if decimals:
+        return call(ROUND_AT, (input,), (int(decimals),), out, inplace)
+    return call(ROUND, (input,), (), out, inplace)
 
 
 def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """To the nearest integer, halves to even; or to so many decimals. Integers are refused.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor, or `out`.
-    """
-    return (
-        round(input, decimals=decimals, out=out)
-        if decimals
-        else call(ROUND_FLOATS, (input,), (), out)
-    )
+    """To the nearest integer, halves to even; or to so many decimals. Integers are refused."""
+    if decimals:
+        return round(input, decimals=decimals, out=out)
+    return call(ROUND_FLOATS, (input,), (), out)
 
 
-export("round", round, foreach=True, sparse="values")
-export("round", special_round, ("special",), False)
-export("round_", round_)
+export("round", special_round, ("special",), False, row=ROUND_FLOATS)
 
 # -- signs, absolute values, angles ---------------------------------------------------------------
 
@@ -390,30 +365,16 @@ CONJ = Pointwise(
 )
 
 
-def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
+@pointwise(CONJ)
+def conj_physical(input: Any, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
     """The conjugate, computed; a real tensor itself.
 
-    Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: nothing without `out`; RuntimeError for an `out` of another dtype.
     Memory: the input itself where it is real, else a new tensor, or `out`.
     """
-    if out is None and isinstance(input, Tensor) and not input._dtype.is_complex:
+    if (out is None or inplace) and isinstance(input, Tensor) and not input._dtype.is_complex:
         return input
-    return call(CONJ, (input,), (), out)
+    return call(CONJ, (input,), (), out, inplace)
 
-
-def conj_physical_(input: Tensor) -> Tensor:
-    """The conjugate, in place.
-
-    Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
-    return call(CONJ, (input,), (), input, True) if input._dtype.is_complex else input
-
-
-export("conj_physical", conj_physical)
-export("conj_physical_", conj_physical_)
 
 # -- nan_to_num, frexp ----------------------------------------------------------------------------
 
@@ -440,6 +401,7 @@ def _replacements(input: Any, nan: Any, posinf: Any, neginf: Any) -> tuple[Any, 
     )
 
 
+@pointwise(NAN_TO_NUM)
 def nan_to_num(
     input: Tensor,
     nan: Any = 0.0,
@@ -447,28 +409,10 @@ def nan_to_num(
     neginf: Any = None,
     *,
     out: Tensor | None = None,
+    inplace: bool = False,
 ) -> Tensor:
-    """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type.
-
-    Shape: any; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: nothing.
-    Memory: a new tensor.
-    """
-    return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), out)
-
-
-def nan_to_num_(input: Tensor, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Numbers for NaN and the infinities, in place.
-
-    Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
-    return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), input, True)
-
-
-export("nan_to_num", nan_to_num)
-export("nan_to_num_", nan_to_num_)
+    """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type."""
+    return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), out, inplace)
 
 
 def _exponents(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
@@ -480,7 +424,6 @@ EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
 
 
 @general(
-    "frexp",
     out="same",
     nondiff=(1,),
     rule=Rule("FrexpBackward0", input=lambda g0, result1: g0 / result1.exp2()),

@@ -33,7 +33,7 @@ def svd(input: Tensor, full_matrices: bool) -> Any:
     return u, empty((*batch, k), d.to_real()), vh
 
 
-def eigh(input: Tensor, UPLO: Any) -> Any:  # noqa: N803
+def eigh(input: Tensor, UPLO: Any) -> Any:
     batch, n, _ = _parts(input)
     return empty((*batch, n), input._dtype.to_real()), columns((*batch, n, n), input._dtype)
 
@@ -74,12 +74,12 @@ def square(input: Tensor, *_: Any) -> Tensor:
     return columns(tuple(input.shape), input._dtype)
 
 
-def solution(A: Tensor, B: Tensor) -> Any:  # noqa: N803
+def solution(A: Tensor, B: Tensor) -> Any:
     batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
     return columns((*batch, *B.shape[-2:]), A._dtype), empty(A.shape[:-2], dtypes.int32)
 
 
-def triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
+def triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
     return columns((*batch, *B.shape[-2:]), A._dtype)
 

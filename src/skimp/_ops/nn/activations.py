@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from skimp._engine.autograd.rules import Rule, parameters
+from skimp._engine.dispatch.bodies import in_place_of
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
-from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, zeros
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, node_name, zeros
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
@@ -27,18 +28,30 @@ from skimp._kernels import activation as A
 from skimp._kernels.pointwise import CLIP
 from skimp._ops.index.masks import where
 
+F = TypeVar("F", bound=Callable[..., Any])
+Formula = Callable[..., Any]
 FUNCTIONAL = ("nn.functional",)
+EVERYWHERE = ("", *FUNCTIONAL)
 NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex types")
 
 
-def functional(f: Any, fast: Any = None) -> Any:
-    export(f.__name__, f, FUNCTIONAL, False, fast=fast)
-    return f
+def functional(
+    row: Pointwise | None = None,
+    namespaces: tuple[str, ...] = FUNCTIONAL,
+    method: bool = False,
+    *,
+    in_place: bool = False,
+    **known: Any,
+) -> Callable[[F], F]:
+    """Declare a function of nn.functional by the row that it runs; `in_place`: and `name_`."""
 
+    def declare(f: F) -> F:
+        export(f.__name__, f, namespaces, method, row=row, **known)
+        if in_place:
+            export(f"{f.__name__}_", in_place_of(f), namespaces, method, row=row)
+        return f
 
-def everywhere(f: Any, method: bool = False, **known: Any) -> Any:
-    export(f.__name__, f, ("", *FUNCTIONAL), method, **known)
-    return f
+    return declare
 
 
 def apply(
@@ -50,37 +63,45 @@ def apply(
 
 
 def back(
-    name: str,
-    kernel: Any,
-    first: Callable[..., Any],
-    second: Callable[..., Any] | None,
-    *params: str,
-    of: str = "input",
+    name: str, kernel: Any, second: Formula | None = None, *params: str, of: str = "input"
 ) -> Pointwise:
-    """The row of a derivative: linear in the gradient (`first`); `second` by the input, or flat."""
-    formulas = {"grad": first, of: second or (lambda g: zeros(g))}
-    title = "".join([w.title() for w in name.split("_")])
-    return Pointwise(
-        name,
-        {FLOAT: kernel, COMPLEX: kernel},
-        same,
-        Rule(f"{title}Backward0", formulas),
-        ("grad", of),
-        params,
-    )
+    """The row of a derivative: linear in the gradient, so its own derivative by that is itself;
+    `second` by the input, or flat."""
+    space: dict[str, Any] = {"call": call}
+    formulas = {"grad": _formula(name, of, params, space), of: second or (lambda g: zeros(g))}
+    kernels = {FLOAT: kernel, COMPLEX: kernel}
+    made = Pointwise(name, kernels, same, Rule(node_name(name), formulas), ("grad", of), params)
+    space["row"] = made
+    return made
+
+
+def _formula(name: str, of: str, params: tuple[str, ...], space: dict[str, Any]) -> Formula:
+    """The formula of a gradient that a row computes from the one that arrives and a tensor `of`."""
+    text = [
+        f"def function(g, {', '.join((of, *params))}):",
+        f"    return call(row, (g, {of}), ({''.join([f'{p}, ' for p in params])}))",
+    ]
+    return function_of(f"{name}_formula", text, space)
 
 
 def row(
     name: str,
     kernels: Any,
-    node: str,
-    formula: Callable[..., Any],
+    gradient: Pointwise | Formula,
     *params: str,
+    node: str | None = None,
     title: str | None = None,
     overlap: tuple[int, ...] | None = None,
 ) -> Pointwise:
-    """The row of an activation; from what one keeps of its input, the result is made again."""
-    rule = Rule(node, input=formula)
+    """The row of an activation, whose gradient is a row's or a formula; from what one keeps of its
+    input, the result is made again."""
+    formula: Formula
+    if isinstance(gradient, Pointwise):
+        space = {"call": call, "row": gradient}
+        formula = _formula(name, gradient.args[1], gradient.params, space)
+    else:
+        formula = gradient
+    rule = Rule(node or node_name(name), input=formula)
     made = Pointwise(
         name,
         kernels if isinstance(kernels, dict) else {FLOAT: kernels},
@@ -106,13 +127,7 @@ PASS_ABOVE = Kernel(
     "threshold_backward", A.threshold_backward, aliases=True, strided=True, brief=True
 )
 
-THRESHOLD_BACK: Pointwise = back(
-    "threshold_backward",
-    PASS_ABOVE,
-    lambda g, input, at: call(THRESHOLD_BACK, (g, input), (at,)),
-    None,
-    "at",
-)
+THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")
 RELU = row(
     "relu",
     {
@@ -121,13 +136,11 @@ RELU = row(
         FLOAT: RECTIFY_FLOATS,
         COMPLEX: NO_COMPLEX,
     },
-    "ReluBackward0",
     lambda g, result: call(THRESHOLD_BACK, (g, result), (0.0,)),
 )
 THRESHOLD = row(
     "threshold",
     {INT: A.threshold, FLOAT: A.threshold},
-    "ThresholdBackward0",
     lambda g, input, threshold: call(THRESHOLD_BACK, (g, input), (threshold,)),
     "threshold",
     "value",
@@ -135,47 +148,30 @@ THRESHOLD = row(
 
 
 def relu(input: Tensor) -> Tensor:
-    """max(input, 0).
-
-    Shape: any; the result's is the input's.
-    Dtypes: integers and floating point; the result has the input's.
-    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
-    Memory: a new tensor.
-    """
+    """max(input, 0)."""
     return apply(RELU, input)
 
 
 def relu_(input: Tensor) -> Tensor:
-    """max(input, 0), in place.
-
-    Shape: any.
-    Dtypes: integers and floating point.
-    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
-    Memory: written in place.
-    """
+    """max(input, 0). In place."""
     return apply(RELU, input, inplace=True)
 
 
 def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0).
-
-    Shape: any; the result's is the input's.
-    Dtypes: integers and floating point; the result has the input's.
-    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """max(input, 0)."""
     return apply(RELU, input, inplace=inplace)
 
 
-export("relu", relu, fast=fast_of(RELU), sparse="values")
+export("relu", relu, fast=fast_of(RELU), sparse="values", row=RELU)
 export(
     "relu",
     named(_functional_relu, "relu", _functional_relu.__doc__),
     FUNCTIONAL,
     False,
     fast=lambda input, inplace=False: None if inplace else RELU.fast(input),
+    row=RELU,
 )
-everywhere(relu_, True)
+export("relu_", relu_, EVERYWHERE, row=RELU)
 
 
 def dtype_of(input: Any) -> dtypes.dtype | None:
@@ -192,36 +188,16 @@ def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
     return numbers
 
 
+@functional(THRESHOLD, EVERYWHERE, in_place=True)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """The input where it is above the threshold, else `value`.
-
-    Shape: any; the result's is the input's.
-    Dtypes: integers and floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input where it is above the threshold, else `value`."""
     return apply(THRESHOLD, input, _whole(input, threshold, value), inplace)
 
 
-def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """The input where it is above the threshold, else `value`, in place.
-
-    Shape: any.
-    Dtypes: integers and floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
-    """
-    return apply(THRESHOLD, input, _whole(input, threshold, value), True)
-
-
-everywhere(threshold)
-everywhere(threshold_)
-
 _CUT = Kernel("hardtanh", A.hardtanh, brief=True)
-HARDTANH_BACK: Pointwise = back(
+HARDTANH_BACK = back(
     "hardtanh_backward",
     Kernel("hardtanh_backward", A.hardtanh_backward, brief=True),
-    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
     None,
     "min_val",
     "max_val",
@@ -234,24 +210,17 @@ HARDTANH = row(
         FLOAT: _CUT,
         COMPLEX: NO_COMPLEX,
     },
-    "HardtanhBackward0",
-    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
+    HARDTANH_BACK,
     "min_val",
     "max_val",
 )
 
 
-@functional
+@functional(HARDTANH, in_place=True)
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """The input held within the limits.
-
-    Shape: any; the result's is the input's.
-    Dtypes: integers and floating point; the result has the input's.
-    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input held within the limits."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if dtype_of(input) is dtypes.uint8 and min_val < 0:
@@ -259,45 +228,14 @@ def hardtanh(
     return apply(HARDTANH, input, _whole(input, min_val, max_val), inplace)
 
 
-@functional
-def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """The input held within the limits, in place.
-
-    Shape: any.
-    Dtypes: integers and floating point.
-    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
-    Memory: written in place.
-    """
-    result: Tensor = hardtanh(input, min_val, max_val, True)
-    return result
-
-
-@functional
+@functional(HARDTANH)
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """The input held within 0 and 6.
-
-    Shape: any; the result's is the input's.
-    Dtypes: integers and floating point; the result has the input's.
-    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input held within 0 and 6."""
     return apply(HARDTANH, input, (0, 6), inplace)
 
 
-LEAKY_BACK: Pointwise = back(
-    "leaky_relu_backward",
-    A.leaky_relu_backward,
-    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
-    None,
-    "slope",
-)
-LEAKY = row(
-    "leaky_relu",
-    A.leaky_relu,
-    "LeakyReluBackward0",
-    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
-    "slope",
-)
+LEAKY_BACK = back("leaky_relu_backward", A.leaky_relu_backward, None, "slope")
+LEAKY = row("leaky_relu", A.leaky_relu, LEAKY_BACK, "slope")
 
 
 def check_slope(slope: float, name: str) -> None:
@@ -314,31 +252,15 @@ def leaky_of_result(g: Tensor, result: Tensor, slope: float) -> Tensor:
     return call(LEAKY_BACK, (g, result), (slope,))
 
 
-LEAKY_IN_PLACE = row("leaky_relu", A.leaky_relu, "LeakyReluBackward1", leaky_of_result, "slope")
+LEAKY_IN_PLACE = row(
+    "leaky_relu", A.leaky_relu, leaky_of_result, "slope", node="LeakyReluBackward1"
+)
 
 
-@functional
+@functional(LEAKY, in_place=True)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """The input above zero, else the slope times it.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input above zero, else the slope times it."""
     return apply(LEAKY_IN_PLACE if inplace else LEAKY, input, (negative_slope,), inplace)
-
-
-@functional
-def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """The input above zero, else the slope times it, in place.
-
-    Shape: any.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
-    """
-    return apply(LEAKY_IN_PLACE, input, (negative_slope,), True)
 
 
 # -- elu and its kin ------------------------------------------------------------------------------
@@ -352,31 +274,14 @@ def _elu_second(
 
 
 CURVE = ("alpha", "scale", "input_scale")
-ELU_BACK: Pointwise = back(
-    "elu_backward",
-    A.elu_backward,
-    lambda g, input, alpha, scale, input_scale: call(
-        ELU_BACK, (g, input), (alpha, scale, input_scale)
-    ),
-    _elu_second,
-    *CURVE,
-)
-ELU_BACK_OF_RESULT: Pointwise = back(
+ELU_BACK = back("elu_backward", A.elu_backward, _elu_second, *CURVE)
+ELU_BACK_OF_RESULT = back(
     "elu_backward_of_result",
     A.elu_backward_of_result,
-    lambda g, output, alpha, scale, input_scale: call(
-        ELU_BACK_OF_RESULT, (g, output), (alpha, scale, input_scale)
-    ),
     lambda g, grad, output, input_scale: where(output < 0, g * grad * input_scale, 0),
     *CURVE,
     of="output",
 )
-
-
-def _elu_of_input(
-    g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
-) -> Tensor:
-    return call(ELU_BACK, (g, input), (alpha, scale, input_scale))
 
 
 def _elu_of_result(
@@ -390,9 +295,9 @@ ELU = {
     (name, inplace): row(
         name,
         A.elu,
-        f"{node}Backward{int(inplace)}",
-        _elu_of_result if inplace else _elu_of_input,
+        _elu_of_result if inplace else ELU_BACK,
         *CURVE,
+        node=f"{node}Backward{int(inplace)}",
         title="elu_cpu",
     )
     for name, node in (("elu", "Elu"), ("selu", "Elu"), ("celu", "Celu"))
@@ -400,27 +305,16 @@ ELU = {
 }
 
 
-@functional
+@functional(ELU["elu", False])
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """The input above zero, else alpha (exp(input) - 1).
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input above zero, else alpha (exp(input) - 1)."""
     return apply(ELU["elu", bool(inplace)], input, (alpha, 1, 1), inplace)
 
 
-@functional
+@functional(ELU["elu", True])
 def elu_(input: Tensor, alpha: float = 1.0, scale: float = 1, input_scale: float = 1) -> Tensor:
     """The input above zero, else alpha (exp(input_scale * input) - 1), both times `scale`; in
     place.
-
-    Shape: any.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
     """
     return apply(ELU["elu", True], input, (alpha, scale, input_scale), True)
 
@@ -428,51 +322,15 @@ def elu_(input: Tensor, alpha: float = 1.0, scale: float = 1, input_scale: float
 SELU = (A.SELU_ALPHA, A.SELU_SCALE, 1)
 
 
+@functional(ELU["selu", False], EVERYWHERE, in_place=True)
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """elu with the two constants of self-normalising networks.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """elu with the two constants of self-normalising networks."""
     return apply(ELU["selu", bool(inplace)], input, SELU, inplace)
 
 
-def selu_(input: Tensor) -> Tensor:
-    """elu with the two constants of self-normalising networks, in place.
-
-    Shape: any.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
-    """
-    return apply(ELU["selu", True], input, SELU, True)
-
-
+@functional(ELU["celu", False], EVERYWHERE, in_place=True)
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """elu with a slope of 1 at zero for every alpha.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """elu with a slope of 1 at zero for every alpha."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return apply(ELU["celu", bool(inplace)], input, (alpha, 1, 1 / alpha), inplace)
-
-
-def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """elu with a slope of 1 at zero for every alpha, in place.
-
-    Shape: any.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
-    """
-    return celu(input, alpha, True)
-
-
-for _f in (selu, selu_, celu, celu_):
-    everywhere(_f)

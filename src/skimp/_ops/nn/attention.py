@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -115,10 +115,7 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
     return _safe_softmax(scores, -1)
 
 
-@general(
-    "_attention",
-    method=False,
-    namespaces=(),
+@hidden(
     nondiff=(1,),
     rule=Rule(
         "ScaledDotProductFlashAttentionForCpuBackward0",

@@ -7,7 +7,7 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, general, watching
+from skimp._engine.dispatch.forms import export, hidden, watching
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -132,13 +132,7 @@ def _chosen(given: dict[str, Any]) -> Rule:
     return _TOGETHER if several and given["weight"]._rg else _APART
 
 
-@general(
-    "_conv",
-    method=False,
-    namespaces=(),
-    rule=watching(_chosen, "input", "weight", "bias"),
-    batch=batching.layers.conv,
-)
+@hidden(rule=watching(_chosen, "input", "weight", "bias"), batch=batching.layers.conv)
 def _conv(
     input: Any,
     weight: Any,
@@ -168,10 +162,7 @@ def _conv(
     return result
 
 
-@general(
-    "_conv_adjoint",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "ConvolutionBackward0",
         input=lambda g, input_shape, weight, stride, padding, dilation, groups: _to_places(
@@ -201,10 +192,7 @@ def _conv_adjoint(
     return result
 
 
-@general(
-    "_conv_weights",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "ConvolutionBackward0",
         grad=lambda g, grad_shape, input, stride, padding, dilation, groups: _to_places(

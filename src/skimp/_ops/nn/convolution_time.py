@@ -16,7 +16,6 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     Shape: (time, n, ci), weight (kernel, ci, co), bias (co,); the result (time', n, co).
     Dtypes: floating point, alike.
     Raises: RuntimeError for shapes that don't fit.
-    Memory: a new tensor.
     """
     moved = convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
     return moved.permute(2, 0, 1)

@@ -12,7 +12,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
@@ -283,11 +283,9 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
 _SMALL = recording(Rule("NllLossBackward0", input=_small_back), ("input", "target", "lse"))
 
 
-@rowwise(
-    "_cross_entropy",
+@hidden(
+    kind="row-wise",
     meta=shapes.cross_entropy,
-    method=False,
-    namespaces=(),
     nondiff=(1,),
     rule=Rule("NllLossBackward0", input=_rule),
     batch=batching.layers.class_losses,

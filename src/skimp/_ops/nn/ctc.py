@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
@@ -150,14 +150,9 @@ def _paths(
     return Paths(labels, lengths, blank, log_probs.shape[2], inputs)
 
 
-@general(
-    "_ctc_loss_gradient",
-    method=False,
-    namespaces=(),
-    rule=Rule("NotImplemented", {
+@hidden("_ctc_loss_gradient", rule=Rule("NotImplemented", {
         name: lambda g: _no_second_derivative() for name in ("g", "log_probs")
-    }),
-)  # fmt: skip
+    }))  # fmt: skip
 def _gradient(
     g: Any,
     log_probs: Any,
@@ -181,18 +176,12 @@ def _no_second_derivative() -> Any:
     raise RuntimeError("derivative for aten::_ctc_loss_backward is not implemented")
 
 
-@general(
-    "_ctc_loss",
-    method=False,
-    namespaces=(),
-    nondiff=(1,),
-    rule=Rule("CtcLossBackward0",
+@hidden(nondiff=(1,), rule=Rule("CtcLossBackward0",
         log_probs=lambda g, log_probs, targets, input_lengths, target_lengths, result0, result1,
         blank, zero_infinity: _gradient(
             g, log_probs, targets, input_lengths, target_lengths, result0, result1, blank,
             zero_infinity,
-        )),
-)  # fmt: skip
+        )))  # fmt: skip
 def _ctc_loss(
     log_probs: Any,
     targets: Any,
@@ -318,7 +307,6 @@ def ctc_loss(
     number.
     Dtypes: float32 or float64 log_probs; integers for the rest.
     Raises: RuntimeError for lengths that don't fit.
-    Memory: a new tensor.
     Source: Graves et al., 2006.
     """
     check_reduction(reduction)

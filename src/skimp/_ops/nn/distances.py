@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
@@ -80,11 +80,15 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
     return (g * slope.masked_fill(nothing, 0)).sum(-2)
 
 
-@general("_cdist", batch=batching.dims.MATRICES,
-         method=False, namespaces=(), rule=Rule("CdistBackward0",
-    x1=lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
-    x2=lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)),
-    meta=shapes.cdist)  # fmt: skip
+@hidden(
+    rule=Rule(
+        "CdistBackward0",
+        x1=lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
+        x2=lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p),
+    ),
+    batch=batching.dims.MATRICES,
+    meta=shapes.cdist,
+)
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
     made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
@@ -158,13 +162,7 @@ def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
     return _rows_back(full[0], input, input, full[1], p)
 
 
-@general(
-    "_pdist",
-    method=False,
-    namespaces=(),
-    rule=Rule("PdistBackward0", input=_pdist_back),
-    meta=shapes.pdist,
-)
+@hidden(rule=Rule("PdistBackward0", input=_pdist_back), meta=shapes.pdist)
 def _pdist(input: Tensor, p: float) -> Tensor:
     n = input.shape[0]
     made, into = blank((n * (n - 1) // 2,), input._dtype)
@@ -189,7 +187,6 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     Shape: (n, d); the result (n (n - 1) / 2,).
     Dtypes: float32 and float64.
     Raises: RuntimeError for other numbers of dims or a negative p.
-    Memory: a new tensor.
     """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
@@ -201,5 +198,4 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 SAYS = """\
 Dtypes: floating point.
-Raises: RuntimeError for other dtypes and for sizes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for other dtypes and for sizes that don't fit."""

@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
@@ -66,7 +66,7 @@ def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
 DROPPED = Rule("MulBackward0", input=lambda g, mask, scale: g * kept_factors(mask, scale, g._dtype))
 
 
-@general("_dropped", method=False, namespaces=(), rule=DROPPED)
+@hidden(rule=DROPPED)
 def _dropped(input: Any, mask: Any, scale: float) -> Any:
     return input * kept_factors(mask, scale, input._dtype)
 
@@ -253,7 +253,7 @@ _torch_form("alpha_dropout", _alpha, False)
 _torch_form("feature_alpha_dropout", _alpha, True)
 
 
-@general("native_dropout", method=False)
+@general(method=False)
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     """(dropped, which elements stayed).
 
@@ -268,7 +268,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     return _dropped(input, mask, 0.0 if p == 1.0 else 1.0 / (1.0 - p)), mask
 
 
-@general("native_dropout_backward", method=False)
+@general(method=False)
 def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
     """The gradient of `native_dropout`.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -39,8 +39,7 @@ def numbers_of(indices: Any, rows: int) -> Array:
     return found
 
 
-# -- the gradient of a table
-# ------------------------------------------------------------------------
+# -- the gradient of a table ----------------------------------------------------------------------
 
 
 def add_rows(target: Array, numbers: Array, rows: Array) -> None:
@@ -81,7 +80,6 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
 
 
 @general(
-    "embedding_dense_backward",
     method=False,
     rule=Rule(
         "EmbeddingDenseBackwardBackward0",
@@ -152,10 +150,8 @@ def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_fre
     return fresh(table.take(numbers, 0, None, "clip"), weight._dtype)
 
 
-@general(
+@hidden(
     "_embedding",
-    method=False,
-    namespaces=(),
     fast=_small_lookup,
     rule=Rule(
         "EmbeddingBackward0",
@@ -195,10 +191,8 @@ def _sparse_back(g: Any, indices: Any, shape: Any, padding_idx: int, by_freq: bo
     return made(fresh(kept[None], dtypes.int64), rows, tuple(shape), False)
 
 
-@general(
+@hidden(
     "_embedding_sparse",
-    method=False,
-    namespaces=(),
     rule=Rule(
         "EmbeddingBackward0",
         weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _sparse_back(

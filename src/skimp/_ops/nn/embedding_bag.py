@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
@@ -193,11 +193,8 @@ def _bagged(
     return total
 
 
-@general(
-    "_bag_sum",
-    method=False,
-    namespaces=(),
-    rule=Rule("EmbeddingBagBackward0", rows=lambda g, bag: lookup(g, bag, -1, False)),
+@hidden(
+    "_bag_sum", rule=Rule("EmbeddingBagBackward0", rows=lambda g, bag: lookup(g, bag, -1, False))
 )
 def _summed(rows: Any, bag: Any, bags: int) -> Any:
     """The sum of the rows of each bag."""

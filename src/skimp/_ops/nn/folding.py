@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -59,10 +58,7 @@ def _back(g: Any, pool: Pool) -> Any:
     return _fold(g, pool)
 
 
-@general(
-    "_unfold",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule("Im2ColBackward0", input=lambda g, pool: _back(g, pool)),
     batch=batching.layers.by_images("input"),
     meta=shapes.unfold,
@@ -75,10 +71,7 @@ def _unfold(input: Any, pool: Pool) -> Any:
     return result
 
 
-@general(
-    "_fold",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule("Col2ImBackward0", input=lambda g, pool: _unfold(g, pool)),
     batch=batching.layers.by_images("input"),
     meta=shapes.fold,
@@ -129,7 +122,6 @@ def fold(
     Shape: (n, c taps, places) or without n; the result (n, c, *output_size).
     Dtypes: floating point and complex.
     Raises: RuntimeError for sizes that don't fit.
-    Memory: a new tensor.
     """
     if input.ndim not in (2, 3):
         raise RuntimeError(
@@ -159,23 +151,45 @@ def fold(
     return found if input.ndim == 3 else found.squeeze(0)
 
 
-@shown("PixelShuffleBackward0", "input")
+def _factor(name: str, what: str, input: Any, factor: Any) -> int:
+    """How many times larger sides get, or smaller, checked."""
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"{name} expects input to have at least 3 dimensions, but got input with "
+            f"{input.ndim} dimension(s)"
+        )
+    r = int(factor)
+    if r <= 0:
+        raise RuntimeError(f"{name} expects a positive {what}, but got {r}")
+    return r
+
+
+def _own(result: Any, input: Any) -> Any:
+    """The result channels last where the input is, else row-major; never the input itself."""
+    last = input.ndim == 4 and layouts.suggests_channels_last(input._skimp_layout_of())
+    if not last and result is not input:
+        return result  # a copy in that order: two dims were joined that lay apart
+    return result.clone(memory_format=formats.channels_last if last else formats.contiguous_format)
+
+
+def _apart(g: Any, factor: int) -> Any:
+    return pixel_unshuffle(g, factor)
+
+
+@general(
+    method=False,
+    namespaces=("", "nn.functional"),
+    rule=Rule("PixelShuffleBackward0", input=lambda g, upscale_factor: _apart(g, upscale_factor)),
+    batch=batching.dims.ELEMENTWISE,
+)
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(*, c r r, h, w) to (*, c, h r, w r).
 
     Shape: the channels divide by the factor's square.
     Dtypes: any.
     Raises: RuntimeError for channels that don't divide.
-    Memory: a new tensor.
     """
-    r = int(upscale_factor)
-    if input.ndim < 3:
-        raise RuntimeError(
-            "pixel_shuffle expects input to have at least 3 dimensions, but got input with "
-            f"{input.ndim} dimension(s)"
-        )
-    if r <= 0:
-        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
+    r = _factor("pixel_shuffle", "upscale_factor", input, upscale_factor)
     *lead, c, h, w = input.shape
     if c % (r * r):
         raise RuntimeError(
@@ -190,27 +204,26 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     return _own(moved.reshape((*lead, c // (r * r), h * r, w * r)), input)
 
 
-@shown("PixelUnshuffleBackward0", "input")
+@general(
+    method=False,
+    namespaces=("", "nn.functional"),
+    rule=Rule(
+        "PixelUnshuffleBackward0",
+        input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor),
+    ),
+    batch=batching.dims.ELEMENTWISE,
+)
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """The reverse of `pixel_shuffle`.
 
     Shape: (*, c, h r, w r) to (*, c r r, h, w).
     Dtypes: any.
     Raises: RuntimeError for heights and widths that don't divide.
-    Memory: a new tensor.
     """
-    r = int(downscale_factor)
-    if input.ndim < 3:
-        raise RuntimeError(
-            "pixel_unshuffle expects input to have at least 3 dimensions, but got input with "
-            f"{input.ndim} dimension(s)"
-        )
-    if r <= 0:
-        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
+    r = _factor("pixel_unshuffle", "downscale_factor", input, downscale_factor)
     *lead, c, h, w = input.shape
-    for what, n in (("height", h), ("width", w)):
+    for what, at, n in (("height", -2, h), ("width", -1, w)):
         if n % r:
-            at = -2 if what == "height" else -1
             raise RuntimeError(
                 f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but "
                 f"input.size({at})={n} is not divisible by {r}"
@@ -223,15 +236,5 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     return _own(moved.reshape((*lead, c * r * r, h // r, w // r)), input)
 
 
-def _own(result: Any, input: Any) -> Any:
-    """The result channels last where the input is, else row-major; never the input itself."""
-    last = input.ndim == 4 and layouts.suggests_channels_last(input._skimp_layout_of())
-    if not last and result is not input:
-        return result  # a copy in that order: two dims were joined that lay apart
-    return result.clone(memory_format=formats.channels_last if last else formats.contiguous_format)
-
-
 for _f in (unfold, fold):
     export(_f.__name__, _f, ("nn.functional",), method=False)
-for _g in (pixel_shuffle, pixel_unshuffle):
-    export(_g.__name__, _g, ("", "nn.functional"), method=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.operands import OPMATH, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
@@ -22,7 +22,7 @@ from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid
 from skimp._ops.meta import shapes
-from skimp._ops.nn.activations import LEAKY_BACK, apply, everywhere, leaky_of_result, row
+from skimp._ops.nn.activations import EVERYWHERE, LEAKY_BACK, apply, leaky_of_result, row
 from skimp._ops.random.generator import LOCK, engine_of
 
 # -- prelu: a slope for each channel ---------------------------------------------------------------
@@ -70,7 +70,6 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Shape: input (n, channels, ...) and weight (1,) or (channels,); the result has the input's.
     Dtypes: floating point, the same for both.
     Raises: RuntimeError for a weight of another length or dtype.
-    Memory: a new tensor.
     """
     for i, (name, t) in enumerate((("input", input), ("weight", weight))):
         require_tensor("prelu", name, t, i + 1)
@@ -96,7 +95,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return call(PRELU, (input, weight.reshape(shape)))
 
 
-everywhere(prelu, True, autocast="lower")
+export("prelu", prelu, EVERYWHERE, autocast="lower")
 
 # -- rrelu: a slope drawn for each element ---------------------------------------------------------
 
@@ -127,22 +126,11 @@ RRELU = {
     )
     for node in ("RreluWithNoiseBackward0", "RreluWithNoiseBackward1")
 }
-RRELU_FIXED = row(
-    "rrelu",
-    A.leaky_relu,
-    "RreluWithNoiseBackward0",
-    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
-    "slope",
-    title="leaky_relu_cpu",
-)
-RRELU_FIXED_IN_PLACE = row(
-    "rrelu",
-    A.leaky_relu,
-    "RreluWithNoiseBackward1",
-    leaky_of_result,
-    "slope",
-    title="leaky_relu_cpu",
-)
+_OF_SLOPES: tuple[Any, ...] = (LEAKY_BACK, leaky_of_result)
+RRELU_FIXED, RRELU_FIXED_IN_PLACE = [
+    row("rrelu", A.leaky_relu, gradient, "slope", node=node, title="leaky_relu_cpu")
+    for node, gradient in zip(RRELU, _OF_SLOPES, strict=True)
+]
 
 
 def _rrelu(
@@ -191,13 +179,7 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn or (not training) the limits' mean.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
     return _rrelu(input, lower, upper, training, inplace)
 
 
@@ -208,13 +190,7 @@ def rrelu_(
     training: bool = False,
     generator: Any = None,
 ) -> Tensor:
-    """The input above zero, else a slope times it, in place.
-
-    Shape: any.
-    Dtypes: floating point.
-    Raises: NotImplementedError for other dtypes.
-    Memory: written in place.
-    """
+    """The input above zero, else a slope times it, in place."""
     return _rrelu(input, lower, upper, training, True, generator)
 
 
@@ -229,9 +205,9 @@ def torch_rrelu(
     return _rrelu(input, lower, upper, training, False, generator)
 
 
-export("rrelu", rrelu, ("nn.functional",), method=False)
-export("rrelu", torch_rrelu, method=False)
-everywhere(rrelu_)
+export("rrelu", rrelu, ("nn.functional",), method=False, row=RRELU_FIXED)
+export("rrelu", torch_rrelu, method=False, row=RRELU_FIXED)
+export("rrelu_", rrelu_, EVERYWHERE, method=False, row=RRELU_FIXED)
 
 # -- glu: half of the input opens and closes the other ---------------------------------------------
 
@@ -247,7 +223,6 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 @general(
-    "glu",
     method=False,
     namespaces=("nn.functional",),
     out=True,
@@ -288,10 +263,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     return result
 
 
-@general(
-    "glu_backward",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "GluBackwardBackward0", grad=lambda g, input, dim: _grad_back(g, input, dim), input=_second
     ),
@@ -316,5 +288,4 @@ def _grad_back(g: Tensor, input: Tensor, dim: int) -> Any:
 
 SAYS = """\
 Dtypes: floating point.
-Raises: NotImplementedError for other dtypes.
-Memory: a new tensor."""
+Raises: NotImplementedError for other dtypes."""

@@ -46,7 +46,6 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     w) gives (n, d, h, w, 3).
     Dtypes: floating point.
     Raises: ValueError for dtypes and shapes that don't fit, or sizes below 1.
-    Memory: a new tensor.
     """
     align = _default("affine_grid and grid_sample", align_corners)
     if not theta._dtype.is_floating_point:
@@ -215,7 +214,6 @@ def grid_sample(
     Shape: input (n, c, h, w) and grid (n, h', w', 2) give (n, c, h', w'); the same with a depth.
     Dtypes: floating point, the same for both.
     Raises: ValueError for unknown modes, RuntimeError for shapes and dtypes that don't fit.
-    Memory: a new tensor.
     """
     align = _default("grid_sample and affine_grid", align_corners)
     _check(input, grid, mode, padding_mode)
@@ -283,5 +281,4 @@ SAYS = """\
 Shape: (N, C, H, W) with a grid (N, H_out, W_out, 2), or (N, C, D, H, W) with (N, D_out, H_out,
 W_out, 3); the result is (N, C, ..., W_out).
 Dtypes: floating point, alike.
-Raises: RuntimeError for shapes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError for shapes that don't fit."""

@@ -11,7 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -88,11 +88,8 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     return y.reshape(x.shape), mean.reshape(n, groups), rstd.reshape(n, groups)
 
 
-@general(
-    "_group_norm",
+@hidden(
     fast=_small_group_norm,
-    method=False,
-    namespaces=(),
     nondiff=(1, 2),
     rule=Rule(
         "NativeGroupNormBackward0",
@@ -143,7 +140,7 @@ def _in_groups(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
 
 
 # as `torch.group_norm` has it, which takes groups of one value
-in_groups = general("_in_groups", method=False, namespaces=())(_in_groups)
+in_groups = hidden("_in_groups")(_in_groups)
 
 
 @general(method=False, namespaces=("nn.functional",))
@@ -170,17 +167,10 @@ def group_norm(
     return _in_groups(input, num_groups, weight, bias, eps)
 
 
-@general("native_group_norm", method=False)
+@general(method=False)
 @shown("NativeGroupNormBackward0", "input", "weight", "bias")
 def native_group_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    N: int,  # noqa: N803
-    C: int,  # noqa: N803
-    HxW: int,  # noqa: N803
-    group: int,
-    eps: float,
+    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
 ) -> Any:
     """(normalised, mean, one over deviation) of groups of channels; all three have gradients.
 
@@ -199,5 +189,4 @@ def native_group_norm(
 
 SAYS = """\
 Dtypes: floating point.
-Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit.
-Memory: a new tensor."""
+Raises: NotImplementedError or RuntimeError for other dtypes and for sizes that don't fit."""

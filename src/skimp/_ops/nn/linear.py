@@ -105,7 +105,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Shape: input1 (..., a), input2 (..., b), weight (out, a, b), bias (out,); the result (..., out).
     Dtypes: floating point, alike.
     Raises: RuntimeError for shapes that don't fit.
-    Memory: a new tensor.
     """
     _check_bilinear(input1, input2, weight, bias)
     lead = tuple(input1.shape[:-1])

@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
-from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
@@ -17,7 +17,7 @@ from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
 from skimp._ops.nn.losses_reduced import loss_of, reduced
-from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.nn.reduction import check_reduction, loss
 
 PAIR = ("input", "target")
 
@@ -35,8 +35,7 @@ def _weighted(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
 
-# -- distances between pairs of elements
-# ------------------------------------------------------------
+# -- distances between pairs of elements ----------------------------------------------------------
 
 
 def _square(x: Array, y: Array, *, out: Array) -> None:
@@ -103,23 +102,13 @@ HUBER = Pointwise(
 )
 
 
-def mse_loss(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+@loss(composite=False)
+def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """The squares of the differences.
 
-    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
-    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
-    reduction = reduction_of(size_average, reduce, reduction)
     _check_square(input, target)
     if weight is None:
         return loss_of(MSE, input, target, (), reduction)
@@ -144,48 +133,29 @@ def _weighted_mean(input: Any, loss: Any, weight: Any, reduction: str) -> Any:
     )
 
 
-def l1_loss(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Any = None,
-) -> Any:
+@loss(composite=False)
+def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """The absolute differences.
 
-    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point (l1_loss: complex too, with a real result).
-    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
-    reduction = reduction_of(size_average, reduce, reduction)
     loss = (input - target).abs()
     if weight is None:
         return reduced(loss, reduction)
     return _weighted_mean(input, loss, weight, reduction)
 
 
-def smooth_l1_loss(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    beta: float = 1.0,
-) -> Any:
+@loss(composite=False)
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """Half the squared difference over beta where it is below beta, else the absolute one less
     half of beta.
 
-    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast or a
     negative beta.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
-    reduction = reduction_of(size_average, reduce, reduction)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0.0:
@@ -203,7 +173,6 @@ def huber_loss(
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast or a
     negative delta.
-    Memory: a new tensor.
     """
     _warn_sizes(input, target)
     if delta <= 0:
@@ -243,8 +212,7 @@ def as_input(input: Any, loss: Any) -> Any:
     return loss.to(kind)
 
 
-# -- probabilities
-# ----------------------------------------------------------------------------------
+# -- probabilities --------------------------------------------------------------------------------
 
 
 def _log_down_to(x: Array, low: float) -> Array:
@@ -276,13 +244,9 @@ BCE = Pointwise(
 )
 
 
+@loss(composite=False, batch=batching.layers.binary)
 def binary_cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Any:
     """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least
     -100.
@@ -290,9 +254,7 @@ def binary_cross_entropy(
     Shape: input and target alike, weight broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for shapes that differ, RuntimeError for inputs outside [0, 1].
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size "
@@ -348,15 +310,9 @@ BCE_LOGITS = Pointwise(
 )
 
 
-@general(method=False, namespaces=("nn.functional",), autocast="float32")
+@loss()
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    pos_weight: Any = None,
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
     """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
     positive targets.
@@ -364,9 +320,7 @@ def binary_cross_entropy_with_logits(
     Shape: input and target alike; weight and pos_weight broadcast.
     Dtypes: floating point.
     Raises: ValueError for shapes that differ.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
@@ -388,13 +342,6 @@ def binary_cross_entropy_with_logits(
     return _own(BCE_LOGITS, reduced(_weighted(loss, weight), reduction), input, target)
 
 
-for _g in (mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy):
-    export(
-        _g.__name__,
-        _g,
-        ("nn.functional",),
-        method=False,
-        composite=False,
-        autocast="float32",
-        batch=batching.layers.binary if _g is binary_cross_entropy else None,
-    )
+export(
+    "huber_loss", huber_loss, ("nn.functional",), method=False, composite=False, autocast="float32"
+)

@@ -31,7 +31,6 @@ def kl_div(
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     batch = reduction == "batchmean"
     if size_average is None and reduce is None:
@@ -50,14 +49,9 @@ def kl_div(
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        loss = _xlogy(target) - target * input
+        loss = target.xlogy(target) - target * input  # 0 log 0 is 0
     found = reduced(loss, "sum" if batch else reduction)
     return found / input.shape[0] if batch and input.ndim else found
-
-
-def _xlogy(t: Any) -> Any:
-    """t log t, 0 where t is 0."""
-    return t.xlogy(t)
 
 
 def poisson_nll_loss(
@@ -76,7 +70,6 @@ def poisson_nll_loss(
     Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: integers and floating point.
     Raises: ValueError for an unknown reduction.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
@@ -102,7 +95,6 @@ def gaussian_nll_loss(
     number.
     Dtypes: integers and floating point; var floating point.
     Raises: ValueError for a var that doesn't fit or is negative, or an unknown reduction.
-    Memory: a new tensor.
     """
     if isinstance(var, (int, float)):
         if var < 0:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.nn.reduction import check_reduction, loss
 
 
 def _shape(name: str, input: Any) -> tuple[int, int]:
@@ -37,6 +37,7 @@ def _finished(loss: Any, rows: Any, reduction: str) -> Any:
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
+@loss(composite=False)
 @shown("MultiMarginLossBackward0", "input")
 def multi_margin_loss(
     input: Any,
@@ -44,8 +45,6 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     weight: Any = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
     """The mean over the other classes of max(0, margin - score of the target + score) to the
@@ -55,9 +54,7 @@ def multi_margin_loss(
     Dtypes: floating point; int64 targets.
     Raises: ValueError for a p other than 1 or 2, RuntimeError for shapes and classes that don't
     fit.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     n, classes = _shape("multi_margin_loss", input)
     if p not in (1, 2):
@@ -96,14 +93,9 @@ def _own_class(at: Any, values: Array, classes: int) -> Any:
     return fresh(values == np.arange(classes), dtypes.bool)
 
 
+@loss(composite=False)
 @shown("MultilabelMarginLossBackward0", "input")
-def multilabel_margin_loss(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
+def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """max(0, 1 - difference) summed over pairs of a target class and another, over their number.
 
     A row of the target names classes up to the first -1.
@@ -111,9 +103,7 @@ def multilabel_margin_loss(
     Shape: input and target (n, classes) or (classes,).
     Dtypes: floating point; int64 targets.
     Raises: RuntimeError for shapes and classes that don't fit.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     n, classes = _shape("multilabel_margin_loss", input)
     if target._dtype is not dtypes.int64:
@@ -148,22 +138,16 @@ def _marked(labels: Array, named: Array) -> Array:
     return found
 
 
+@loss(composite=False, autocast=None)
 def multilabel_soft_margin_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Any:
     """The mean over classes of a logistic loss for each.
 
     Shape: input and target (..., classes); one number, or (...) with reduction="none".
     Dtypes: floating point.
     Raises: ValueError for an unknown reduction.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     log = NAMESPACES["nn.functional"]["logsigmoid"]
     loss = -(target * log(input) + (1 - target) * log(-input))
@@ -174,8 +158,3 @@ def multilabel_soft_margin_loss(
     if reduction == "none":
         return loss
     return loss.mean() if reduction == "mean" else loss.sum()
-
-
-for _f in (multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss):
-    _cast = None if _f is multilabel_soft_margin_loss else "float32"
-    export(_f.__name__, _f, ("nn.functional",), method=False, composite=False, autocast=_cast)

@@ -20,28 +20,19 @@ from skimp._engine.tensor.tensor import Array
 from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses import as_input
 from skimp._ops.nn.losses_reduced import loss_of, reduced
-from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.nn.reduction import check_reduction, loss
 
-# -- margins between pairs
-# ------------------------------------------------------------------------------
+# -- margins between pairs ------------------------------------------------------------------------
 
 
+@loss()
 def hinge_embedding_loss(
-    input: Any,
-    target: Any,
-    margin: float = 1.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
+    input: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
 ) -> Any:
     """input where the target is 1, max(0, margin - input) where it is -1.
 
-    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: integers and floating point.
-    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     check_tensor("hinge_embedding_loss", target)
     zero = input.new_zeros(())
     far = _where(target != 1, (margin - input).clamp_min(0), zero)
@@ -54,23 +45,16 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     return a.where(condition, b)
 
 
+@loss()
 def margin_ranking_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
+    input1: Any, input2: Any, target: Any, margin: float = 0, reduction: str = "mean"
 ) -> Any:
     """max(0, -target (input1 - input2) + margin).
 
     Shape: three alike; one number, or theirs with reduction="none".
     Dtypes: integers and floating point.
     Raises: RuntimeError for numbers of dims that differ.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
@@ -98,21 +82,12 @@ SOFT_MARGIN = Pointwise(
 )
 
 
-def soft_margin_loss(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
+@loss()
+def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """log(1 + exp(-target input)).
 
-    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
     Dtypes: floating point and complex numbers.
-    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     if modes.state.grad and target.requires_grad:
         raise RuntimeError(
             "The function 'soft_margin_loss' is not differentiable with respect to argument "
@@ -137,7 +112,6 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     Shape: two that broadcast; the result lacks `dim`.
     Dtypes: floating point.
     Raises: RuntimeError for integers, IndexError for a dim that is not there.
-    Memory: a new tensor.
     """
     dtype = promotion.promote_types(x1._dtype, x2._dtype)
     if dtype.category != dtypes.FLOAT:
@@ -173,29 +147,21 @@ def pairwise_distance(
     Shape: (n, d) or (d,), which broadcast; (n,) or (), with a last 1 by `keepdim`.
     Dtypes: floating point and complex.
     Raises: RuntimeError for shapes that don't broadcast.
-    Memory: a new tensor.
     """
     last = max(x1.ndim, x2.ndim) - 1
     return (x1 - x2 + eps).norm(p, last, keepdim)
 
 
+@loss()
 def cosine_embedding_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
+    input1: Any, input2: Any, target: Any, margin: float = 0, reduction: str = "mean"
 ) -> Any:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
 
     Shape: inputs (n, features) and target (n,), or (features,) and ().
     Dtypes: bool, integers and floating point.
     Raises: RuntimeError for other shapes, ValueError for an unknown reduction.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     _check_cosine(input1, input2, target)
     dim = target.ndim
     product = (input1 * input2).sum(dim)
@@ -218,6 +184,7 @@ def _check_cosine(a: Any, b: Any, target: Any) -> None:
         )
 
 
+@loss()
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -226,8 +193,6 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
     """max(0, |anchor - positive| - |anchor - negative| + margin).
@@ -236,9 +201,7 @@ def triplet_margin_loss(
     Dtypes: integers, floating point and complex numbers.
     Raises: RuntimeError for numbers of dims that differ, ValueError for a margin that is not
     positive.
-    Memory: a new tensor.
     """
-    reduction = reduction_of(size_average, reduce, reduction)
     return _triplet(
         anchor,
         positive,
@@ -289,7 +252,6 @@ def triplet_margin_with_distance_loss(
     Shape: three alike; what `distance_function` gives, reduced.
     Dtypes: integers, floating point and complex numbers.
     Raises: ValueError for an unknown reduction or a margin that is not positive.
-    Memory: a new tensor.
     """
     check_reduction(reduction)
     return _triplet(
@@ -297,15 +259,11 @@ def triplet_margin_with_distance_loss(
     )
 
 
-for _f in (
-    soft_margin_loss,
+export(
+    "triplet_margin_with_distance_loss",
     triplet_margin_with_distance_loss,
-    hinge_embedding_loss,
-    margin_ranking_loss,
-    cosine_embedding_loss,
-    triplet_margin_loss,
-):
-    _cast = None if _f is triplet_margin_with_distance_loss else "float32"
-    export(_f.__name__, _f, ("nn.functional",), method=False, autocast=_cast)
+    ("nn.functional",),
+    method=False,
+)
 for _g in (cosine_similarity, pairwise_distance):
     export(_g.__name__, _g, ("", "nn.functional"), method=False)

@@ -163,7 +163,6 @@ def multi_head_attention_forward(
     (n, l, s).
     Dtypes: floating point, alike.
     Raises: RuntimeError and AssertionError for shapes that don't fit.
-    Memory: a new tensor.
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:

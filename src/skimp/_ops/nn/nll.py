@@ -10,7 +10,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
 from skimp._kernels import shaping
@@ -23,11 +23,9 @@ from skimp._ops.reduce.softmax import SMALL, floating, sides
 from skimp._ops.ties import tied
 
 
-@rowwise(
-    "_nll",
+@hidden(
+    kind="row-wise",
     meta=shapes.nll,
-    method=False,
-    namespaces=(),
     rule=Rule(
         "NllLossBackward0",
         input=lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
@@ -110,7 +108,6 @@ def nll_loss(
     Dtypes: a floating point input; int64 or uint8 targets.
     Raises: ValueError and RuntimeError for shapes that don't fit, IndexError for a class out of
     range.
-    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)

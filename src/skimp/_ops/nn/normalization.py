@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -330,11 +330,9 @@ def refuse_mixed(input: Any, *parameters: Any) -> None:
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
 
 
-@rowwise(
-    "_native_layer_norm",
+@hidden(
+    kind="row-wise",
     meta=shapes.layer_norm,
-    method=False,
-    namespaces=(),
     nondiff=(1, 2),
     fast=_small_layer_norm,
     rule=Rule(
@@ -374,7 +372,6 @@ def layer_norm(
     Shape: the input ends with `normalized_shape`, which weight and bias have.
     Dtypes: floating point.
     Raises: RuntimeError for shapes that don't end so.
-    Memory: a new tensor.
     Source: Ba, Kiros and Hinton, 2016.
     """
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
@@ -399,7 +396,6 @@ def _layer_norm(
     """nn.functional.layer_norm under its other name.
 
     Dtypes: floating point.
-    Memory: a new tensor.
     """
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
 
@@ -411,7 +407,6 @@ def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any,
     Shape: the input's, whose last dims are `normalized_shape`; statistics have 1 in their places.
     Dtypes: floating point.
     Raises: NotImplementedError for other dtypes, RuntimeError for another normalized_shape.
-    Memory: a new tensor.
     """
     return with_statistics(
         input, weight, _native_layer_norm(input, normalized_shape, weight, bias, eps)
@@ -442,11 +437,9 @@ def _rms_back(
     return dx, _affine_grads(g, xhat, list(range(input.ndim - nd)))[0]
 
 
-@rowwise(
-    "_rms_norm",
+@hidden(
+    kind="row-wise",
     meta=shapes.layer_norm,
-    method=False,
-    namespaces=(),
     nondiff=(1, 2),
     rule=Rule(
         "FusedRmsNormBackward0",

@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
@@ -30,8 +30,7 @@ _SHORT = 512  # places of a channel beside which its number is written out
 _FEW = 16  # images of which one more does not matter
 
 
-# -- statistics of channels and groups
-# --------------------------------------------------------------
+# -- statistics of channels and groups ------------------------------------------------------------
 
 
 def moments(x: Any, dims: list[int]) -> tuple[Any, Any]:
@@ -159,10 +158,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     counter.version = version
 
 
-@general(
-    "_batch_norm",
-    method=False,
-    namespaces=(),
+@hidden(
     nondiff=(1, 2),
     rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}),
     batch=batching.layers.batch_norm,
@@ -285,7 +281,7 @@ def _more_than_one(input: Any) -> None:
 export("batch_norm", batch_norm, ("nn.functional",), method=False, quick=True)
 
 
-@general("native_batch_norm", method=False, out=True)
+@general(method=False, out=True)
 def native_batch_norm(
     input: Any,
     weight: Any,

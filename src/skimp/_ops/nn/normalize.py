@@ -18,7 +18,6 @@ def local_response_norm(
     Shape: (n, channels, ...); the result has the input's.
     Dtypes: floating point (four dims and more: float32 and float64) and int64.
     Raises: ValueError for fewer than three dims, NotImplementedError for another dtype.
-    Memory: a new tensor.
     Source: Krizhevsky, Sutskever and Hinton, 2012.
     """
     if input.ndim < 3:
@@ -49,7 +48,6 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
     Shape: any; the result's is the input's.
     Dtypes: floating point and complex.
     Raises: IndexError for a dim that is not there.
-    Memory: a new tensor, or `out`.
     """
     size = input.norm(p, dim, True).clamp_min(eps).expand(tuple(input.shape))
     return input / size if out is None else input.div(size, out=out)

@@ -51,9 +51,7 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     """A copy with `value` around it; negative amounts cut off.
 
     Shape: any; `pad` has two amounts per dim, the last dim first.
-    Dtypes: bool, integers, floating point and complex numbers.
     Raises: RuntimeError for an odd number of amounts, too many, or more cut off than there is.
-    Memory: a new tensor.
     """
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
@@ -161,7 +159,6 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     Dtypes: any ("reflect", "replicate": numbers).
     Raises: RuntimeError for lengths of `pad` and sizes that don't fit, NotImplementedError for dims
     that a mode doesn't take.
-    Memory: a new tensor.
     """
     if len(pad) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {len(pad)}")

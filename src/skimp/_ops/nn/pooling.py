@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import KNOWN
 from skimp._engine.dispatch.targets import blank
@@ -91,10 +91,7 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
     return _picked(g, taps, pool)
 
 
-@general(
-    "_max_pool",
-    method=False,
-    namespaces=(),
+@hidden(
     nondiff=(1,),
     rule=Rule(
         "MaxPool2DWithIndicesBackward0",
@@ -130,10 +127,8 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     map_rows(source, block, outs, nd, _DEFERRED)
 
 
-@general(
+@hidden(
     "_max_pool_spread",
-    method=False,
-    namespaces=(),
     rule=Rule(
         "MaxPool2DWithIndicesBackwardBackward0",
         grad=lambda g, taps, pool: _picked_back(g, taps, pool),
@@ -146,10 +141,8 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     return _written(windows.spread, (grad, taps), pool.size, last, pool)
 
 
-@general(
+@hidden(
     "_max_pool_picked",
-    method=False,
-    namespaces=(),
     rule=Rule("GatherBackward0", input=lambda g, taps, pool: _spread_back(g, taps, pool)),
     batch=batching.dims.leading(0),
     meta=shapes.picked,
@@ -159,14 +152,7 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     return _written(windows.picked, (input, taps), pool.out, last, pool)
 
 
-@general(
-    "_max_pool_values",
-    method=False,
-    namespaces=(),
-    composite=False,
-    batch=batching.dims.leading(0),
-    meta=shapes.pooled,
-)
+@hidden("_max_pool_values", composite=False, batch=batching.dims.leading(0), meta=shapes.pooled)
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
     result, target = _made(input, pool.out, _lies_last(input, len(pool.size)))
@@ -197,14 +183,7 @@ def _max(
     return values, _places(taps, pool)
 
 
-@general(
-    "_max_pool_places",
-    method=False,
-    namespaces=(),
-    composite=False,
-    batch=batching.dims.leading(0),
-    meta=shapes.places,
-)
+@hidden("_max_pool_places", composite=False, batch=batching.dims.leading(0), meta=shapes.places)
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
     last = _lies_last(taps, len(pool.size))
@@ -233,10 +212,7 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
     return _avg_spread(g, pool, include, override)
 
 
-@general(
-    "_avg_pool",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "AvgPool2DBackward0",
         input=lambda g, pool, include, override, node: tie(
@@ -252,10 +228,8 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     return _written(windows.total, (input,), pool.out, last, divisor, pool)
 
 
-@general(
+@hidden(
     "_avg_pool_spread",
-    method=False,
-    namespaces=(),
     rule=Rule(
         "AvgPool2DBackwardBackward0",
         input=lambda g, pool, include, override: _avg_pool(g, pool, include, override),

@@ -16,7 +16,7 @@ import numpy as np
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor import dtypes
@@ -180,10 +180,7 @@ def _lstm_back(
     return dx, *[None if a is None else _tensor(a, input) for a in rest]
 
 
-@general(
-    "_lstm_layer",
-    method=False,
-    namespaces=(),
+@hidden(
     nondiff=(2, 3),
     rule=Rule("LstmBackward0", {_LSTM_NAMES: _lstm_back}),
     batch=batching.layers.recurrent,
@@ -296,10 +293,7 @@ def _step_back_in_ops(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: 
     return cat([p * s for p, s in zip(parts, slopes, strict=True)], -1), to_c * f
 
 
-@general(
-    "_lstm_step",
-    method=False,
-    namespaces=(),
+@hidden(
     batch=batching.dims.leading(0),
     rule=Rule("ThnnFusedLstmCellBackward0", {("gates", "c"): _step_back}),
     meta=shapes.lstm_step,
@@ -409,10 +403,7 @@ def _gru_back(
     return dx, *[None if a is None else _tensor(a, input) for a in rest]
 
 
-@general(
-    "_gru_layer",
-    method=False,
-    namespaces=(),
+@hidden(
     nondiff=(1, 2),
     rule=Rule("GruBackward0", {_GRU_NAMES: _gru_back}),
     batch=batching.layers.recurrent,

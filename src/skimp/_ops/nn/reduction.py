@@ -1,7 +1,15 @@
-"""The `reduction` argument of losses."""
+"""The `reduction` argument of losses, and the two old ones that stand before it."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from skimp._engine.dispatch.docstrings import completed
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.wrappers import Parameters
+from skimp._engine.generated import function_of
 from skimp._engine.memory.call_site import warn
 
 
@@ -19,3 +27,40 @@ def check_reduction(reduction: str) -> None:
     """Refuse what is not one of the three."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OLD = ("size_average", "reduce")
+_SAYS = [
+    'Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".',
+    "Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.",
+]
+
+
+def loss(**known: Any) -> Callable[[F], F]:
+    """Declare a loss of nn.functional by a body that takes `reduction`: users may say that by
+    PyTorch's two old arguments too. `known`: fields of its row.
+    """
+
+    def declare(f: F) -> F:
+        own = inspect.signature(f)
+        parameters = list(own.parameters.values())
+        at = [p.name for p in parameters].index("reduction")
+        parameters[at:at] = [
+            parameters[at].replace(name=name, default=None, annotation="bool | None")
+            for name in _OLD
+        ]
+        own = own.replace(parameters=parameters)
+        p = Parameters(own, False, False)
+        passed = p.passed(_OLD).split(", ")
+        passed[at] = "reduction_of(size_average, reduce, reduction)"
+        space = {"f": f, "reduction_of": reduction_of}
+        made = function_of(f.__name__, [p.header(), f"    return f({', '.join(passed)})"], space)
+        p.give_defaults(made)
+        made.__signature__ = own  # type: ignore[attr-defined]
+        made.__module__, made.__doc__ = f.__module__, completed(f.__doc__ or "", _SAYS)
+        row = {"autocast": "float32", "samples": getattr(f, "samples", None), **known}
+        export(f.__name__, made, ("nn.functional",), method=False, **row)
+        return f
+
+    return declare

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.forms import NAMESPACES, export, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
@@ -25,8 +25,7 @@ Ints = tuple[int, ...]
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 
-# -- one dimension
-# ----------------------------------------------------------------------------------
+# -- one dimension --------------------------------------------------------------------------------
 
 
 def _shaped(weights: Array, ndim: int, dim: int) -> Array:
@@ -50,10 +49,7 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     return _resample_back(g, dim, places, weights, size)
 
 
-@general(
-    "_resample",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "UpsampleBackward0",
         input=lambda g, input_shape, dim, places, weights: _back(
@@ -76,10 +72,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     return result
 
 
-@general(
-    "_resample_back",
-    method=False,
-    namespaces=(),
+@hidden(
     rule=Rule(
         "UpsampleBackwardBackward0",
         input=lambda g, dim, places, weights: _resample(g, dim, places, weights),
@@ -99,8 +92,7 @@ def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: in
     return result
 
 
-# -- where each output looks
-# ------------------------------------------------------------------------
+# -- where each output looks ----------------------------------------------------------------------
 
 
 def _scale(n: int, out: int, factor: float | None, align: bool, real: Any) -> Any:
@@ -263,7 +255,6 @@ def interpolate(
     Dtypes: floating point; uint8 for images by "nearest", "bilinear" and "bicubic".
     Raises: ValueError for neither or both of size and scale_factor, NotImplementedError for a mode
     that the number of dims has not.
-    Memory: a new tensor.
     """
     _check_rank_first(input, mode, align_corners, antialias)
     sizes, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
@@ -335,7 +326,6 @@ def upsample(
     Shape: as interpolate's.
     Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
-    Memory: a new tensor.
     """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
@@ -348,7 +338,6 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
     Shape: as interpolate's.
     Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
-    Memory: a new tensor.
     """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
@@ -361,7 +350,6 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     Shape: as interpolate's.
     Dtypes: floating point.
     Raises: as interpolate; a warning that the name is deprecated.
-    Memory: a new tensor.
     """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

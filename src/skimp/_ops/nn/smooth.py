@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import refuse_complex
-from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
@@ -29,44 +29,12 @@ def _gelu_tanh_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
     return g * grad * (1 - t * t) * (slope + 3 * scale * cube * square - input * t * slope * slope)
 
 
-GELU_BACK: Pointwise = back(
-    "gelu_backward", A.gelu_backward, lambda g, input: call(GELU_BACK, (g, input)), _gelu_second
-)
-GELU_TANH_BACK: Pointwise = back(
-    "gelu_backward",
-    A.gelu_tanh_backward,
-    lambda g, input: call(GELU_TANH_BACK, (g, input)),
-    _gelu_tanh_second,
-)
-GELU: dict[str, Pointwise] = {
-    "none": row(
-        "gelu",
-        A.gelu,
-        "GeluBackward0",
-        lambda g, input: call(GELU_BACK, (g, input)),
-        title="GeluKernelImpl",
-    ),
-    "tanh": row(
-        "gelu",
-        A.gelu_tanh,
-        "GeluBackward0",
-        lambda g, input: call(GELU_TANH_BACK, (g, input)),
-        title="GeluKernelImpl",
-    ),
+GELU_BACK = back("gelu_backward", A.gelu_backward, _gelu_second)
+GELU_TANH_BACK = back("gelu_backward", A.gelu_tanh_backward, _gelu_tanh_second)
+GELU = {
+    "none": row("gelu", A.gelu, GELU_BACK, title="GeluKernelImpl"),
+    "tanh": row("gelu", A.gelu_tanh, GELU_TANH_BACK, title="GeluKernelImpl"),
 }
-
-
-def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
-    """input * Phi(input), the normal distribution's, or its approximation by tanh.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor, or `out`.
-    """
-    if approximate not in GELU:
-        raise RuntimeError("approximate argument must be either none or tanh.")
-    return call(GELU[approximate], (input,), (), out)
 
 
 def _quick_gelu(input: Tensor, *, approximate: str = "none") -> Tensor | None:
@@ -74,7 +42,12 @@ def _quick_gelu(input: Tensor, *, approximate: str = "none") -> Tensor | None:
     return None if found is None else found.fast(input)
 
 
-functional(gelu, _quick_gelu)
+@functional(GELU["none"], fast=_quick_gelu)
+def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
+    """input * Phi(input), the normal distribution's, or its approximation by tanh."""
+    if approximate not in GELU:
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return call(GELU[approximate], (input,), (), out)
 
 
 def _silu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
@@ -82,26 +55,13 @@ def _silu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
     return g * grad * (s * (1 - s) * (2 + input * (1 - 2 * s)))
 
 
-SILU_BACK: Pointwise = back(
-    "silu_backward", A.silu_backward, lambda g, input: call(SILU_BACK, (g, input)), _silu_second
-)
-SILU: Pointwise = row(
-    "silu",
-    {FLOAT: A.silu, COMPLEX: A.silu},
-    "SiluBackward0",
-    lambda g, input: call(SILU_BACK, (g, input)),
-)
+SILU_BACK = back("silu_backward", A.silu_backward, _silu_second)
+SILU = row("silu", {FLOAT: A.silu, COMPLEX: A.silu}, SILU_BACK)
 
 
-@functional
+@functional(SILU)
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input).
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point and complex; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """input * sigmoid(input)."""
     return apply(SILU, input, (), inplace)
 
 
@@ -111,21 +71,13 @@ def _mish_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
     return g * grad * (s * (1 - t * t) * (2 + input * (1 - s) - 2 * input * t * s))
 
 
-MISH_BACK: Pointwise = back(
-    "mish_backward", A.mish_backward, lambda g, input: call(MISH_BACK, (g, input)), _mish_second
-)
-MISH: Pointwise = row("mish", A.mish, "MishBackward0", lambda g, input: call(MISH_BACK, (g, input)))
+MISH_BACK = back("mish_backward", A.mish_backward, _mish_second)
+MISH = row("mish", A.mish, MISH_BACK)
 
 
-@functional
+@functional(MISH)
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input)).
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor; with `inplace` the input is written and returned.
-    """
+    """input * tanh(softplus(input))."""
     return apply(MISH, input, (), inplace)
 
 
@@ -134,87 +86,54 @@ def _softplus_second(g: Tensor, grad: Tensor, input: Tensor, beta: float, thresh
     return where(z > threshold, 0, sigmoid_backward(g * grad, sigmoid(z)) * beta)
 
 
-SOFTPLUS_BACK: Pointwise = back(
-    "softplus_backward",
-    A.softplus_backward,
-    lambda g, input, beta, threshold: call(SOFTPLUS_BACK, (g, input), (beta, threshold)),
-    _softplus_second,
-    "beta",
-    "threshold",
+SOFTPLUS_BACK = back(
+    "softplus_backward", A.softplus_backward, _softplus_second, "beta", "threshold"
 )
-SOFTPLUS = row(
-    "softplus",
-    A.softplus,
-    "SoftplusBackward0",
-    lambda g, input, beta, threshold: call(SOFTPLUS_BACK, (g, input), (beta, threshold)),
-    "beta",
-    "threshold",
-)
+SOFTPLUS = row("softplus", A.softplus, SOFTPLUS_BACK, "beta", "threshold")
 
 
-@functional
+@functional(SOFTPLUS)
 def softplus(
     input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None
 ) -> Tensor:
-    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold.
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor, or `out`.
-    """
+    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold."""
     if isinstance(input, Tensor):
         refuse_complex(input._dtype, beta, threshold)
     return call(SOFTPLUS, (input,), (beta, threshold), out)
 
 
-LOGSIGMOID_BACK: Pointwise = back(
+LOGSIGMOID_BACK = back(
     "log_sigmoid_backward",
     A.logsigmoid_backward,
-    lambda g, input: call(LOGSIGMOID_BACK, (g, input)),
     lambda g, grad, input: -sigmoid_backward(g * grad, sigmoid(input)),
 )
-LOGSIGMOID = row(
-    "log_sigmoid",
-    A.logsigmoid,
-    "LogSigmoidBackward0",
-    lambda g, input: call(LOGSIGMOID_BACK, (g, input)),
-    overlap=(),
-)
+LOGSIGMOID = row("log_sigmoid", A.logsigmoid, LOGSIGMOID_BACK, overlap=())
 
 
-@functional
+@functional(LOGSIGMOID)
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(sigmoid(input)).
-
-    Shape: any; the result's is the input's.
-    Dtypes: floating point; the result has the input's.
-    Raises: NotImplementedError for other dtypes.
-    Memory: a new tensor, or `out`.
-    """
+    """log(sigmoid(input))."""
     return call(LOGSIGMOID, (input,), (), out)
 
 
-@functional
+@functional()
 def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input).
 
     Shape: any; the result's is the input's.
     Dtypes: numbers; integers give the default float type.
     Raises: RuntimeError for bools, which can't be subtracted.
-    Memory: a new tensor.
     """
     return input - input.tanh()
 
 
-@functional
+@functional()
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + |input|).
 
     Shape: any; the result's is the input's.
     Dtypes: numbers; integers give the default float type.
     Raises: NotImplementedError for bools, which have no absolute value.
-    Memory: a new tensor.
     """
     return input / (input.abs() + 1)
 

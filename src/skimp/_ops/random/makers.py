@@ -406,5 +406,4 @@ export("multinomial", drawn(multinomial))
 SAYS = """\
 Shape: the sizes given, or the input's.
 Dtypes: what `dtype` asks for: floating point or complex numbers.
-Raises: RuntimeError or NotImplementedError for dtypes that can't hold what is drawn.
-Memory: a new tensor."""
+Raises: RuntimeError or NotImplementedError for dtypes that can't hold what is drawn."""

@@ -335,5 +335,4 @@ SAYS = """\
 Shape: any.
 Dtypes: floating point; integers too where a method says so.
 Raises: RuntimeError or NotImplementedError for dtypes that can't hold what is drawn, RuntimeError
-for parameters out of range.
-Memory: a new tensor."""
+for parameters out of range."""

@@ -117,3 +117,6 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     with LOCK():
         drawn = draws_rejection.binomial(trials, chances, engine_of(generator))
     return fresh(drawn, count._dtype)
+
+
+SAYS = "Dtypes: floating point."

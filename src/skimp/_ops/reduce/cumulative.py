@@ -161,10 +161,7 @@ def _small(ufunc: Any) -> Any:
          inplace=True, fast=_small(np.add), overlap="aligned", rule=Rule("CumsumBackward0",
     input=lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """The sums of the elements so far along a dim; integers are summed as int64.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """The sums of the elements so far along a dim; integers are summed as int64."""
     return _cumulate_into("cumsum", input, dim, dtype, np.add, out)
 
 
@@ -206,10 +203,7 @@ def _cat(tensors: Any, dim: int) -> Any:
     batch=batching.dims.by_dims("dim"),
 )
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """The products of the elements so far along a dim; integers are multiplied as int64.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """The products of the elements so far along a dim; integers are multiplied as int64."""
     return _cumulate_into("cumprod", input, dim, dtype, np.multiply, out)
 
 
@@ -381,10 +375,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """The n-th differences along a dim, of the input with `prepend` and `append` around it.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """The n-th differences along a dim, of the input with `prepend` and `append` around it."""
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
@@ -424,5 +415,4 @@ def _check_ends(input: Tensor, t: Tensor, dim: int) -> None:
 
 SAYS = """\
 Shape: any; the result's is the input's.
-Raises: IndexError for a dim that is not there.
-Memory: a new tensor."""
+Raises: IndexError for a dim that is not there."""

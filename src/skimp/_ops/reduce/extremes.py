@@ -10,7 +10,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import OPS, export, reduction
+from skimp._engine.dispatch.forms import OPS, export, hidden, reduction
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import run_out
@@ -30,7 +30,7 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
     best = opened(result, shape, dim, keepdim)
     mask = (input == best) | (input.isnan() & best.isnan())
     share = opened(g, shape, dim, keepdim) / mask.sum(None if dim in (None, ()) else dim, True)
-    return mask * share
+    return share * mask
 
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
@@ -132,10 +132,9 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     find = f"arg{name}"
     highest = small.extreme(*((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN)))
 
-    @reduction(
+    @hidden(
         f"_{name}_dim",
-        method=False,
-        namespaces=(),
+        kind="reduction",
         nondiff=(1,),
         rule=rule,
         batch=batching.dims.by_dims("dim"),
@@ -240,7 +239,7 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=True)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
-@reduction("aminmax", out="same", batch=batching.dims.reduces_one)
+@reduction(out="same", batch=batching.dims.reduces_one)
 @shown("AminmaxBackward0", "input")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
@@ -268,7 +267,7 @@ all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
 any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 
-@reduction("count_nonzero", composite=False, batch=batching.dims.reduces, one_by_one="dim")
+@reduction(composite=False, batch=batching.dims.reduces, one_by_one="dim")
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero.
 
@@ -282,5 +281,4 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 SAYS = """\
 Dtypes: integers and floating point; bool but for positions, complex numbers where none is
 compared.
-Raises: IndexError for a dim that is not there, and for an empty one that has no extreme.
-Memory: a new tensor."""
+Raises: IndexError for a dim that is not there, and for an empty one that has no extreme."""

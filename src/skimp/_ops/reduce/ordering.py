@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import ranks
 from skimp._engine.eval.positions import bits
@@ -76,9 +76,7 @@ SORT = Rule(
 _SORTED = recording(SORT, ("input", "dim", "descending"))
 
 
-@rowwise(
-    "_sort", method=False, namespaces=(), out="same", rule=SORT, batch=batching.dims.by_dims("dim")
-)
+@hidden(kind="row-wise", out="same", rule=SORT, batch=batching.dims.by_dims("dim"))
 def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     dim = layouts.normalize_dim(dim, input.ndim)
     if input._dtype.is_complex:
@@ -343,11 +341,10 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         at = small.places_in_order(x.reshape(-1), input._dtype, 0, False)
         return None if at is None else fresh(x.take(at[(x.size - 1) // 2]), input._dtype)
 
-    @rowwise(
+    @hidden(
         f"_{name}_all",
+        kind="row-wise",
         fast=small_of_all,
-        method=False,
-        namespaces=(),
         rule=Rule(f"{label}0", input=_shared),
         batch=batching.dims.middle,
     )
@@ -365,11 +362,10 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         found = small.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
         return None if found is None else getattr(return_types, name)._of(found)
 
-    @rowwise(
+    @hidden(
         f"_{name}_dim",
+        kind="row-wise",
         fast=small_along,
-        method=False,
-        namespaces=(),
         out="same",
         rule=Rule(f"{label}1", _REDUCED),
         batch=batching.dims.by_dims("dim"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import reduction
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Tensor
@@ -84,38 +85,31 @@ def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:
     return low.lerp(high, weight.to(ordered._dtype))
 
 
-@reduction(out=True, autocast="float32")
-@shown("SqueezeBackward4")
-def quantile(
-    input: Tensor,
-    q: Any,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    interpolation: str = "linear",
-) -> Tensor:
-    """The values below which the fractions q of the elements lie; nan where some element is."""
-    q = _checked("quantile", input, q, interpolation)
-    return _quantile(input, q, dim, keepdim, interpolation, False)
+def _declare(name: str, skips: bool, doc: str) -> None:
+    @shown("SqueezeBackward4")
+    def f(
+        input: Tensor,
+        q: Any,
+        dim: int | None = None,
+        keepdim: bool = False,
+        *,
+        interpolation: str = "linear",
+    ) -> Tensor:
+        q = _checked(name, input, q, interpolation)
+        return _quantile(input, q, dim, keepdim, interpolation, skips)
+
+    reduction(out=True, autocast="float32")(named(f, name, doc))
 
 
-@reduction(out=True, autocast="float32")
-@shown("SqueezeBackward4")
-def nanquantile(
-    input: Tensor,
-    q: Any,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    interpolation: str = "linear",
-) -> Tensor:
-    """`quantile` of the elements that are not nan."""
-    q = _checked("nanquantile", input, q, interpolation)
-    return _quantile(input, q, dim, keepdim, interpolation, True)
+_declare(
+    "quantile",
+    False,
+    "The values below which the fractions q of the elements lie; nan where some element is.",
+)
+_declare("nanquantile", True, "`quantile` of the elements that are not nan.")
 
 
 SAYS = """\
 Dtypes: floating point.
 Raises: RuntimeError for other dtypes and for shares outside of 0 to 1; IndexError for a dim that
-is not there.
-Memory: a new tensor."""
+is not there."""

@@ -13,7 +13,8 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, move, reduction
+from skimp._engine.dispatch.forms import OPS, hidden, move, reduction
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import dims_of, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
@@ -97,8 +98,6 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
     >>> torch.tensor([200, 100], dtype=torch.uint8).sum()
     tensor(300)
-
-    Dtypes: bool, integers, floating point and complex numbers.
     """
     dtype = dtypes.asked(dtype)
     result = whole_dtype(input, dtype)
@@ -124,7 +123,7 @@ def _nan_into(
     return out
 
 
-@reduction("nansum", batch=batching.dims.reduces)
+@reduction(batch=batching.dims.reduces)
 @shown("NansumBackward0", "input")
 def nansum(
     input: Tensor,
@@ -148,7 +147,6 @@ def nansum(
 
 
 @reduction(
-    "mean",
     out=True,
     fast=small.mean,
     rule=by_dim(
@@ -172,7 +170,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, sum_dtype(result))
 
 
-@reduction("nanmean", batch=batching.dims.reduces)
+@reduction(batch=batching.dims.reduces)
 def nanmean(
     input: Tensor,
     dim: Any = None,
@@ -223,7 +221,6 @@ def products_of_others(x: Tensor, dim: int) -> Any:
 
 
 @reduction(
-    "prod",
     out=True,
     fast=small.prod,
     overlap="free",
@@ -232,10 +229,7 @@ def products_of_others(x: Tensor, dim: int) -> Any:
     batch=batching.dims.reduces_one,
 )
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over one dim (all by default); integers are multiplied as int64.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
         raise TypeError(
             f"prod() received an invalid combination of arguments - dim must be int, not "
@@ -279,38 +273,6 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
     return dim, unbiased
 
 
-VAR = Rule(
-    "VarBackward0",
-    input=lambda g, input, dim, keepdim, degrees: _var_back(g, input, dim, keepdim, degrees),
-)
-
-
-@reduction("_var", method=False, namespaces=(), rule=VAR, batch=batching.dims.reduces)
-def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
-    _warn_degrees("var", input, dim, degrees)
-    real = input._dtype.to_real()
-    return reduced(
-        input, dims_of(dim, input.ndim), keepdim, R.var(degrees), real, sum_dtype(input._dtype)
-    )
-
-
-STD = Rule(
-    "StdBackward0",
-    input=lambda g, input, result, dim, keepdim, degrees: _var_back(
-        (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
-    ),
-)
-
-
-@reduction("_std", method=False, namespaces=(), rule=STD, batch=batching.dims.reduces)
-def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
-    _warn_degrees("std", input, dim, degrees)
-    real = input._dtype.to_real()
-    return reduced(
-        input, dims_of(dim, input.ndim), keepdim, R.std(degrees), real, sum_dtype(input._dtype)
-    )
-
-
 def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
     if count(tuple(input.shape), dim) - degrees <= 0 and input.numel():
         warn(
@@ -351,78 +313,74 @@ def _small_spread(
     return fast
 
 
-@reduction(
-    "var", out=True, overlap="free", fast=_small_spread(VAR, lambda variance: variance, R.var)
+def _declare_spread(
+    name: str, rule: Rule, how: Callable[[float], R.Reducer], fast: Any, doc: str
+) -> None:
+    """`var` or `std`, and `NAME_mean`, whose arguments PyTorch takes in two orders; and the op
+    that they are recorded as."""
+
+    @hidden(f"_{name}", kind="reduction", rule=rule, batch=batching.dims.reduces)
+    def op(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
+        _warn_degrees(name, input, dim, degrees)
+        dims, real = dims_of(dim, input.ndim), input._dtype.to_real()
+        return reduced(input, dims, keepdim, how(degrees), real, sum_dtype(input._dtype))
+
+    def alone(
+        input: Tensor,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Tensor:
+        dim, unbiased = _spread_args(name, input, dim, unbiased)
+        return op(input, dim, keepdim, _degrees(unbiased, correction))
+
+    def with_mean(
+        input: Tensor,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        dim, unbiased = _spread_args(f"{name}_mean", input, dim, unbiased)
+        spread = op(input, dim, keepdim, _degrees(unbiased, correction))
+        return spread, mean(input, dim, keepdim)
+
+    says = "Dtypes: floating point and complex numbers."
+    reduction(out=True, overlap="free", fast=fast)(named(alone, name, f"{doc}\n\n{says}"))
+    both = named(with_mean, f"{name}_mean", f"`{name}` and `mean`.\n\n{says}")
+    both = shown(f"{name.title()}MeanBackward0", "input")(both)
+    reduction(method=False, out=True)(both)
+
+
+VAR = Rule(
+    "VarBackward0",
+    input=lambda g, input, dim, keepdim, degrees: _var_back(g, input, dim, keepdim, degrees),
 )
-def var(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Tensor:
-    """The variance over some dims: squared distances from the mean over n - correction (1 by
-    default).
-
-    Dtypes: floating point and complex numbers.
-    """
-    dim, unbiased = _spread_args("var", input, dim, unbiased)
-    return _var(input, dim, keepdim, _degrees(unbiased, correction))
-
-
-@reduction("std", out=True, overlap="free", fast=_small_spread(STD, np.sqrt, R.std))
-def std(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Tensor:
+STD = Rule(
+    "StdBackward0",
+    input=lambda g, input, result, dim, keepdim, degrees: _var_back(
+        (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
+    ),
+)
+_declare_spread(
+    "var",
+    VAR,
+    R.var,
+    _small_spread(VAR, lambda variance: variance, R.var),
+    "The variance over some dims: squared distances from the mean over n - correction (1 by "
+    "default).",
+)
+_declare_spread(
+    "std",
+    STD,
+    R.std,
+    _small_spread(STD, np.sqrt, R.std),
     """The standard deviation over some dims: the square root of `var`.
 
-    >>> x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    >>> x.std(), x.std(correction=0)  # of a sample, of a population
-    (tensor(1.2910), tensor(1.1180))
-
-    Dtypes: floating point and complex numbers.
-    """
-    dim, unbiased = _spread_args("std", input, dim, unbiased)
-    return _std(input, dim, keepdim, _degrees(unbiased, correction))
-
-
-@reduction("var_mean", method=False, out=True)
-@shown("VarMeanBackward0", "input")
-def var_mean(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """`var` and `mean`.
-
-    Dtypes: floating point and complex numbers.
-    """
-    dim, unbiased = _spread_args("var_mean", input, dim, unbiased)
-    return _var(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
-
-
-@reduction("std_mean", method=False, out=True)
-@shown("StdMeanBackward0", "input")
-def std_mean(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """`std` and `mean`.
-
-    Dtypes: floating point and complex numbers.
-    """
-    dim, unbiased = _spread_args("std_mean", input, dim, unbiased)
-    return _std(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
+>>> x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+>>> x.std(), x.std(correction=0)  # of a sample, of a population
+(tensor(1.2910), tensor(1.1180))""",
+)

@@ -329,7 +329,6 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights.
 
     Shape: one dim: the largest value and one, or `minlength`.
-    Dtypes: bool, integers, floating point and complex numbers.
     """
     if input._dtype.category != dtypes.INT:
         raise no_kernel("bincount_cpu", input._dtype)
@@ -451,5 +450,4 @@ export(
 
 
 SAYS = """\
-Raises: RuntimeError or NotImplementedError for other dtypes and for sizes that don't fit.
-Memory: a new tensor."""
+Raises: RuntimeError or NotImplementedError for other dtypes and for sizes that don't fit."""

@@ -17,7 +17,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export, rowwise
+from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -318,27 +318,15 @@ _quick_softmax = _recorded(SOFTMAX, _small_softmax)
 _quick_log_softmax = _recorded(LOG_SOFTMAX, _small_log_softmax)
 
 
-@rowwise(
-    "_softmax",
-    method=False,
-    namespaces=(),
-    fast=_small_softmax,
-    rule=SOFTMAX,
-    batch=batching.dims.by_dims("dim"),
-)
+@hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
 def _softmax(input: Any, dim: int) -> Any:
     if 0 not in input.shape:  # else no kernel is asked for
         floating("softmax_lastdim_kernel_impl", input)
     return _mapped(input, dim, _softmax_block)
 
 
-@rowwise(
-    "_log_softmax",
-    method=False,
-    namespaces=(),
-    fast=_small_log_softmax,
-    rule=LOG_SOFTMAX,
-    batch=batching.dims.by_dims("dim"),
+@hidden(
+    kind="row-wise", fast=_small_log_softmax, rule=LOG_SOFTMAX, batch=batching.dims.by_dims("dim")
 )
 def _log_softmax(input: Any, dim: int) -> Any:
     if 0 not in input.shape:  # else no kernel is asked for
@@ -363,7 +351,6 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @rowwise(
-    "_softmax_backward_data",
     method=False,
     out=True,
     rule=Rule(
@@ -420,7 +407,7 @@ _functional("log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_l
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 
 
-@rowwise("_safe_softmax", method=False)
+@rowwise(method=False)
 @shown("SafeSoftmaxBackward0", "input")
 def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """`softmax` with zeros where a whole row is -inf."""
@@ -458,5 +445,4 @@ export("gumbel_softmax", gumbel_softmax, ("nn.functional",), method=False)
 SAYS = """\
 Shape: any; the result's is the input's.
 Dtypes: floating point, or `dtype`, to which the input is cast first.
-Raises: NotImplementedError for other dtypes, IndexError for a dim that is not there.
-Memory: a new tensor."""
+Raises: NotImplementedError for other dtypes, IndexError for a dim that is not there."""

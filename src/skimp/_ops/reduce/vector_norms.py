@@ -11,7 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, reduction
+from skimp._engine.dispatch.forms import NAMESPACES, hidden, reduction
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
@@ -33,7 +33,6 @@ LOGSUMEXP = Rule(
 
 
 @reduction(
-    "logsumexp",
     out=True,
     fast=small.logsumexp,
     namespaces=("", "special"),
@@ -41,10 +40,7 @@ LOGSUMEXP = Rule(
     batch=batching.dims.reduces,
 )
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(input))) over some dims, without overflow.
-
-    Dtypes: bool, integers, floating point and complex numbers.
-    """
+    """log(sum(exp(input))) over some dims, without overflow."""
     if input._dtype.category < dtypes.FLOAT:
         input = input.to(promotion.get_default_dtype())
     if input._dtype.is_complex and input.numel():
@@ -106,7 +102,7 @@ def _small_norm(
     return _small_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
-@reduction("vector_norm", method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
+@reduction(method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -133,9 +129,7 @@ def vector_norm(
     return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
 
 
-@reduction(
-    "_vector_norm", method=False, namespaces=(), rule=VECTOR_NORM, batch=batching.dims.reduces
-)
+@hidden(kind="reduction", rule=VECTOR_NORM, batch=batching.dims.reduces)
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     dims = dims_of(dim, input.ndim)
     real = input._dtype.to_real()
@@ -160,7 +154,7 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return total.pow_(1.0 / p)
 
 
-@reduction("norm", out=True, fast=_small_norm)
+@reduction(out=True, fast=_small_norm)
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -177,7 +171,7 @@ def norm(
     return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
-@reduction("dist")
+@reduction()
 @shown("DistBackward0", "input", "other")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other.
@@ -187,7 +181,3 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     Raises: RuntimeError for shapes that don't broadcast and for integers.
     """
     return norm(input - other, p)
-
-
-SAYS = """\
-Memory: a new tensor."""

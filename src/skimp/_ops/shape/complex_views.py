@@ -92,7 +92,6 @@ def real(input: Tensor) -> Tensor:
     """The real parts, as a view; a real tensor itself.
 
     Shape: the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Memory: the input itself, or a view of it.
     """
     if not input._dtype.is_complex:
@@ -126,7 +125,6 @@ def conj(input: Tensor) -> Tensor:
     """The conjugate, as a view that is resolved when it is read; a real tensor itself.
 
     Shape: the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Memory: the input itself, or a view of it.
     """
     if not input._dtype.is_complex:
@@ -142,7 +140,6 @@ def resolve_conj(input: Tensor) -> Tensor:
     """The tensor with its conjugation carried out.
 
     Shape: the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Memory: the input itself where nothing is to be done, else a new tensor.
     """
     return clone(input) if input._conj else input
@@ -153,7 +150,6 @@ def resolve_neg(input: Tensor) -> Tensor:
     """The tensor with its negation carried out.
 
     Shape: the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
     Memory: the input itself where nothing is to be done, else a new tensor.
     """
     return clone(input) if input._skimp_neg else input
@@ -161,23 +157,13 @@ def resolve_neg(input: Tensor) -> Tensor:
 
 @_asked
 def is_conj(input: Tensor) -> bool:
-    """Whether the bytes hold the conjugate.
-
-    Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Memory: no tensor is made.
-    """
+    """Whether the bytes hold the conjugate."""
     return input._conj
 
 
 @_asked
 def is_neg(input: Tensor) -> bool:
-    """Whether the bytes hold the negative.
-
-    Shape: any.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Memory: no tensor is made.
-    """
+    """Whether the bytes hold the negative."""
     return input._skimp_neg
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.convert import convert
@@ -24,7 +24,7 @@ from skimp._ops.shape.copies import clone, copied, describe
 TO_COPY = Rule("ToCopyBackward0", input=lambda g, input_dtype: g.to(input_dtype))
 
 
-@general("_to_copy", method=False, namespaces=(), rule=TO_COPY, batch=batching.dims.ELEMENTWISE)
+@hidden("_to_copy", rule=TO_COPY, batch=batching.dims.ELEMENTWISE)
 def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
     def why() -> str:
         return f"to({dtype}) of {describe(input)} of {input._dtype}"
@@ -57,7 +57,7 @@ def _brought(input: Tensor, *_: Any) -> NoReturn:
     raise NotImplementedError(NO_DATA)
 
 
-@general("_moved", method=False, namespaces=(), rule=TO_COPY, meta=_brought)
+@hidden(rule=TO_COPY, meta=_brought)
 def _moved(input: Tensor, dtype: dtypes.dtype, where: Any, memory_format: Any) -> Tensor:
     """A tensor without bytes like one that has some."""
     return meta.empty(tuple(input.shape), dtype, formats.strides_for(input, memory_format))
@@ -166,6 +166,5 @@ for _name, _dtype in {
 
 SAYS = """\
 Shape: any; the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers.
 Raises: RuntimeError or TypeError for what names no device, dtype or fitting memory format.
 Memory: the input itself where it has the dtype and no copy is asked for, else a new tensor."""

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import Pointwise, assign
 from skimp._engine.dispatch.row import ORDINARY
@@ -141,7 +141,7 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
     return _laid_out(input, memory_format=memory_format)
 
 
-@general("_laid_out", method=False, namespaces=(), rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
+@hidden(rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
 def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     strides = formats.strides_for(input, memory_format)
     return copied(
@@ -194,7 +194,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     return input
 
 
-@general("copy_", namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
+@general(namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Write `other` (a number too), broadcast and converted, over the elements.
 
@@ -352,7 +352,7 @@ def _small_fill(input: Tensor, value: Any) -> Tensor | None:
 _EXACT = 1 << 53  # numbers up to here go through Python's float, and into float32
 
 
-@general("fill_", composite=False, batch=batching.dims.fill, fast=_small_fill)
+@general(composite=False, batch=batching.dims.fill, fast=_small_fill)
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):
@@ -382,14 +382,11 @@ def filled(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input.
 
     Raises: RuntimeError for a value of several elements and for one that the dtype can't hold.
-    Memory: a new tensor.
     """
     return fill_(clone(input), value)
 
 
-@general(
-    "zero_", namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_zero
-)
+@general(namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_zero)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
     return _filled(input, 0, ZERO)
@@ -408,5 +405,4 @@ def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
 
 
 SAYS = """\
-Shape: any; the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers."""
+Shape: any; the result's is the input's."""

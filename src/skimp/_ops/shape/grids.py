@@ -130,7 +130,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """Every way to choose r elements of a vector, in order, as rows.
 
     Shape: (n,); the result is (n over r, r).
-    Memory: a new tensor.
     """
     _need_vector(input)
     if r < 0:
@@ -198,11 +197,10 @@ def _powers(x: Tensor, n: int) -> Tensor:
     return cat([ones, rest], -1)
 
 
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803  (PyTorch's name)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, the highest first unless `increasing`.
 
     Shape: (n,); the result is (n, N).
-    Memory: a new tensor.
     """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
@@ -217,12 +215,11 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return columns if increasing else columns.flip(1)
 
 
-def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
+def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of the elements along the last dimension, as columns.
 
     Shape: (..., n); the result is (..., n, N).
     Dtypes: integers, floating point and complex numbers.
-    Memory: a new tensor.
     """
     n = (x.shape[-1] if x.ndim else 1) if N is None else N
     if n <= 1:
@@ -276,7 +273,6 @@ def cov(
 
     Shape: (variables, observations); a square matrix.
     Dtypes: integers, floating point and complex numbers.
-    Memory: a new tensor.
     """
     _need_table("cov", input)
     if input._dtype is dtypes.bool:
@@ -312,7 +308,6 @@ def corrcoef(input: Tensor) -> Tensor:
 
     Shape: (variables, observations); a square matrix.
     Dtypes: integers, floating point and complex numbers.
-    Memory: a new tensor.
     """
     _need_table("corrcoef", input)
     c = cov(input)
@@ -326,5 +321,4 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
 Raises: RuntimeError for sizes that don't fit."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank, pour, target
 from skimp._engine.memory import layout as layouts
@@ -374,12 +374,7 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
     return grads
 
 
-@general(
-    "_block_diag",
-    method=False,
-    namespaces=(),
-    rule=Rule("BlockDiagBackward0", tensors=_block_diag_back),
-)
+@hidden(rule=Rule("BlockDiagBackward0", tensors=_block_diag_back))
 def _block_diag(tensors: Any) -> Tensor:
     sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]
     shape = sum([s[0] for s in sizes]), sum([s[1] for s in sizes])
@@ -409,7 +404,6 @@ def block_diag(*tensors: Any) -> Tensor:
     """The tensors, as matrices, along the diagonal of a matrix of zeros.
 
     Shape: matrices, or vectors and numbers as rows; the result has the sums of rows and columns.
-    Memory: a new tensor.
     """
     given = varargs(tensors)
     for i, t in enumerate(given):

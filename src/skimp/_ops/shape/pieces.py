@@ -242,14 +242,7 @@ def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:
     return views
 
 
-@view(
-    "unbind",
-    multi=True,
-    fast=_small_unbind,
-    rule=_UNBOUND,
-    copy=True,
-    batch=batching.dims.by_dims("dim"),
-)
+@view(multi=True, fast=_small_unbind, rule=_UNBOUND, copy=True, batch=batching.dims.by_dims("dim"))
 def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
     dim, n = S.unbind(layout.shape, dim)
@@ -258,6 +251,5 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
 
 SAYS = """\
 Shape: the input's, shorter along the dim.
-Dtypes: bool, integers, floating point and complex numbers.
 Raises: IndexError for a dim that is not there, RuntimeError for sizes that don't fit.
 Memory: views, which share the input's bytes."""

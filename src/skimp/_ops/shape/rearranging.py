@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
@@ -228,7 +228,7 @@ def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return input.repeat((1,) * (input.ndim - len(times)) + times)
 
 
-@general("_positions_repeated", method=False, namespaces=(), composite=False, meta=shapes.repeated)
+@hidden(composite=False, meta=shapes.repeated)
 def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     """0 as often as the first repeat says, 1 as often as the second..."""
     if repeats._dtype not in (dtypes.int64, dtypes.int32):
@@ -296,6 +296,4 @@ def _interleaved_by(input: Tensor, repeats: Tensor, dim: int, output_size: Any) 
 
 
 SAYS = """\
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError for counts that don't fit, IndexError for a dim that is not there.
-Memory: a new tensor."""
+Raises: RuntimeError for counts that don't fit, IndexError for a dim that is not there."""

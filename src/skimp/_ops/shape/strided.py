@@ -50,7 +50,6 @@ PLACED = {
 
 
 @view(
-    "_as_strided",
     function=False,
     method=False,
     rule=Rule("AsStridedBackward0", PLACED),

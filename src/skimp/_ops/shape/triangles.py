@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export, general, move
+from skimp._engine.dispatch.forms import export, general, hidden, move
 from skimp._engine.dispatch.runners import put
 from skimp._engine.dispatch.targets import blank, check_type, pour, target
 from skimp._engine.eval.convert import laid
@@ -175,12 +175,8 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     return zeros
 
 
-@general(
-    "_diagonal_copy",
-    method=False,
-    namespaces=(),
-    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back),
-    batch=batching.dims.diagonal_copy,
+@hidden(
+    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back), batch=batching.dims.diagonal_copy
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)
@@ -283,7 +279,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     Shape: (n, channels, ...); the result has the input's.
     Dtypes: any.
     Raises: RuntimeError for channels that don't divide into groups.
-    Memory: a new tensor.
     """
     if input.ndim <= 2:
         raise RuntimeError(
@@ -316,6 +311,4 @@ export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=
 
 SAYS = """\
 Shape: matrices (..., rows, columns); the result's is the input's.
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError or IndexError for dims that are not there.
-Memory: a new tensor."""
+Raises: RuntimeError or IndexError for dims that are not there."""

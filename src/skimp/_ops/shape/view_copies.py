@@ -165,6 +165,4 @@ for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
 
 SAYS = """\
 Shape: the input's; `src` has the shape of the view that it is written over.
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: RuntimeError for a source of another shape, IndexError for a dim that is not there.
-Memory: a new tensor."""
+Raises: RuntimeError for a source of another shape, IndexError for a dim that is not there."""

@@ -11,7 +11,7 @@ from typing import Any
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general, view
+from skimp._engine.dispatch.forms import export, general, hidden, view
 from skimp._engine.dispatch.view_forms import small_array, small_view
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.copies import told
@@ -239,7 +239,7 @@ def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
     return V.view_or_raise(layout, wanted)
 
 
-@general(rule=_COPIED, method=False, namespaces=(), name="_reshape_copy")
+@hidden(rule=_COPIED, name="_reshape_copy")
 def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
     strides = layouts.contiguous_strides(tuple(input.shape))
     whole = copied(input, strides, input._dtype, "reshape", lambda: f"reshape of {describe(input)}")

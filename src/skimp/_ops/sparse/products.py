@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.order import stable_order
-from skimp._ops.linalg.checks import hidden
 
 _BLOCK = 1 << 18  # elements of gathered rows at a time
 
@@ -43,7 +43,7 @@ def _paired(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Any:
     return _both["sddmm"](left, right, to, of)
 
 
-@hidden("_spmm", rule=Rule("SpmmBackward0",
+@hidden(rule=Rule("SpmmBackward0",
     values=lambda g, x, to, of: _paired(g, conj(x), to, of),
     x=lambda g, values, x_shape, to, of: _weighted(conj(values), g, of, to, x_shape[0]),
 ))  # fmt: skip
@@ -68,7 +68,7 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     return made
 
 
-@hidden("_sddmm", rule=Rule("SddmmBackward0",
+@hidden(rule=Rule("SddmmBackward0",
     left=lambda g, right, to, of, left_shape: _weighted(g, conj(right), to, of, left_shape[0]),
     right=lambda g, left, to, of, right_shape: _weighted(g, conj(left), of, to, right_shape[0]),
 ))  # fmt: skip

@@ -1,0 +1,82 @@
+"""Pointwise ops whose functions look at their arguments first: one body, whose forms follow.
+
+    @pointwise(LERP, in_place=())
+    def lerp(input, end, weight, *, out=None, inplace=False): ...
+
+Users hold `lerp(input, end, weight, *, out=None)` and `x.lerp_(end, weight)`, whose texts call the
+body. What the docstring leaves unsaid follows from the row.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import Pointwise
+from skimp._engine.dispatch.row import Function
+from skimp._engine.dispatch.wrappers import Parameters
+from skimp._engine.generated import function_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def pointwise(
+    row: Pointwise | None,
+    namespaces: tuple[str, ...] = ("",),
+    method: bool = True,
+    *,
+    in_place: tuple[str, ...] | None = ("",),
+    says_in_place: str = "",
+    aliases: tuple[str, ...] = (),
+    fast: Function | None = None,
+    fast_in_place: Function | None = None,
+    **known: Any,
+) -> Callable[[F], F]:
+    """Declare a function and `name_` by a body with `out` and `inplace`, for the latter of which
+    `out` is its first argument. `in_place`: the namespaces of `name_`; None where there is none.
+    `says_in_place`: sections of its docstring that the row does not know.
+    """
+
+    def declare(body: F) -> F:
+        titles = (body.__name__, *aliases)
+        main = _form(body, body.__name__, ("inplace",), "", body.__doc__)
+        for title in titles:
+            export(title, main, namespaces, method, fast=fast, row=row, **known)
+        if in_place is not None:
+            first = next(iter(inspect.signature(body).parameters))
+            made = in_place_of(body, f", out={first}", says_in_place)
+            for title in titles:
+                export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
+        return body
+
+    return declare
+
+
+def in_place_of(body: Function, more: str = "", says: str = "") -> Function:
+    """`name_` of a function that takes `inplace`."""
+    said = (body.__doc__ or "").partition("\n\n")[0].strip()
+    doc = f"{said} In place.\n\n{says}".rstrip()
+    more = f"{more}, inplace=True"
+    made = _form(body, f"{body.__name__}_", ("inplace", "out"), more, doc)
+    own: inspect.Signature = made.__signature__  # type: ignore[attr-defined]
+    first, *others = own.parameters.values()
+    own = own.replace(parameters=[first.replace(annotation="Tensor"), *others])
+    made.__signature__ = own  # type: ignore[attr-defined]
+    return made
+
+
+def _form(
+    body: Function, title: str, without: tuple[str, ...], more: str, doc: str | None
+) -> Function:
+    """A function with the body's arguments but those `without`, which calls it with `more`."""
+    own = inspect.signature(body)
+    own = own.replace(parameters=[p for p in own.parameters.values() if p.name not in without])
+    p = Parameters(own, False, False)
+    text = [p.header(), f"    return body({p.passed(())}{more})"]
+    made = function_of(title, text, {"body": body})
+    p.give_defaults(made)
+    made.__signature__ = own  # type: ignore[attr-defined]
+    made.__module__, made.__doc__ = body.__module__, doc
+    return made

@@ -1,0 +1,24 @@
+"""What would break the steps that skimp/_engine/interpreter.py rests on."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def breaks_between(function: Callable[..., Any], first: str, last: str) -> Iterator[str]:
+    """The instructions at which something else may run, in a function's source lines from the one
+    that has `first` to the one that has `last`.
+    """
+    lines, start = inspect.getsourcelines(function)
+    begin = next(i for i, line in enumerate(lines) if first in line)
+    end = next(i for i, line in enumerate(lines) if i >= begin and last in line)
+    within = range(start + begin, start + end + 1)
+    line = 0
+    for found in dis.get_instructions(function):
+        position = found.positions
+        line = (position.lineno if position is not None else None) or line
+        if line in within and found.opname.startswith(("CALL", "JUMP_BACKWARD", "RESUME", "SEND")):
+            yield f"{found.opname} in line {line - start + 1}: {lines[line - start].strip()}"
