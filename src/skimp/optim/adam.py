@@ -8,7 +8,7 @@ from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.fused import lerp, maximum, sqrt
-from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, number, zeros
+from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, zeros
 
 
 def moments(m: Any, v: Any, g: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
@@ -26,38 +26,15 @@ def decayed(
     return (p * (1 - lr * decay), g) if decoupled else (p, g + decay * p)
 
 
-def adam(
-    p: Any,
-    m: Any,
-    v: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    betas: Any,
-    eps: float,
-    decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def adam(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     return _moved(p, m, v, k, lr, betas, eps), m, v
 
 
-def amsgrad(
-    p: Any,
-    m: Any,
-    v: Any,
-    top: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    betas: Any,
-    eps: float,
-    decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def amsgrad(p: Any, m: Any, v: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     top = maximum(top, v)
@@ -109,6 +86,7 @@ class Adam(ByFormula):
         "weight_decay": "weight_decay value",
     }
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         lr, (one, other) = given["lr"], given["betas"]
@@ -121,22 +99,10 @@ class Adam(ByFormula):
         given["betas"] = (one, other)
 
     def _skimp_state_of(self, group: dict[str, Any]) -> Any:
-        return (
-            self._skimp_state | {"max_exp_avg_sq": zeros} if group["amsgrad"] else self._skimp_state
-        )
+        return self._skimp_state | ({"max_exp_avg_sq": zeros} if group["amsgrad"] else {})
 
     def _skimp_formula_of(self, group: dict[str, Any]) -> Any:
         return amsgrad if group["amsgrad"] else adam
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        return (
-            number(group["lr"]),
-            tuple(map(number, group["betas"])),
-            group["eps"],
-            number(group["weight_decay"]),
-            group["decoupled_weight_decay"],
-            group["maximize"],
-        )
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         raise RuntimeError(
