@@ -58,10 +58,6 @@ class Adam(ByFormula):
     are accepted: every step is fused. The moments cost twice the parameters' bytes, three times
     with `amsgrad`; they come with the first step.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for lr, eps or weight_decay below 0 and betas outside [0, 1); RuntimeError in
-    step for sparse gradients.
-    Memory: parameters and state are written in place; their version counts once each.
     Source: Kingma and Ba 2014, Adam; amsgrad: Reddi et al. 2018.
     """
 
@@ -114,9 +110,6 @@ class AdamW(Adam):
     """Adam whose weight decay does not pass through the moments: parameters shrink by
     lr * weight_decay first.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: as Adam.
-    Memory: parameters and state are written in place.
     Source: Loshchilov and Hutter 2017, Decoupled weight decay regularization.
     """
 

@@ -41,10 +41,8 @@ class Rprop(ByFormula):
     """Steps from the sign of the gradient only; their size grows while it stays and shrinks where
     it turns. For whole batches: it takes the gradient's noise for turns.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for lr below 0 and etas that are not 0 < etas[0] < 1 < etas[1];
     RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Riedmiller and Braun 1993.
     """
 
@@ -85,9 +83,7 @@ class ASGD(PerParameter):
     """SGD that also keeps the average of the parameters since step `t0`, in `state[p]["ax"]`; the
     program has to take it from there.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for lr or weight_decay below 0; RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging.
     """
 

@@ -50,7 +50,6 @@ class SGD(PerParameter):
     Shape: any; a sparse gradient changes its rows only, and the buffer is sparse too.
     Raises: ValueError for lr, momentum or weight_decay below 0, and for nesterov without momentum
     or with dampening.
-    Memory: parameters and state are written in place; their version counts once each.
     Source: Sutskever et al. 2013, On the importance of initialization and momentum.
     """
 

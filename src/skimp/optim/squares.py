@@ -34,7 +34,6 @@ class Adagrad(ByFormula):
 
     Shape: any; a sparse gradient changes its rows only, and takes no weight decay (RuntimeError).
     Raises: ValueError for options below 0.
-    Memory: parameters and state are written in place.
     Source: Duchi et al. 2011, Adaptive subgradient methods.
     """
 
@@ -99,10 +98,8 @@ def adadelta(p: Any, squares: Any, steps: Any, g: Any, *options: Any) -> tuple[A
 class Adadelta(ByFormula):
     """Steps in units of the parameter: a mean of earlier steps over a mean of gradients.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for lr, eps or weight_decay below 0 and rho outside [0, 1];
     RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Zeiler 2012, Adadelta.
     """
 
@@ -155,9 +152,7 @@ class RMSprop(ByFormula):
 
     eps is added after the root, as in PyTorch; TensorFlow adds it before.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for options below 0; RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Hinton 2012, Neural networks for machine learning, lecture 6; centered: Graves 2013.
     """
 

@@ -36,6 +36,12 @@ __all__ = [
     "number", "update", "zeros",
 ]  # fmt: skip
 
+SAYS = """\
+Shape: any, dense; complex parameters count as pairs of real ones.
+Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
+gradients.
+Memory: parameters and state are written in place; their version counts once each."""
+
 T = TypeVar("T", bound=type[Any])
 update = fused.update
 _PLAIN = frozenset((float, int, bool))  # of which most options are

@@ -42,10 +42,6 @@ def nadam(p: Any, m: Any, v: Any, g: Any, *numbers: Any) -> tuple[Any, ...]:
 class NAdam(PerParameter):
     """Adam with Nesterov's momentum, whose weight grows with the steps by `momentum_decay`.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
-    gradients.
-    Memory: parameters and state are written in place.
     Source: Dozat 2016, Incorporating Nesterov momentum into Adam.
     """
 
@@ -110,10 +106,6 @@ class RAdam(ByFormula):
     """Adam whose steps are plain momentum until the variance of the second moment is known (about
     five steps), and are rectified by it then.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
-    gradients.
-    Memory: parameters and state are written in place.
     Source: Liu et al. 2019, On the variance of the adaptive learning rate.
     """
 
@@ -147,10 +139,6 @@ def adamax(p: Any, m: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[A
 class Adamax(ByFormula):
     """Adam with the infinity norm: divides by the largest recent gradient, fading by betas[1].
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
-    gradients.
-    Memory: parameters and state are written in place.
     Source: Kingma and Ba 2014, Adam, section 7.
     """
 
