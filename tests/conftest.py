@@ -40,15 +40,20 @@ pytest.register_assert_rewrite("tests.support")  # what fails there says so as a
 TESTS = Path(__file__).parent
 
 
-# What these test does not depend on the mode: commands, pages, stubs and other libraries; processes
-# that talk to each other; functions of arrays and of integers that know no tensors. They run in the
-# default mode only (SKIMP_DEFER=auto, or not set).
+# What these test does not depend on the mode: commands, pages, names, signatures, docstrings, stubs
+# and other libraries; processes that talk to each other; functions of arrays and of integers that
+# know no tensors. They run in the default mode only (SKIMP_DEFER=auto, or not set).
 ONCE = (
     *("programs", "surface/distributed", "surface/test_aten.py", "surface/test_processes.py"),
     *("cli/test_check.py", "cli/test_cli.py", "house", "lens"),
     *("compat/test_compat.py", "compat/test_libraries.py"),
     *("surface/test_beside.py", "surface/utils/test_tensorboard.py", "surface/test_leaks.py"),
-    *("surface/test_signatures.py", "surface/test_wrong_calls.py"),
+    *("surface/test_signatures.py", "surface/test_wrong_calls.py", "surface/nn/test_surface.py"),
+    *("surface/test_function_names.py", "engine/dispatch/test_unbound.py"),
+    *("compat/test_modules.py", "compat/test_own_names.py", "compat/test_symbolic.py"),
+    *("surface/serialization/test_rules.py", "surface/serialization/test_what_files_ask.py"),
+    *("engine/test_generated.py", "engine/memory/test_interpreter.py"),
+    "engine/tensor/test_size.py",
     *("engine/autograd/test_graphs.py", "surface/serialization/test_hostile.py"),
     *("engine/memory/test_allocator.py", "engine/memory/test_layout.py"),
     *("engine/memory/test_layout_views.py", "engine/memory/test_ledger.py"),
