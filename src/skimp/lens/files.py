@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -39,7 +39,7 @@ def _made(kind: Any, data: Any) -> Any:
     """What of this type the data was made of: records by their fields, tuples from lists."""
     if data is None:
         return None
-    if is_dataclass(kind):
+    if hasattr(kind, "__dataclass_fields__"):
         fields = _fields(kind)
         return kind(**{name: _made(fields[name], value) for name, value in data.items()})
     if hasattr(kind, "_fields"):  # a named tuple of plain values
@@ -51,7 +51,7 @@ def _made(kind: Any, data: Any) -> Any:
 
 
 @cache
-def _fields(kind: type) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Any]:
     """The types of a record's fields; of those that may be None, what else they may be."""
     found = get_type_hints(kind)
     for name, hint in found.items():
