@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -88,6 +89,16 @@ STARTS_PROCESSES = (
     *("surface/distributed", "lens/test_pytorch.py"),
     *("surface/utils/test_data.py", "surface/utils/test_workers.py"),
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder for what one of this run's processes makes for all (tests/support/shared.py)."""
+    from tests.support.shared import FOLDER
+
+    if FOLDER not in os.environ:  # else a worker, which has it from the process that started it
+        folder = TemporaryDirectory(prefix="skimp-tests-")
+        os.environ[FOLDER] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 def among(path: Path, places: tuple[str, ...]) -> bool:

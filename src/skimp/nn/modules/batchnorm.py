@@ -118,9 +118,9 @@ class _BatchNorm(_NormBase):
                 factor = 1.0 / float(self.num_batches_tracked)
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
         keeps = not self.training or self.track_running_stats
-        kept = (self.running_mean, self.running_var) if keeps else (None, None)
-        options = (self.weight, self.bias, by_batch, factor, self.eps)
-        return F.batch_norm(input, *kept, *options)  # type: ignore[no-any-return]
+        mean, var = (self.running_mean, self.running_var) if keeps else (None, None)
+        rest = (self.weight, self.bias, by_batch, factor, self.eps)
+        return F.batch_norm(input, mean, var, *rest)  # type: ignore[no-any-return]
 
 
 class BatchNorm1d(_BatchNorm, dims=1):

@@ -243,8 +243,8 @@ class _ConvTransposeNd(_ConvNd):
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         size = ntuple(self._skimp_dims)
         sizes = (size(kernel_size), size(stride), size(padding), size(dilation))
-        rest = (groups, bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, *sizes, True, size(output_padding), *rest)
+        rest = (True, size(output_padding), groups, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, *sizes, *rest)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self._output_padding(input, output_size)
