@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -40,15 +41,20 @@ pytest.register_assert_rewrite("tests.support")  # what fails there says so as a
 TESTS = Path(__file__).parent
 
 
-# What these test does not depend on the mode: commands, pages, stubs and other libraries; processes
-# that talk to each other; functions of arrays and of integers that know no tensors. They run in the
-# default mode only (SKIMP_DEFER=auto, or not set).
+# What these test does not depend on the mode: commands, pages, names, signatures, docstrings, stubs
+# and other libraries; processes that talk to each other; functions of arrays and of integers that
+# know no tensors. They run in the default mode only (SKIMP_DEFER=auto, or not set).
 ONCE = (
     *("programs", "surface/distributed", "surface/test_aten.py", "surface/test_processes.py"),
     *("cli/test_check.py", "cli/test_cli.py", "house", "lens"),
     *("compat/test_compat.py", "compat/test_libraries.py"),
     *("surface/test_beside.py", "surface/utils/test_tensorboard.py", "surface/test_leaks.py"),
-    *("surface/test_signatures.py", "surface/test_wrong_calls.py"),
+    *("surface/test_signatures.py", "surface/test_wrong_calls.py", "surface/nn/test_surface.py"),
+    *("surface/test_function_names.py", "engine/dispatch/test_unbound.py"),
+    *("compat/test_modules.py", "compat/test_own_names.py", "compat/test_symbolic.py"),
+    *("surface/serialization/test_rules.py", "surface/serialization/test_what_files_ask.py"),
+    *("engine/test_generated.py", "engine/memory/test_interpreter.py"),
+    "engine/tensor/test_size.py",
     *("engine/autograd/test_graphs.py", "surface/serialization/test_hostile.py"),
     *("engine/memory/test_allocator.py", "engine/memory/test_layout.py"),
     *("engine/memory/test_layout_views.py", "engine/memory/test_ledger.py"),
@@ -83,6 +89,16 @@ STARTS_PROCESSES = (
     *("surface/distributed", "lens/test_pytorch.py"),
     *("surface/utils/test_data.py", "surface/utils/test_workers.py"),
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder for what one of this run's processes makes for all (tests/support/shared.py)."""
+    from tests.support.shared import FOLDER
+
+    if FOLDER not in os.environ:  # else a worker, which has it from the process that started it
+        folder = TemporaryDirectory(prefix="skimp-tests-")
+        os.environ[FOLDER] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 def among(path: Path, places: tuple[str, ...]) -> bool:

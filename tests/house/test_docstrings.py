@@ -2,9 +2,9 @@
 
 Which sections apply follows from what a thing is: all four for an op, and for what takes or gives
 tensors, by its annotations; all four for modules with a forward, optimizers, schedules and
-distributions; Raises for any function that has a `raise` of its own; a sentence for the rest. What
-is said of dtypes and memory is tried in tests/ops/test_docstrings.py and
-tests/engine/dispatch/test_describing.py.
+distributions; Raises for any function that has a `raise` of its own, and for what is refused; a
+sentence for the rest. What is said of dtypes and memory is tried in tests/ops/test_docstrings.py
+and tests/engine/dispatch/test_describing.py.
 """
 
 from __future__ import annotations
@@ -72,10 +72,19 @@ def public() -> Iterator[tuple[str, Any]]:
 PUBLIC = dict(public())
 
 
+def written(f: Any) -> Any:
+    """The function that somebody wrote, behind the one that takes PyTorch's words for it."""
+    if f in FORMS:
+        return FORMS[f].op.raw
+    made = getattr(f, "__code__", None) and f.__code__.co_filename.startswith("<skimp")
+    return f.__globals__.get("f", f) if made else f
+
+
 def refuses(f: Any) -> bool:
     """Whether a function only says why skimp has not what it is called for."""
-    raw = FORMS[f].op.raw if f in FORMS else f
-    return is_refused(raw) or "NoReturn" in str(getattr(f, "__annotations__", {}).get("return"))
+    return is_refused(written(f)) or "NoReturn" in str(
+        getattr(f, "__annotations__", {}).get("return")
+    )
 
 
 def takes_tensors(f: Any) -> bool:
@@ -85,7 +94,7 @@ def takes_tensors(f: Any) -> bool:
 def raises(f: Any) -> bool:
     """Whether the function has a `raise` of its own."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(f)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(written(f))))
     except (OSError, TypeError):
         return False
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
@@ -96,8 +105,10 @@ def wanted(value: Any) -> tuple[str, ...]:
         if issubclass(value, Module):
             return HEADS if value.forward is not Module.forward else ("Shape",)
         return HEADS if issubclass(value, FAMILIES) else ()
-    if not inspect.isroutine(value) or refuses(value):
+    if not inspect.isroutine(value):
         return ()
+    if refuses(value):
+        return ("Raises",)
     if value in FORMS or takes_tensors(value):
         return HEADS
     return ("Raises",) if raises(value) else ()

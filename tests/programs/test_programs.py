@@ -9,21 +9,23 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.support.running import default_mode, printed_by_pytorch, start
+from tests.support.shared import made_once
 
 PROGRAMS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?|\bnan\b|\binf\b")
 pytestmark = default_mode
 
 
-@pytest.fixture(scope="module")
-def by_pytorch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+@made_once
+def by_pytorch() -> dict[str, list[str]]:
     """The lines that each program prints under PyTorch."""
-    folder = tmp_path_factory.mktemp("oracle")
-    return printed_by_pytorch(folder, [str(path) for path in PROGRAMS])
+    with TemporaryDirectory() as folder:
+        return printed_by_pytorch(Path(folder), [str(path) for path in PROGRAMS])
 
 
 def numbers(line: str) -> list[float]:
@@ -31,13 +33,11 @@ def numbers(line: str) -> list[float]:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_a_program_prints_what_it_prints_under_pytorch(
-    path: Path, by_pytorch: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_a_program_prints_what_it_prints_under_pytorch(path: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "skimp", "run", "--quiet", str(path)]
     done = start(command, tmp_path)
     assert done.returncode == 0, done.stderr
-    lines, wanted = done.stdout.splitlines(), by_pytorch[str(path)]
+    lines, wanted = done.stdout.splitlines(), by_pytorch()[str(path)]
     assert [NUMBER.sub("#", line) for line in lines] == [NUMBER.sub("#", line) for line in wanted]
     assert len(lines) >= 9
     for line, other in zip(lines, wanted, strict=True):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.support.running import Done, default_mode, printed_by_pytorch, start
+from tests.support.shared import made_once
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 20
@@ -28,16 +30,16 @@ def under_skimp(name: str, cwd: Path) -> Done:
     )
 
 
-@pytest.fixture(scope="module")
-def by_pytorch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+@made_once
+def by_pytorch() -> dict[str, list[str]]:
     """The lines that each script prints under PyTorch."""
-    folder = tmp_path_factory.mktemp("oracle")
     default = os.environ.get("SKIMP_DEFER", "auto") == "auto"
     names = [f"train_{name}" for name in IN_EVERY_MODE + (IN_ONE_MODE if default else [])]
     if default:
         names.append("clone_and_detach")
     paths = {path_of(name): name for name in names}
-    printed = printed_by_pytorch(folder, list(paths), "-W", "error")
+    with TemporaryDirectory() as folder:
+        printed = printed_by_pytorch(Path(folder), list(paths), "-W", "error")
     return {paths[path]: lines for path, lines in printed.items()}
 
 
@@ -55,10 +57,8 @@ def about(line: str) -> object:
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_losses_are_those_of_pytorch(
-    name: str, by_pytorch: dict[str, list[str]], tmp_path: Path
-) -> None:
-    wanted = by_pytorch[f"train_{name}"]
+def test_losses_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
+    wanted = by_pytorch()[f"train_{name}"]
     done = under_skimp(f"train_{name}", tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -68,11 +68,9 @@ def test_losses_are_those_of_pytorch(
 
 
 @default_mode
-def test_clones_and_detached_tensors_are_as_in_pytorch(
-    by_pytorch: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_clones_and_detached_tensors_are_as_in_pytorch(tmp_path: Path) -> None:
     done = under_skimp("clone_and_detach", tmp_path)
-    assert done.stdout.splitlines() == by_pytorch["clone_and_detach"], done.stderr
+    assert done.stdout.splitlines() == by_pytorch()["clone_and_detach"], done.stderr
     assert "tensor([-0.0053,  0.3793])" in done.stdout
 
 

@@ -20,6 +20,12 @@ class Refusal(type):
         raise AttributeError(cls._refused, name=name)
 
 
+def docstring(reason: str, error: type[Exception] = RuntimeError) -> str:
+    """What a function says that only refuses."""
+    stop = "" if reason.endswith(".") else "."
+    return f"Refused: {reason}{stop}\n\nRaises: {error.__name__}, whatever it is given."
+
+
 def refusal(module: str, name: str, reason: str) -> Refusal:
     """The stand-in for `module.name`; its docstring says what its error says."""
     text = f"{theirs(module)}.{name}: {reason}"
@@ -34,7 +40,7 @@ def raising(module: str, name: str, error: type[Exception], text: str) -> Callab
 
     refused.__name__ = refused.__qualname__ = name
     refused.__module__ = module
-    refused.__doc__ = f"Refused: {text}"
+    refused.__doc__ = docstring(text, error)
     return refused
 
 
@@ -45,7 +51,7 @@ def method(name: str, reason: str) -> Callable[..., NoReturn]:
         raise RuntimeError(f"torch.Tensor.{name}: {reason}")
 
     refused.__name__ = refused.__qualname__ = name
-    refused.__doc__ = f"Refused: {reason}."
+    refused.__doc__ = docstring(reason)
     return refused
 
 

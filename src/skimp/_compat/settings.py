@@ -94,7 +94,10 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def set_num_interop_threads(threads: int) -> None:
-    """Accepted: ops run one after the other."""
+    """Accepted: ops run one after the other.
+
+    Raises: RuntimeError for less than one.
+    """
     if threads < 1:
         raise RuntimeError("Expected positive number of threads")
     _now.interop = threads

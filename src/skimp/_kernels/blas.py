@@ -192,6 +192,8 @@ def set_num_threads(threads: int) -> None:
     """Let one op use this many threads, the caller's among them (PyTorch: set_num_threads).
 
     Products by NumPy itself are bound by it as well: they use the same BLAS.
+
+    Raises: RuntimeError for what is no positive int.
     """
     if isinstance(threads, bool) or not isinstance(threads, int):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(threads).__name__}")

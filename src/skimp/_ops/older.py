@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from skimp._compat import refusals
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export
@@ -322,12 +323,16 @@ def _removed(name: str, instead: str) -> Callable[..., Any]:
         )
 
     removed.__name__ = removed.__qualname__ = name
-    removed.__doc__ = f"Refused, as in PyTorch, which removed it: use torch.linalg.{instead}."
+    reason = f"PyTorch has removed it too; use torch.linalg.{instead}"
+    removed.__doc__ = refusals.docstring(reason)
     return removed
 
 
 def reinforce(self: Tensor, reward: Any) -> NoReturn:
-    """Refused, as in PyTorch, which removed it: use torch.distributions."""
+    """Refused: PyTorch has removed it too; use torch.distributions.
+
+    Raises: RuntimeError, whatever it is given.
+    """
     raise RuntimeError(
         "reinforce() was removed. Use torch.distributions instead: sample an action, and call "
         "backward on -log_prob(action) * reward."

@@ -68,7 +68,7 @@ class Adafactor(PerParameter):
         require(given["d"] >= 1.0, f"Clipping threshold d should be >= 1 but is: {given['d']}")
         require_not_negative(given["weight_decay"], "weight_decay should be >= 0 but is: {got}")
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
         state = self.state[p]

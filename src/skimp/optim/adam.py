@@ -8,7 +8,7 @@ from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.fused import lerp, maximum, sqrt
-from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, number, zeros
+from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, zeros
 
 
 def moments(m: Any, v: Any, g: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
@@ -26,38 +26,15 @@ def decayed(
     return (p * (1 - lr * decay), g) if decoupled else (p, g + decay * p)
 
 
-def adam(
-    p: Any,
-    m: Any,
-    v: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    betas: Any,
-    eps: float,
-    decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def adam(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     return _moved(p, m, v, k, lr, betas, eps), m, v
 
 
-def amsgrad(
-    p: Any,
-    m: Any,
-    v: Any,
-    top: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    betas: Any,
-    eps: float,
-    decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def amsgrad(p: Any, m: Any, v: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     top = maximum(top, v)
@@ -81,10 +58,6 @@ class Adam(ByFormula):
     are accepted: every step is fused. The moments cost twice the parameters' bytes, three times
     with `amsgrad`; they come with the first step.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for lr, eps or weight_decay below 0 and betas outside [0, 1); RuntimeError in
-    step for sparse gradients.
-    Memory: parameters and state are written in place; their version counts once each.
     Source: Kingma and Ba 2014, Adam; amsgrad: Reddi et al. 2018.
     """
 
@@ -109,6 +82,7 @@ class Adam(ByFormula):
         "weight_decay": "weight_decay value",
     }
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         lr, (one, other) = given["lr"], given["betas"]
@@ -121,22 +95,10 @@ class Adam(ByFormula):
         given["betas"] = (one, other)
 
     def _skimp_state_of(self, group: dict[str, Any]) -> Any:
-        return (
-            self._skimp_state | {"max_exp_avg_sq": zeros} if group["amsgrad"] else self._skimp_state
-        )
+        return self._skimp_state | ({"max_exp_avg_sq": zeros} if group["amsgrad"] else {})
 
     def _skimp_formula_of(self, group: dict[str, Any]) -> Any:
         return amsgrad if group["amsgrad"] else adam
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        return (
-            number(group["lr"]),
-            tuple(map(number, group["betas"])),
-            group["eps"],
-            number(group["weight_decay"]),
-            group["decoupled_weight_decay"],
-            group["maximize"],
-        )
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         raise RuntimeError(
@@ -148,9 +110,6 @@ class AdamW(Adam):
     """Adam whose weight decay does not pass through the moments: parameters shrink by
     lr * weight_decay first.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: as Adam.
-    Memory: parameters and state are written in place.
     Source: Loshchilov and Hutter 2017, Decoupled weight decay regularization.
     """
 

@@ -86,7 +86,7 @@ class Muon(PerParameter):
             for p in group["params"]:
                 require_ndim(p, 2, says=f"{says}{p.size()}")
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         if p.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
         state = self.state[p]

@@ -22,25 +22,12 @@ from skimp.optim.steps import (
 )
 
 
-def rprop(
-    p: Any,
-    prev: Any,
-    size: Any,
-    g: Any,
-    _k: float,
-    down: float,
-    up: float,
-    low: float,
-    high: float,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def rprop(p: Any, prev: Any, size: Any, g: Any, *options: Any) -> tuple[Any, ...]:
+    _k, (down, up), (low, high), maximize = options
     g = -g if maximize else g
     same = g * prev
-    size = clamp(
-        size * where(above(same, 0.0), up, where(below(same, 0.0), down, size * 0.0 + 1.0)),
-        low,
-        high,
-    )
+    factor = where(above(same, 0.0), up, where(below(same, 0.0), down, size * 0.0 + 1.0))
+    size = clamp(size * factor, low, high)
     g = where(below(same, 0.0), 0.0, g)
     return p - sign(g) * size, g, size
 
@@ -54,10 +41,8 @@ class Rprop(ByFormula):
     """Steps from the sign of the gradient only; their size grows while it stays and shrinks where
     it turns. For whole batches: it takes the gradient's noise for turns.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for lr below 0 and etas that are not 0 < etas[0] < 1 < etas[1];
     RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Riedmiller and Braun 1993.
     """
 
@@ -73,6 +58,7 @@ class Rprop(ByFormula):
 
     _skimp_checks: ClassVar = {"lr": "learning rate"}
     _skimp_formula = staticmethod(rprop)
+    _skimp_numbers = "etas step_sizes maximize"
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         super()._skimp_check(given)
@@ -82,9 +68,6 @@ class Rprop(ByFormula):
     def _skimp_state_of(self, group: dict[str, Any]) -> Any:
         first = _first_size(number(group["lr"]))
         return {"step": counter, "prev": zeros, "step_size": first}
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        return (*group["etas"], *group["step_sizes"], group["maximize"])
 
 
 def asgd(
@@ -100,9 +83,7 @@ class ASGD(PerParameter):
     """SGD that also keeps the average of the parameters since step `t0`, in `state[p]["ax"]`; the
     program has to take it from there.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for lr or weight_decay below 0; RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging.
     """
 
@@ -118,24 +99,15 @@ class ASGD(PerParameter):
     capturable: bool = False
 
     _skimp_checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
+    _skimp_numbers = "lambd weight_decay maximize"
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]
         lr, lambd = number(group["lr"]), group["lambd"]
         if not state:
             state |= {"step": counter(), "eta": counter(value=lr), "mu": counter(value=1.0)}
             state["ax"] = zeros(p)
         k = advance(state)
-        eta, mu = state["eta"].item(), state["mu"].item()
-        update(
-            asgd,
-            (p, state["ax"]),
-            (grad,),
-            eta,
-            mu,
-            lambd,
-            group["weight_decay"],
-            group["maximize"],
-        )
+        update(asgd, (p, state["ax"]), (grad,), state["eta"].item(), state["mu"].item(), *options)
         state["eta"]._skimp_writable()[...] = lr / ((1 + lambd * lr * k) ** group["alpha"])
         state["mu"]._skimp_writable()[...] = 1 / max(1, k - group["t0"])

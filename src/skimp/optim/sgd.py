@@ -20,36 +20,18 @@ def plain(p: Any, g: Any, lr: float, decay: float, maximize: bool) -> tuple[Any,
     return (p - lr * _gradient(p, g, decay, maximize),)
 
 
-def first(
-    p: Any,
-    buf: Any,
-    g: Any,
-    lr: float,
-    momentum: float,
-    dampening: float,
-    decay: float,
-    nesterov: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def first(p: Any, buf: Any, g: Any, *options: Any) -> tuple[Any, ...]:
     """The first step with momentum: the buffer is the gradient (cut off from its history, as in
     PyTorch).
     """
+    lr, momentum, _dampening, decay, nesterov, maximize = options
     g = _gradient(p, g, decay, maximize)
     g = g.detach() if isinstance(g, Tensor) else g
     return p - lr * (g + momentum * g if nesterov else g), g
 
 
-def later(
-    p: Any,
-    buf: Any,
-    g: Any,
-    lr: float,
-    momentum: float,
-    dampening: float,
-    decay: float,
-    nesterov: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def later(p: Any, buf: Any, g: Any, *options: Any) -> tuple[Any, ...]:
+    lr, momentum, dampening, decay, nesterov, maximize = options
     g = _gradient(p, g, decay, maximize)
     buf = buf * momentum + (1 - dampening) * g
     return p - lr * (g + momentum * buf if nesterov else buf), buf
@@ -68,7 +50,6 @@ class SGD(PerParameter):
     Shape: any; a sparse gradient changes its rows only, and the buffer is sparse too.
     Raises: ValueError for lr, momentum or weight_decay below 0, and for nesterov without momentum
     or with dampening.
-    Memory: parameters and state are written in place; their version counts once each.
     Source: Sutskever et al. 2013, On the importance of initialization and momentum.
     """
 
@@ -84,6 +65,8 @@ class SGD(PerParameter):
     differentiable: bool = False
     fused: bool | None = None
 
+    _skimp_numbers = "lr momentum dampening weight_decay nesterov maximize"
+
     def _skimp_check(self, given: dict[str, Any]) -> None:
         super()._skimp_check(given)
         words = {
@@ -97,9 +80,8 @@ class SGD(PerParameter):
         says = "Nesterov momentum requires a momentum and zero dampening"
         require(smooth or not given["nesterov"], says)
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        lr, decay, maximize = number(group["lr"]), number(group["weight_decay"]), group["maximize"]
-        momentum = group["momentum"]
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
+        lr, momentum, _, decay, _, maximize = options
         if momentum == 0:
             update(plain, (p,), (grad,), lr, decay, maximize)
             return
@@ -109,17 +91,7 @@ class SGD(PerParameter):
         if buf is None:
             formula = first
             buf = state["momentum_buffer"] = whole.empty_like(p.detach())
-        update(
-            formula,
-            (p, buf),
-            (grad,),
-            lr,
-            momentum,
-            group["dampening"],
-            decay,
-            group["nesterov"],
-            maximize,
-        )
+        update(formula, (p, buf), (grad,), *options)
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient (and of the sparse momentum) are read and written."""

@@ -50,7 +50,7 @@ class SparseAdam(PerParameter):
         says = f"Sparse params at indices {places}: SparseAdam requires dense parameter tensors"
         require(not places, says)
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         raise RuntimeError(
             "SparseAdam does not support dense gradients, please consider Adam instead"
         )

@@ -13,17 +13,8 @@ from skimp.optim.fused import lerp, sqrt
 from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, number, zeros
 
 
-def adagrad(
-    p: Any,
-    total: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    lr_decay: float,
-    eps: float,
-    decay: float,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def adagrad(p: Any, total: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, lr_decay, eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     total = total + g * g
     return p - _size(k, lr, lr_decay) * g / (sqrt(total) + eps), total
@@ -43,7 +34,6 @@ class Adagrad(ByFormula):
 
     Shape: any; a sparse gradient changes its rows only, and takes no weight decay (RuntimeError).
     Raises: ValueError for options below 0.
-    Memory: parameters and state are written in place.
     Source: Duchi et al. 2011, Adaptive subgradient methods.
     """
 
@@ -68,6 +58,7 @@ class Adagrad(ByFormula):
     }
     _skimp_state: ClassVar = {"step": counter, "sum": zeros}
     _skimp_formula = staticmethod(adagrad)
+    _skimp_numbers = "lr lr_decay eps weight_decay maximize"
 
     def _skimp_begin(self) -> None:
         super()._skimp_begin()
@@ -82,10 +73,6 @@ class Adagrad(ByFormula):
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        rates = (number(group["lr"]), group["lr_decay"])
-        return (*rates, group["eps"], group["weight_decay"], group["maximize"])
-
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient are read and written."""
         if group["weight_decay"] != 0:
@@ -99,18 +86,8 @@ class Adagrad(ByFormula):
         p.add_(grad.like(values / root), alpha=-size)
 
 
-def adadelta(
-    p: Any,
-    squares: Any,
-    steps: Any,
-    g: Any,
-    _k: float,
-    lr: float,
-    rho: float,
-    eps: float,
-    decay: float,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def adadelta(p: Any, squares: Any, steps: Any, g: Any, *options: Any) -> tuple[Any, ...]:
+    _k, lr, rho, eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     squares = squares * rho + (1 - rho) * g * g
     delta = sqrt(steps + eps) / sqrt(squares + eps) * g
@@ -121,10 +98,8 @@ def adadelta(
 class Adadelta(ByFormula):
     """Steps in units of the parameter: a mean of earlier steps over a mean of gradients.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for lr, eps or weight_decay below 0 and rho outside [0, 1];
     RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Zeiler 2012, Adadelta.
     """
 
@@ -147,10 +122,7 @@ class Adadelta(ByFormula):
     }
     _skimp_state: ClassVar = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
     _skimp_formula = staticmethod(adadelta)
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        rates = (number(group["lr"]), group["rho"])
-        return (*rates, group["eps"], group["weight_decay"], group["maximize"])
+    _skimp_numbers = "lr rho eps weight_decay maximize"
 
 
 def rmsprop(p: Any, squares: Any, *rest: Any) -> tuple[Any, ...]:
@@ -180,9 +152,7 @@ class RMSprop(ByFormula):
 
     eps is added after the root, as in PyTorch; TensorFlow adds it before.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
     Raises: ValueError for options below 0; RuntimeError in step for sparse gradients.
-    Memory: parameters and state are written in place.
     Source: Hinton 2012, Neural networks for machine learning, lecture 6; centered: Graves 2013.
     """
 
@@ -207,11 +177,8 @@ class RMSprop(ByFormula):
     }
     _skimp_state: ClassVar = {"step": counter, "square_avg": zeros}
     _skimp_formula = staticmethod(rmsprop)
+    _skimp_numbers = "lr alpha eps weight_decay momentum centered maximize"
 
     def _skimp_state_of(self, group: dict[str, Any]) -> Any:
         buffer = {"momentum_buffer": zeros} if group["momentum"] > 0 else {}
         return self._skimp_state | buffer | ({"grad_avg": zeros} if group["centered"] else {})
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        names = ("alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
-        return (number(group["lr"]), *[group[name] for name in names])

@@ -36,8 +36,15 @@ __all__ = [
     "number", "update", "zeros",
 ]  # fmt: skip
 
+SAYS = """\
+Shape: any, dense; complex parameters count as pairs of real ones.
+Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
+gradients.
+Memory: parameters and state are written in place; their version counts once each."""
+
 T = TypeVar("T", bound=type[Any])
 update = fused.update
+_PLAIN = frozenset((float, int, bool))  # of which most options are
 
 
 @dataclass_transform()
@@ -117,8 +124,10 @@ class Declared(Optimizer):
 
 
 def number(value: Any) -> Any:
-    """An option as a Python number, where it may be a tensor."""
-    return value.item() if isinstance(value, Tensor) else value
+    """An option as a Python number, or as several, where it may be a tensor."""
+    if isinstance(value, Tensor):
+        return value.item()
+    return tuple(map(number, value)) if isinstance(value, (tuple, list)) else value
 
 
 def counter(p: Any = None, value: float = 0.0) -> Tensor:
@@ -148,6 +157,7 @@ class PerParameter(Declared):
     # whether `_skimp_update` does nothing more with what `update` changes, which may then wait
     # until all parameters' updates run at once
     _skimp_may_wait: ClassVar[bool] = True
+    _skimp_numbers: ClassVar[str] = ""  # the options that the formula takes, in this order
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""
@@ -167,6 +177,7 @@ class PerParameter(Declared):
         return loss
 
     def _skimp_step_group(self, group: dict[str, Any]) -> None:
+        options = self._skimp_numbers_of(group)
         for p in group["params"]:
             grad = p.grad
             if grad is None:
@@ -175,14 +186,18 @@ class PerParameter(Declared):
                 fused.run_waiting()
                 self._skimp_update_rows(group, p, grad)
             else:
-                self._skimp_update(group, p, grad)
+                self._skimp_update(group, p, grad, *options)
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """The step for a sparse gradient (`nn.Embedding(sparse=True)`)."""
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         raise NotImplementedError
+
+    def _skimp_numbers_of(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        values = [group[name] for name in self._skimp_numbers.split()]
+        return tuple([v if type(v) in _PLAIN else number(v) for v in values])
 
 
 class ByFormula(PerParameter):
@@ -190,10 +205,6 @@ class ByFormula(PerParameter):
 
     _skimp_state: ClassVar[dict[str, Callable[[Tensor], Tensor]]]
     _skimp_formula: ClassVar[fused.Formula]
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        """The numbers that the formula takes after the step's."""
-        raise NotImplementedError
 
     def _skimp_state_of(self, group: dict[str, Any]) -> dict[str, Callable[[Tensor], Tensor]]:
         """What a parameter's state begins with: the step's number and what the formula writes."""
@@ -203,11 +214,8 @@ class ByFormula(PerParameter):
         return self._skimp_formula
 
     def _skimp_step_group(self, group: dict[str, Any]) -> None:
-        begin, formula, options = (
-            self._skimp_state_of(group),
-            self._skimp_formula_of(group),
-            self._skimp_numbers(group),
-        )
+        begin, formula = self._skimp_state_of(group), self._skimp_formula_of(group)
+        options = self._skimp_numbers_of(group)
         written = [name for name in begin if name != "step"]
         for p in group["params"]:
             grad = p.grad

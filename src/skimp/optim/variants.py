@@ -15,7 +15,6 @@ from skimp.optim.steps import (
     counter,
     fractions,
     hyperparameters,
-    number,
     update,
     zeros,
 )
@@ -28,21 +27,8 @@ _CHECKS: dict[str, Any] = {
 }
 
 
-def nadam(
-    p: Any,
-    m: Any,
-    v: Any,
-    g: Any,
-    of_g: float,
-    of_m: float,
-    correction: float,
-    lr: float,
-    betas: Any,
-    eps: float,
-    decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def nadam(p: Any, m: Any, v: Any, g: Any, *numbers: Any) -> tuple[Any, ...]:
+    of_g, of_m, correction, lr, betas, eps, decay, decoupled, maximize = numbers
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     denom = sqrt(v / correction) + eps
@@ -56,10 +42,6 @@ def nadam(
 class NAdam(PerParameter):
     """Adam with Nesterov's momentum, whose weight grows with the steps by `momentum_decay`.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
-    gradients.
-    Memory: parameters and state are written in place.
     Source: Dozat 2016, Incorporating Nesterov momentum into Adam.
     """
 
@@ -77,13 +59,14 @@ class NAdam(PerParameter):
     differentiable: bool = False
 
     _skimp_checks: ClassVar = {**_CHECKS, "momentum_decay": "momentum_decay value"}
+    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]
         if not state:
             state |= {"step": counter(), "mu_product": counter(value=1.0)}
             state |= {"exp_avg": zeros(p), "exp_avg_sq": zeros(p)}
-        k, lr, betas = advance(state), number(group["lr"]), group["betas"]
+        k, (lr, betas, *_) = advance(state), options
         fade = group["momentum_decay"]
         mu = betas[0] * (1.0 - 0.5 * (0.96 ** (k * fade)))
         mu_next = betas[0] * (1.0 - 0.5 * (0.96 ** ((k + 1) * fade)))
@@ -97,28 +80,12 @@ class NAdam(PerParameter):
             -lr * (1.0 - mu) / (1.0 - product),
             -lr * mu_next / (1.0 - product * mu_next),
             1 - betas[1] ** k,
-            lr,
-            betas,
-            group["eps"],
-            group["weight_decay"],
-            group["decoupled_weight_decay"],
-            group["maximize"],
+            *options,
         )
 
 
-def radam(
-    p: Any,
-    m: Any,
-    v: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    betas: Any,
-    eps: float,
-    decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def radam(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     beta2 = betas[1]
@@ -139,10 +106,6 @@ class RAdam(ByFormula):
     """Adam whose steps are plain momentum until the variance of the second moment is known (about
     five steps), and are rectified by it then.
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
-    gradients.
-    Memory: parameters and state are written in place.
     Source: Liu et al. 2019, On the variance of the adaptive learning rate.
     """
 
@@ -161,25 +124,11 @@ class RAdam(ByFormula):
     _skimp_checks: ClassVar = _CHECKS
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
     _skimp_formula = staticmethod(radam)
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        names = ("betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
-        return (number(group["lr"]), *[group[name] for name in names])
+    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
 
 
-def adamax(
-    p: Any,
-    m: Any,
-    top: Any,
-    g: Any,
-    k: float,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    decay: float,
-    maximize: bool,
-) -> tuple[Any, ...]:
+def adamax(p: Any, m: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+    lr, (beta1, beta2), eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     m = lerp(m, g, 1 - beta1)
     top = maximum(top * beta2, absolute(g) + eps)
@@ -190,10 +139,6 @@ def adamax(
 class Adamax(ByFormula):
     """Adam with the infinity norm: divides by the largest recent gradient, fading by betas[1].
 
-    Shape: any, dense; complex parameters count as pairs of real ones.
-    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
-    gradients.
-    Memory: parameters and state are written in place.
     Source: Kingma and Ba 2014, Adam, section 7.
     """
 
@@ -211,7 +156,4 @@ class Adamax(ByFormula):
     _skimp_checks: ClassVar = _CHECKS
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
     _skimp_formula = staticmethod(adamax)
-
-    def _skimp_numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        rates = (number(group["lr"]), *group["betas"])
-        return (*rates, group["eps"], group["weight_decay"], group["maximize"])
+    _skimp_numbers = "lr betas eps weight_decay maximize"

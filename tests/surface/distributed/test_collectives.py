@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.support import ranks
+from tests.support.shared import made_once
 
 PROGRAM = Path(__file__).with_name("steps.py")
 DTYPES = "float64 float32 float16 bfloat16 int8 uint8 int32 int64 bool complex64 complex128"
@@ -198,7 +199,7 @@ def steps() -> list[str]:
     return [*plain, *_large(), *_fractions()]
 
 
-@cache
+@made_once
 def answers(kind: str) -> list[list[str]]:
     """What each rank answered, by step."""
     with TemporaryDirectory() as folder:

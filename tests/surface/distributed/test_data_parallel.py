@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import ranks
+from tests.support.shared import made_once
 
 PROGRAM = Path(__file__).with_name("training.py")
 WAYS = """
@@ -23,7 +23,7 @@ functional scatter|functional exchange|functional wait|functional, several
 """.strip().replace("\n", "|")  # fmt: skip
 
 
-@cache
+@made_once
 def numbers(library: str) -> list[dict[str, Any]]:
     """What each rank wrote."""
     with TemporaryDirectory() as folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from tests.support import ranks
 from tests.support.running import default_mode
+from tests.support.shared import made_once
 
 HERE = Path(__file__).parent
 
@@ -28,7 +28,7 @@ def launch(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@cache
+@made_once
 def trained() -> dict[str, Any]:
     """What rank 0 of two wrote, and what the last of three read of the checkpoint."""
     with TemporaryDirectory() as folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import ranks
+from tests.support.shared import made_once
 
 PROGRAM = Path(__file__).with_name("tutorials.py")
 WAYS = [
@@ -20,7 +20,7 @@ WAYS = [
 ]  # fmt: skip
 
 
-@cache
+@made_once
 def losses(library: str, n: int) -> list[dict[str, Any]]:
     """What each rank wrote."""
     with TemporaryDirectory() as folder:

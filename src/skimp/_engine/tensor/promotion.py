@@ -113,7 +113,10 @@ _PROMOTED: Final = {
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """`torch.promote_types`: the type of a result of tensors of these types."""
+    """`torch.promote_types`: the type of a result of tensors of these types.
+
+    Raises: TypeError for what is no dtype.
+    """
     found = _PROMOTED.get((type1, type2))
     if found is None:
         _refuse_types("promote_types", type1=type1, type2=type2)
@@ -130,6 +133,8 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     """`torch.can_cast`: whether a result of one type may be stored as the other.
 
     It may lose range or sign, but not its kind: fraction, imaginary part, being more than a bool.
+
+    Raises: TypeError for what is no dtype.
     """
     try:
         return from_.category <= to.category

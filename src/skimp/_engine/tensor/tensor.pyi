@@ -594,7 +594,7 @@ class Tensor:
     @property
     def dtype(self) -> dtypes.dtype: ...
     def eig(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused, as in PyTorch, which removed it: use torch.linalg.eig."""
+        """Refused: PyTorch has removed it too; use torch.linalg.eig."""
     def element_size(self) -> builtins.int:
         """Bytes of one element."""
     def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
@@ -1112,7 +1112,7 @@ class Tensor:
         """`to(torch.int64)`."""
     def __lshift__(self, other: Any) -> Tensor: ...
     def lstsq(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused, as in PyTorch, which removed it: use torch.linalg.lstsq."""
+        """Refused: PyTorch has removed it too; use torch.linalg.lstsq."""
     def __lt__(self, other: Any) -> Tensor: ...
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input < other, as bools."""
@@ -1542,7 +1542,7 @@ class Tensor:
     def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(tensor)` after backward has updated this leaf's `.grad`."""
     def reinforce(self, reward: Any) -> NoReturn:
-        """Refused, as in PyTorch, which removed it: use torch.distributions."""
+        """Refused: PyTorch has removed it too; use torch.distributions."""
     def relu(self) -> Tensor:
         """max(input, 0)."""
     def relu_(self) -> Tensor:
@@ -1792,7 +1792,7 @@ class Tensor:
     ) -> Any:
         """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     def solve(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused, as in PyTorch, which removed it: use torch.linalg.solve."""
+        """Refused: PyTorch has removed it too; use torch.linalg.solve."""
     def sort(
         self,
         dim: Any = -1,
@@ -1907,7 +1907,7 @@ class Tensor:
     def swapdims_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two dimensions exchanged."""
     def symeig(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused, as in PyTorch, which removed it: use torch.linalg.eigh."""
+        """Refused: PyTorch has removed it too; use torch.linalg.eigh."""
     def t(self) -> Tensor:
         """The transpose of a matrix; a vector or scalar as it is."""
     def t_(self) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from skimp._compat import refusals
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes
@@ -366,7 +367,7 @@ def _refused(name: str) -> Callable[..., Any]:
         )
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = "Refused: there is no MaskedTensor."
+    f.__doc__ = refusals.docstring("there is no MaskedTensor", NotImplementedError)
     return f
 
 

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from skimp._compat import refusals
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.layout import Layout, contiguous_strides
@@ -384,7 +385,7 @@ def _expects(name: str) -> Any:
         raise RuntimeError(f"{name} expected sparse row compressed tensor layout but got {kind}")
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = "Refused: the tensor is not compressed by rows."
+    f.__doc__ = refusals.docstring("the tensor is not compressed by rows")
     return f
 
 

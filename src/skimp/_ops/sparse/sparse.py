@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from skimp._compat import refusals
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
 from skimp._engine.dispatch.row import sampled
@@ -212,7 +213,7 @@ def _compressed(name: str) -> Callable[..., Any]:
         )
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = "Refused: the sparse layouts are COO and CSR."
+    f.__doc__ = refusals.docstring("the sparse layouts are COO and CSR", NotImplementedError)
     return f
 
 
@@ -290,7 +291,7 @@ def _expects(name: str) -> Callable[..., Any]:
         raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = "Refused: the tensor is dense."
+    f.__doc__ = refusals.docstring("the tensor is dense")
     return f
 
 

@@ -35,7 +35,6 @@ class _Plain(Module):
 class ReLU(_Plain):
     """max(0, x); integers too.
 
-    Shape: any.
     Dtypes: integers and floating point.
     Memory: with `inplace=True` the input's own; backward keeps the result, so the overwritten input
     is not missed:
@@ -56,7 +55,6 @@ class ReLU(_Plain):
 class SELU(_Plain):
     """scale * ELU(x) whose constants keep mean 0 and variance 1 from layer to layer.
 
-    Shape: any.
     Source: Klambauer et al. 2017, Self-normalizing neural networks.
     """
 
@@ -67,7 +65,6 @@ class SELU(_Plain):
 class SiLU(_Plain):
     """x * sigmoid(x), also called swish.
 
-    Shape: any.
     Dtypes: floating point and complex numbers.
     Source: Elfwing et al. 2017; Ramachandran et al. 2017.
     """
@@ -79,7 +76,6 @@ class SiLU(_Plain):
 class Mish(_Plain):
     """x * tanh(softplus(x)).
 
-    Shape: any.
     Source: Misra 2019, Mish: a self regularized non-monotonic activation function.
     """
 
@@ -90,7 +86,6 @@ class Mish(_Plain):
 class Hardswish(_Plain):
     """x * relu6(x + 3) / 6.
 
-    Shape: any.
     Source: Howard et al. 2019, Searching for MobileNetV3.
     """
 
@@ -103,7 +98,6 @@ class Hardswish(_Plain):
 class Hardsigmoid(_Plain):
     """relu6(x + 3) / 6.
 
-    Shape: any.
     Source: Courbariaux et al. 2015, BinaryConnect (there with another slope).
     """
 
@@ -116,7 +110,6 @@ class Hardsigmoid(_Plain):
 class Threshold(Module):
     """x where it is above the threshold, else `value`; integers too.
 
-    Shape: any.
     Dtypes: integers and floating point.
     """
 
@@ -133,7 +126,6 @@ class RReLU(Module):
     """x above 0, else x times a slope: drawn from [lower, upper) for each element in training,
     their mean in evaluation.
 
-    Shape: any.
     Source: Xu et al. 2015, Empirical evaluation of rectified activations.
     """
 
@@ -149,7 +141,6 @@ class RReLU(Module):
 class Hardtanh(Module):
     """x, clamped to [min_val, max_val]; `min_value` and `max_value` are the older names.
 
-    Shape: any.
     Dtypes: integers and floating point.
     Raises: AssertionError unless max_val is above min_val.
     """
@@ -175,7 +166,6 @@ class Hardtanh(Module):
 class ReLU6(Hardtanh):
     """min(max(0, x), 6).
 
-    Shape: any.
     Dtypes: integers and floating point.
     Source: Krizhevsky 2010, Convolutional deep belief networks on CIFAR-10.
     """
@@ -199,7 +189,6 @@ class _Alpha(Module):
 class ELU(_Alpha):
     """x above 0, else alpha * (exp(x) - 1).
 
-    Shape: any.
     Source: Clevert et al. 2015, Fast and accurate deep network learning by ELUs.
     """
 
@@ -210,7 +199,6 @@ class ELU(_Alpha):
 class CELU(_Alpha):
     """x above 0, else alpha * (exp(x / alpha) - 1): smooth at 0 for every alpha.
 
-    Shape: any.
     Raises: RuntimeError in forward if alpha is 0.
     Source: Barron 2017, Continuously differentiable exponential linear units.
     """
@@ -222,7 +210,6 @@ class CELU(_Alpha):
 class LeakyReLU(Module):
     """x above 0, else negative_slope * x.
 
-    Shape: any.
     Source: Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models.
     """
 
@@ -236,7 +223,6 @@ class LeakyReLU(Module):
 class Sigmoid(Module):
     """1 / (1 + exp(-x)); integers become the default dtype.
 
-    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
     Raises: nothing in forward.
     """
@@ -247,7 +233,6 @@ class Sigmoid(Module):
 class Tanh(Module):
     """tanh(x); integers become the default dtype.
 
-    Shape: any.
     Dtypes: bool, integers, floating point and complex numbers.
     Raises: nothing in forward.
     """
@@ -256,10 +241,7 @@ class Tanh(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x)), without overflow.
-
-    Shape: any.
-    """
+    """log(sigmoid(x)), without overflow."""
 
     forward = calling("logsigmoid")
 
@@ -267,7 +249,6 @@ class LogSigmoid(Module):
 class Softsign(Module):
     """x / (1 + |x|).
 
-    Shape: any.
     Dtypes: integers, floating point and complex numbers.
     """
 
@@ -277,7 +258,6 @@ class Softsign(Module):
 class Tanhshrink(Module):
     """x - tanh(x).
 
-    Shape: any.
     Dtypes: integers, floating point and complex numbers.
     """
 
@@ -303,7 +283,6 @@ class GLU(Module):
 class GELU(Module):
     """x times the normal distribution's CDF at x; "tanh" approximates it, as GPT-2 did.
 
-    Shape: any.
     Raises: RuntimeError in forward if `approximate` is neither "none" nor "tanh".
     Source: Hendrycks and Gimpel 2016, Gaussian error linear units.
     """
@@ -324,10 +303,7 @@ class _Lambd(Module):
 
 @own_init
 class Hardshrink(_Lambd):
-    """x where |x| is above lambd, else 0.
-
-    Shape: any.
-    """
+    """x where |x| is above lambd, else 0."""
 
     forward = calling("hardshrink", "input", "lambd")
 
@@ -336,7 +312,6 @@ class Hardshrink(_Lambd):
 class Softshrink(_Lambd):
     """x moved towards 0 by lambd.
 
-    Shape: any.
     Raises: RuntimeError in forward if lambd is negative.
     """
 
@@ -345,10 +320,7 @@ class Softshrink(_Lambd):
 
 @options
 class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
-
-    Shape: any.
-    """
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
 
     _skimp_shows = "beta=, threshold="
     beta: float = 1.0
@@ -398,7 +370,6 @@ class _AlongDim(Module):
 class Softmax(_AlongDim):
     """exp(x) / sum(exp(x)) along `dim`, without overflow.
 
-    Shape: any; the result has the input's.
     Raises: IndexError in forward for a dim that is not there.
     """
 
@@ -407,20 +378,14 @@ class Softmax(_AlongDim):
 
 @own_init
 class Softmin(_AlongDim):
-    """softmax(-x) along `dim`.
-
-    Shape: any; the result has the input's.
-    """
+    """softmax(-x) along `dim`."""
 
     forward = calling("softmin", "input", "dim")
 
 
 @own_init
 class LogSoftmax(_AlongDim):
-    """log(softmax(x)) along `dim`, from the logsumexp: no log of 0.
-
-    Shape: any; the result has the input's.
-    """
+    """log(softmax(x)) along `dim`, from the logsumexp: no log of 0."""
 
     forward = calling("log_softmax", "input", "dim")
 

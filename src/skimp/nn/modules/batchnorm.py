@@ -12,8 +12,8 @@ from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init, whole
+from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.lazy import LazyModuleMixin
-from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 SAYS = """\
@@ -23,7 +23,7 @@ Memory: a new tensor; running statistics are written in place in training."""
 
 
 @options
-class _NormBase(Module):
+class _NormBase(ByRank):
     """Scale, shift and running statistics of channels."""
 
     _version = 2
@@ -49,15 +49,11 @@ class _NormBase(Module):
             for name in ("running_mean", "running_var", "num_batches_tracked"):
                 self.register_buffer(name, None)
             return
-        self.register_buffer(
-            "running_mean", whole.zeros(self.num_features, device=device, dtype=dtype)
-        )
-        self.register_buffer(
-            "running_var", whole.ones(self.num_features, device=device, dtype=dtype)
-        )
-        self.register_buffer(
-            "num_batches_tracked", whole.tensor(0, dtype=dtypes.int64, device=device)
-        )
+        n, place = self.num_features, {"device": device, "dtype": dtype}
+        self.register_buffer("running_mean", whole.zeros(n, **place))
+        self.register_buffer("running_var", whole.ones(n, **place))
+        count = whole.tensor(0, dtype=dtypes.int64, device=device)
+        self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches."""
@@ -102,6 +98,17 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     """Mean 0 and variance 1 over the batch: Ioffe and Szegedy 2015."""
 
+    _skimp_inputs: ClassVar = {
+        1: "(N, C) or (N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)",
+    }  # fmt: skip
+    _skimp_about = """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
+
+    Shape: {input}, C num_features, and the same for the result.
+    Raises: ValueError in forward for other ranks, and in training for one value per channel.
+    Memory: a new tensor; the running statistics are written in place.
+    Source: Ioffe and Szegedy 2015, Batch normalization.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         factor = 0.0 if self.momentum is None else self.momentum
@@ -111,19 +118,12 @@ class _BatchNorm(_NormBase):
                 factor = 1.0 / float(self.num_batches_tracked)
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
         keeps = not self.training or self.track_running_stats
-        return F.batch_norm(  # type: ignore[no-any-return]
-            input,
-            self.running_mean if keeps else None,
-            self.running_var if keeps else None,
-            self.weight,
-            self.bias,
-            by_batch,
-            factor,
-            self.eps,
-        )
+        mean, var = (self.running_mean, self.running_var) if keeps else (None, None)
+        rest = (self.weight, self.bias, by_batch, factor, self.eps)
+        return F.batch_norm(input, mean, var, *rest)  # type: ignore[no-any-return]
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, dims=1):
     """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
 
     In training, the running statistics move by `momentum` towards the batch's (None: their mean
@@ -144,28 +144,12 @@ class BatchNorm1d(_BatchNorm):
         require_ndim(input, 2, 3)
 
 
-class BatchNorm2d(_BatchNorm):
-    """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
-
-    Shape: (N, C, H, W), C num_features, and the same for the result.
-    Raises: ValueError in forward for other ranks, and in training for one value per channel.
-    Memory: a new tensor; the running statistics are written in place.
-    Source: Ioffe and Szegedy 2015, Batch normalization.
-    """
-
+class BatchNorm2d(_BatchNorm, dims=2):
     def _check_input_dim(self, input: Tensor) -> None:
         require_ndim(input, 4)
 
 
-class BatchNorm3d(_BatchNorm):
-    """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
-
-    Shape: (N, C, D, H, W), C num_features, and the same for the result.
-    Raises: ValueError in forward for other ranks, and in training for one value per channel.
-    Memory: a new tensor; the running statistics are written in place.
-    Source: Ioffe and Szegedy 2015, Batch normalization.
-    """
-
+class BatchNorm3d(_BatchNorm, dims=3):
     def _check_input_dim(self, input: Tensor) -> None:
         require_ndim(input, 5)
 
@@ -174,7 +158,13 @@ class BatchNorm3d(_BatchNorm):
 class _InstanceNorm(_NormBase):
     """Mean 0 and variance 1 over each channel of each example: Ulyanov et al. 2016."""
 
-    _skimp_dims: ClassVar[int]
+    _skimp_about = """Mean 0 and variance 1 over each channel of each example, then scale and shift.
+
+    Shape: {input}, and the same for the result.
+    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
+    these warn).
+    Source: Ulyanov et al. 2016, Instance normalization.
+    """
     num_features: int
     eps: float = 1e-5
     momentum: float | None = 0.1
@@ -198,8 +188,8 @@ class _InstanceNorm(_NormBase):
                 )
             warnings.warn(
                 f"input's size at dim={feature_dim} does not match num_features. You can silence "
-                "this warning by not "
-                "passing in num_features, which is not used because affine=False",
+                "this warning by not passing in num_features, which is not used because "
+                "affine=False",
                 stacklevel=2,
             )
         if input.dim() == self._get_no_batch_dim():
@@ -207,52 +197,22 @@ class _InstanceNorm(_NormBase):
         return self._skimp_normed(input)
 
     def _skimp_normed(self, input: Tensor) -> Tensor:
-        return F.instance_norm(  # type: ignore[no-any-return]
-            input,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            self.training or not self.track_running_stats,
-            self.momentum if self.momentum is not None else 0.0,
-            self.eps,
-        )
+        by_example = self.training or not self.track_running_stats
+        factor = self.momentum if self.momentum is not None else 0.0
+        kept = (self.running_mean, self.running_var, self.weight, self.bias)
+        return F.instance_norm(input, *kept, by_example, factor, self.eps)  # type: ignore[no-any-return]
 
 
-class InstanceNorm1d(_InstanceNorm):
-    """Mean 0 and variance 1 over each channel of each example, then scale and shift.
-
-    Shape: (N, C, L) or (C, L), and the same for the result.
-    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
-    these warn).
-    Source: Ulyanov et al. 2016, Instance normalization.
-    """
-
-    _skimp_dims = 1
+class InstanceNorm1d(_InstanceNorm, dims=1):
+    pass
 
 
-class InstanceNorm2d(_InstanceNorm):
-    """Mean 0 and variance 1 over each channel of each example, then scale and shift.
-
-    Shape: (N, C, H, W) or (C, H, W), and the same for the result.
-    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
-    these warn).
-    Source: Ulyanov et al. 2016, Instance normalization.
-    """
-
-    _skimp_dims = 2
+class InstanceNorm2d(_InstanceNorm, dims=2):
+    pass
 
 
-class InstanceNorm3d(_InstanceNorm):
-    """Mean 0 and variance 1 over each channel of each example, then scale and shift.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W), and the same for the result.
-    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
-    these warn).
-    Source: Ulyanov et al. 2016, Instance normalization.
-    """
-
-    _skimp_dims = 3
+class InstanceNorm3d(_InstanceNorm, dims=3):
+    pass
 
 
 # -- num_features from the first input ------------------------------------------------------------
@@ -260,6 +220,11 @@ class InstanceNorm3d(_InstanceNorm):
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
     """Beside a normalisation: parameters and buffers wait for the first input."""
+
+    _skimp_about = """A normalisation whose num_features the first input tells; then it is one.
+
+    Shape: {input}, C any at the first call.
+    """
 
     def __init__(
         self,
@@ -299,55 +264,25 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
-    """A BatchNorm1d whose num_features the first input tells; then it is one.
-
-    Shape: as BatchNorm1d's, C any at the first call.
-    """
-
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d, dims=1):
     cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
-    """A BatchNorm2d whose num_features the first input tells; then it is one.
-
-    Shape: as BatchNorm2d's, C any at the first call.
-    """
-
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d, dims=2):
     cls_to_become = BatchNorm2d
 
 
-class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
-    """A BatchNorm3d whose num_features the first input tells; then it is one.
-
-    Shape: as BatchNorm3d's, C any at the first call.
-    """
-
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d, dims=3):
     cls_to_become = BatchNorm3d
 
 
-class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
-    """An InstanceNorm1d whose num_features the first input tells; then it is one.
-
-    Shape: as InstanceNorm1d's, C any at the first call.
-    """
-
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d, dims=1):
     cls_to_become = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
-    """An InstanceNorm2d whose num_features the first input tells; then it is one.
-
-    Shape: as InstanceNorm2d's, C any at the first call.
-    """
-
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d, dims=2):
     cls_to_become = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
-    """An InstanceNorm3d whose num_features the first input tells; then it is one.
-
-    Shape: as InstanceNorm3d's, C any at the first call.
-    """
-
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d, dims=3):
     cls_to_become = InstanceNorm3d

@@ -23,6 +23,8 @@ class ByRank(Module):
     number.
     """
 
+    _skimp_inputs: ClassVar[dict[int, str]] = INPUT
+
     _skimp_family: ClassVar[str] = ""
     _skimp_about: ClassVar[str] = ""
     _skimp_dims: ClassVar[int]
@@ -34,4 +36,4 @@ class ByRank(Module):
             return
         cls._skimp_dims, cls._skimp_function = dims, f"{cls._skimp_family}{dims}d"
         if cls.__doc__ is None:  # a class of its own may say more
-            cls.__doc__ = cls._skimp_about.format(input=INPUT[dims], dims=dims)
+            cls.__doc__ = cls._skimp_about.format(input=cls._skimp_inputs[dims], dims=dims)

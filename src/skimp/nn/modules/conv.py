@@ -56,15 +56,9 @@ class _ConvNd(ByRank):
         self.groups = groups
         self.padding_mode = padding_mode
         self._reversed_padding_repeated_twice = _around(padding, kernel_size, dilation)
-        channels = (
-            (in_channels, out_channels // groups)
-            if transposed
-            else (out_channels, in_channels // groups)
-        )
-        weight = (*channels, *kernel_size)
-        self._skimp_new_parameters(
-            device, dtype, weight=weight, bias=out_channels if bias else None
-        )
+        weight = _weight_shape(in_channels, out_channels, groups, transposed, kernel_size)
+        bias_shape = out_channels if bias else None
+        self._skimp_new_parameters(device, dtype, weight=weight, bias=bias_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -101,6 +95,14 @@ class _ConvNd(ByRank):
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
         none = (0,) * len(self.kernel_size)
         return conv(padded, weight, bias, self.stride, none, self.dilation, self.groups)  # type: ignore[no-any-return]
+
+
+def _weight_shape(
+    inputs: int, outputs: int, groups: int, transposed: bool, kernel: tuple[int, ...]
+) -> tuple[int, ...]:
+    if transposed:
+        return inputs, outputs // groups, *kernel
+    return outputs, inputs // groups, *kernel
 
 
 def _check(
@@ -162,21 +164,9 @@ class _ForwardConv(_ConvNd):
     ) -> None:
         size = ntuple(self._skimp_dims)
         padding = padding if isinstance(padding, str) else size(padding)
-        super().__init__(
-            in_channels,
-            out_channels,
-            size(kernel_size),
-            size(stride),
-            padding,
-            size(dilation),
-            False,
-            size(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        sizes = (size(kernel_size), size(stride), padding, size(dilation), False, size(0))
+        rest = (groups, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, *sizes, *rest)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return self._skimp_conv(getattr(F, self._skimp_function), input, weight, bias)
@@ -252,35 +242,15 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         size = ntuple(self._skimp_dims)
-        super().__init__(
-            in_channels,
-            out_channels,
-            size(kernel_size),
-            size(stride),
-            size(padding),
-            size(dilation),
-            True,
-            size(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        sizes = (size(kernel_size), size(stride), size(padding), size(dilation))
+        rest = (True, size(output_padding), groups, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, *sizes, *rest)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self._output_padding(input, output_size)
         f: Any = getattr(F, self._skimp_function)
-        return f(  # type: ignore[no-any-return]
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            extra,
-            self.groups,
-            self.dilation,
-        )
+        steps = (self.stride, self.padding, extra, self.groups, self.dilation)
+        return f(input, self.weight, self.bias, *steps)  # type: ignore[no-any-return]
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         if output_size is None:

@@ -40,7 +40,6 @@ class Dropout(_DropoutNd):
     True
 
     Shape: any.
-    Raises: ValueError for p outside [0, 1].
     Source: Srivastava et al. 2014; Hinton et al. 2012.
     """
 

@@ -13,6 +13,7 @@ from skimp.nn.modules.conv import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
+    _weight_shape,
 )
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.parameter import UninitializedParameter
@@ -78,10 +79,8 @@ class _LazyConv(LazyModuleMixin):
         self.in_channels = input.shape[-self._skimp_dims - 1]
         if self.in_channels % me.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
-        outs = self.out_channels // me.groups
-        ins = self.in_channels // me.groups
-        channels = (self.in_channels, outs) if me.transposed else (self.out_channels, ins)
-        self.weight.materialize((*channels, *me.kernel_size))
+        channels = (self.in_channels, self.out_channels)
+        self.weight.materialize(_weight_shape(*channels, me.groups, me.transposed, me.kernel_size))
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()

@@ -87,7 +87,6 @@ class Bilinear(Module):
     Shape: (..., in1_features) and (..., in2_features), alike else, to (..., out_features); weight
     (out_features, in1_features, in2_features).
     Raises: ValueError for no in1_features; RuntimeError in forward for other shapes.
-    Memory: a new tensor.
     """
 
     _skimp_shows = "in1_features=, in2_features=, out_features=, bias="

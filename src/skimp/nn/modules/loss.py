@@ -16,6 +16,7 @@ from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import reduction_of
 
 SAYS = """\
+Shape: any, target alike; the result is a number, or theirs with "none".
 Dtypes: floating point; the result's is the input's.
 Raises: in forward, ValueError for a reduction of another name, RuntimeError for shapes that don't
 broadcast and for other dtypes.
@@ -62,10 +63,7 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|.
-
-    Shape: input and target alike; the result is a number, or theirs with "none".
-    """
+    """|input - target|."""
 
     forward = calling("l1_loss", "input, target", "reduction=")
 
@@ -80,8 +78,6 @@ class MSELoss(_Loss):
     ...     warnings.simplefilter("ignore")
     ...     torch.nn.MSELoss(reduction="none")(torch.ones(3), torch.ones(3, 1)).shape
     torch.Size([3, 3])
-
-    Shape: input and target alike; the result is a number, or theirs with "none".
     """
 
     forward = calling("mse_loss", "input, target", "reduction=")
@@ -133,8 +129,6 @@ class PoissonNLLLoss(_Loss):
 
     `log_input`: input is log(rate), else the rate, to which eps is added before its log. `full`
     adds Stirling's approximation of log(target!) where the target is above 1.
-
-    Shape: any, target alike; the result is a number, or theirs with "none".
     """
 
     log_input: bool = True
@@ -177,7 +171,6 @@ class KLDivLoss(_Loss):
     "mean" divides by all elements, not by the batch, as the divergence would ask for ("batchmean"),
     and warns.
 
-    Shape: any, target alike; the result is a number, or theirs with "none".
     Source: Kullback and Leibler 1951.
     """
 
@@ -231,7 +224,6 @@ class BCEWithLogitsLoss(_Loss):
 class SmoothL1Loss(_Loss):
     """Squared over 2 beta below beta, absolute less beta / 2 above.
 
-    Shape: any, target alike; the result is a number, or theirs with "none".
     Raises: RuntimeError in forward if beta is negative.
     Source: Girshick 2015, Fast R-CNN.
     """
@@ -248,7 +240,6 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """Half the square below delta, delta (absolute - delta / 2) above: delta times SmoothL1Loss.
 
-    Shape: any, target alike; the result is a number, or theirs with "none".
     Raises: RuntimeError in forward unless delta is positive.
     Source: Huber 1964, Robust estimation of a location parameter.
     """

@@ -13,6 +13,7 @@ from skimp.nn.modules.distance import PairwiseDistance
 from skimp.nn.modules.loss import _Loss, _WeightedLoss
 
 SAYS = """\
+Shape: any, target alike; the result is a number, or theirs with "none".
 Dtypes: floating point; the result's is the input's.
 Raises: in forward, ValueError for a reduction of another name, RuntimeError for shapes that don't
 broadcast and for other dtypes.
@@ -21,10 +22,7 @@ Memory: a new tensor."""
 
 @options
 class HingeEmbeddingLoss(_Loss):
-    """input where the target is 1, max(0, margin - input) where it is -1.
-
-    Shape: any, target alike; the result is a number, or theirs with "none".
-    """
+    """input where the target is 1, max(0, margin - input) where it is -1."""
 
     margin: float = 1.0
     size_average: InitVar[Any] = None
@@ -52,10 +50,7 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input)), targets 1 and -1.
-
-    Shape: any, target alike; the result is a number, or theirs with "none".
-    """
+    """log(1 + exp(-target * input)), targets 1 and -1."""
 
     forward = calling("soft_margin_loss", "input, target", "reduction=")
 

@@ -102,10 +102,7 @@ class ConstantPad3d(_ConstantPadNd, dims=3):
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Padded with zeros.
-
-    Shape: any of at least one dimension; the last grows.
-    """
+    """Padded with zeros."""
 
     _skimp_shows = "padding"
 
@@ -120,8 +117,6 @@ class ZeroPad2d(ConstantPad2d):
 
     >>> torch.nn.ZeroPad2d((1, 0, 0, 2))(torch.ones(1, 1, 2, 2)).shape
     torch.Size([1, 1, 4, 3])
-
-    Shape: any of at least two dimensions; the last two grow.
     """
 
     _skimp_shows = "padding"
@@ -131,10 +126,7 @@ class ZeroPad2d(ConstantPad2d):
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Padded with zeros.
-
-    Shape: any of at least three dimensions; the last three grow.
-    """
+    """Padded with zeros."""
 
     _skimp_shows = "padding"
 

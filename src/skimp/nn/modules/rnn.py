@@ -27,8 +27,10 @@ from skimp.nn.utils.rnn import PackedSequence
 
 SAYS = """\
 Dtypes: floating point, input, state and weights alike.
-Raises: RuntimeError in forward for other ranks, widths and dtypes.
-Memory: new tensors; backward keeps what each step computed."""
+Raises: TypeError and ValueError for options of wrong types or out of range; in forward, ValueError
+for other ranks and dtypes, RuntimeError for widths and states that don't fit.
+Memory: new tensors; with `batch_first` the output is a transposed view of one. Backward keeps what
+each step computed."""
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
@@ -301,10 +303,6 @@ class RNN(RNNBase):
     PackedSequence; hx (layers * directions, N, hidden_size), without N where the input
     has none, zeros if not given. The result is the output (L, N, directions * hidden_size), laid
     out as the input, and the last state.
-    Dtypes: input, state and weights alike.
-    Raises: TypeError and ValueError for options of wrong types or out of range; in forward,
-    ValueError for other ranks and dtypes, RuntimeError for widths and states that don't fit.
-    Memory: new tensors; with `batch_first` the output is a transposed view of one.
     Source: Elman 1990, Finding structure in time.
     """
 
@@ -333,10 +331,6 @@ class LSTM(RNNBase):
     PackedSequence; (h, c), each (layers * directions, N, hidden_size), without N where the input
     has none, zeros if not given. The result is the output (L, N, directions * hidden_size), laid
     out as the input, and the last (h, c).
-    Dtypes: input, state and weights alike.
-    Raises: TypeError and ValueError for options of wrong types or out of range; in forward,
-    ValueError for other ranks and dtypes, RuntimeError for widths and states that don't fit.
-    Memory: new tensors; with `batch_first` the output is a transposed view of one.
     Source: Hochreiter and Schmidhuber 1997; projections: Sak et al. 2014.
     """
 
@@ -381,10 +375,6 @@ class GRU(RNNBase):
     PackedSequence; hx (layers * directions, N, hidden_size), without N where the input
     has none, zeros if not given. The result is the output (L, N, directions * hidden_size), laid
     out as the input, and the last state.
-    Dtypes: input, state and weights alike.
-    Raises: TypeError and ValueError for options of wrong types or out of range; in forward,
-    ValueError for other ranks and dtypes, RuntimeError for widths and states that don't fit.
-    Memory: new tensors; with `batch_first` the output is a transposed view of one.
     Source: Cho et al. 2014, Learning phrase representations using RNN encoder-decoder.
     """
 

@@ -13,7 +13,7 @@ from skimp.nn.modules.module import Module
 
 SAYS = """\
 Dtypes: floating point, input, state and weights alike.
-Raises: RuntimeError in forward for other widths and dtypes.
+Raises: ValueError in forward for other ranks, RuntimeError for other widths and dtypes.
 Memory: new tensors."""
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -99,9 +99,6 @@ class RNNCell(RNNCellBase):
 
     Shape: input (N, input_size) or (input_size,); hx (N, hidden_size) or (hidden_size,), zeros
     if not given; the result like the state.
-    Dtypes: input, state and weights alike.
-    Raises: ValueError in forward for other ranks, RuntimeError for other widths.
-    Memory: a new tensor.
     Source: Elman 1990, Finding structure in time.
     """
 
@@ -132,9 +129,6 @@ class LSTMCell(RNNCellBase):
 
     Shape: input (N, input_size) or (input_size,); h and c (N, hidden_size) or (hidden_size,), zeros
     if not given; the result like the state.
-    Dtypes: input, state and weights alike.
-    Raises: ValueError in forward for other ranks, RuntimeError for other widths.
-    Memory: a new tensor.
     Source: Hochreiter and Schmidhuber 1997.
     """
 
@@ -159,9 +153,6 @@ class GRUCell(RNNCellBase):
 
     Shape: input (N, input_size) or (input_size,); hx (N, hidden_size) or (hidden_size,), zeros
     if not given; the result like the state.
-    Dtypes: input, state and weights alike.
-    Raises: ValueError in forward for other ranks, RuntimeError for other widths.
-    Memory: a new tensor.
     Source: Cho et al. 2014.
     """
 

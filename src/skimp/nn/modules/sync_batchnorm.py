@@ -18,7 +18,6 @@ class SyncBatchNorm(_BatchNorm):
     On one rank, and in eval mode, it is BatchNorm.
 
     Shape: (N, C, *), C num_features, and the same for the result.
-    Dtypes: floating point; the result's is the input's.
     Raises: ValueError in forward for a rank below 2.
     Memory: a new tensor; the running statistics are written in place.
     """

@@ -64,6 +64,13 @@ def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
     raise RuntimeError(f"activation should be relu/gelu, not {activation}")
 
 
+def _attended(
+    attention: Module, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool
+) -> Tensor:
+    words = {"attn_mask": mask, "key_padding_mask": padding, "is_causal": is_causal}
+    return attention(x, memory, memory, need_weights=False, **words)[0]  # type: ignore[no-any-return]
+
+
 class TransformerEncoderLayer(Module):
     """Self-attention and two linear layers, each with dropout, a shortcut and a norm.
 
@@ -131,16 +138,7 @@ class TransformerEncoderLayer(Module):
         return self.norm2(x + self._ff_block(x))  # type: ignore[no-any-return]
 
     def _sa_block(self, x: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
-        x = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            need_weights=False,
-            is_causal=is_causal,
-        )[0]
-        return self.dropout1(x)  # type: ignore[no-any-return]
+        return self.dropout1(_attended(self.self_attn, x, x, mask, padding, is_causal))  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
@@ -211,30 +209,12 @@ class TransformerDecoderLayer(Module):
         return self.norm3(x + self._ff_block(x))  # type: ignore[no-any-return]
 
     def _sa_block(self, x: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
-        x = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
-        return self.dropout1(x)  # type: ignore[no-any-return]
+        return self.dropout1(_attended(self.self_attn, x, x, mask, padding, is_causal))  # type: ignore[no-any-return]
 
     def _mha_block(
         self, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool = False
     ) -> Tensor:
-        x = self.multihead_attn(
-            x,
-            memory,
-            memory,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
-        return self.dropout2(x)  # type: ignore[no-any-return]
+        return self.dropout2(_attended(self.multihead_attn, x, memory, mask, padding, is_causal))  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]

@@ -47,7 +47,6 @@ class _Combined(LRScheduler):
 class SequentialLR(_Combined):
     """One schedule after the other, changing at milestones.
 
-    Shape: none: a number for each group.
     Raises: ValueError for no schedules, another number of milestones, schedules of several
     optimizers, or ReduceLROnPlateau.
     """
@@ -101,7 +100,6 @@ def _undo(scheduler: Any) -> None:
 class ChainedScheduler(_Combined):
     """All schedules at each step.
 
-    Shape: none: a number for each group.
     Raises: ValueError for no schedules, schedules of several optimizers, or ReduceLROnPlateau.
     """
 

@@ -159,7 +159,6 @@ class CyclicLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a cosine, again and again, each T_mult times as long: Loshchilov and Hutter 2016.
 
-    Shape: none: a number for each group.
     Raises: ValueError for T_0, T_mult or eta_min out of range, and a negative epoch.
     Source: Loshchilov and Hutter 2016, SGDR.
     """

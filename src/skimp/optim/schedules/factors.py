@@ -91,10 +91,7 @@ class _ByFactor(LRScheduler):
 
 
 class StepLR(_ByFactor):
-    """Times gamma every step_size epochs.
-
-    Shape: none: a number for each group.
-    """
+    """Times gamma every step_size epochs."""
 
     def __init__(
         self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -134,7 +131,6 @@ class MultiStepLR(_ByFactor):
 class ConstantLR(_ByFactor):
     """Times a factor until total_iters.
 
-    Shape: none: a number for each group.
     Raises: ValueError for a factor outside [0, 1].
     """
 
@@ -159,7 +155,6 @@ class ConstantLR(_ByFactor):
 class LinearLR(_ByFactor):
     """From start_factor to end_factor in total_iters steps.
 
-    Shape: none: a number for each group.
     Raises: ValueError for a start_factor outside (0, 1] and an end_factor outside [0, 1].
     """
 
@@ -197,10 +192,7 @@ class LinearLR(_ByFactor):
 
 
 class ExponentialLR(_ByFactor):
-    """Times gamma every epoch.
-
-    Shape: none: a number for each group.
-    """
+    """Times gamma every epoch."""
 
     def __init__(self, optimizer: Any, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -214,10 +206,7 @@ class ExponentialLR(_ByFactor):
 
 
 class PolynomialLR(_ByFactor):
-    """Down to 0 in total_iters steps, by a power.
-
-    Shape: none: a number for each group.
-    """
+    """Down to 0 in total_iters steps, by a power."""
 
     def __init__(
         self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -241,7 +230,6 @@ class CosineAnnealingLR(LRScheduler):
 
     It goes on after T_max, back up to the base rate; no restart.
 
-    Shape: none: a number for each group.
     Source: Loshchilov and Hutter 2016, SGDR.
     """
 
