@@ -370,6 +370,8 @@ OF_ANY_LAYOUT: dict[str, Callable[[Any], list[Any]]] = {
         skimp.nn.functional.linear(x, x, x[:, 0].contiguous()),
         skimp.nn.functional.linear(x[None], x, x[:, 0].contiguous()),
         skimp.nn.functional.linear(x[None], x),
+        x[0] @ x.t(), x[:, 0] @ x, x[0].clone() @ x.t(), x[0] @ x.t()[:, :0], x[0] @ x[-1],
+        x[:, 0].dot(x.t()[-1]), x @ x[0], x[:0, 0] @ x[:0],
     ],
 }  # fmt: skip
 BOTH = (False, True)
