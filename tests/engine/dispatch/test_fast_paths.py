@@ -350,6 +350,8 @@ OF_ANY_LAYOUT: dict[str, Callable[[Any], list[Any]]] = {
         *(x.softmax(d) for d in (0, 1)),
         *(x.log_softmax(d) for d in (0, 1)),
         *(x.logsumexp(1), x.norm(), *x.sort(1), *x.kthvalue(1, 1)),
+        *(x.logsumexp(d, keep) for d in (0, (0, 1)) for keep in BOTH),
+        *(x[:, 0], x[0], x[-1, :1], x[None, :, :1]),
     ],
     "reductions": lambda x: [
         *(f(d, keep) for f in (x.sum, x.mean, x.amax) for d in (0, 1, (0, 1)) for keep in BOTH),

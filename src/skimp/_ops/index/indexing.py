@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
@@ -14,11 +15,12 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, mark
+from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
 from skimp._ops.shape.views import scattered
+from skimp.config import config
 
 _new = object.__new__
 _view_of = history.view_of
@@ -30,9 +32,17 @@ _ALL = slice(None)
 
 
 def _rule(name: str) -> Rule:
-    return Rule(
-        name, input=lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])
-    )
+    return Rule(name, input=_placed)
+
+
+def _placed(g: Tensor, input_shape: Any, index: Any) -> Tensor:
+    """Zeros with `g` where the index of a view looks."""
+    y, shape = g._np, tuple(input_shape)
+    if y is None or _state.grad or type(g) not in ORDINARY or math.prod(shape) > config.small_below:
+        return scattered(g, shape, lambda z: z[index])
+    made = np.zeros(shape, y.dtype)
+    made[index] = y
+    return fresh(made, g._dtype)
 
 
 _RULES = {
