@@ -359,6 +359,16 @@ OF_ANY_LAYOUT: dict[str, Callable[[Any], list[Any]]] = {
         *(part for d in (0, 1) for keep in BOTH for part in x.max(d, keep)),
         *(x.sum(), x.mean(), x.var(1, correction=0), x.max(), skimp.min(x, -x)),
     ],
+    "norms": lambda x: [
+        *(skimp.nn.functional.layer_norm(x, x.shape[1:], w, w) for w in (None, x[0].clone())),
+        skimp.nn.functional.layer_norm(x[:1], x.shape[1:], x[0].clone()),
+        skimp.nn.functional.linear(x[0].contiguous(), x, x[:, 0].contiguous()),
+        *(
+            skimp.nn.functional.scaled_dot_product_attention(q, x[None], x[None], is_causal=c)
+            for q in (x[None], 40 * x[None]) for c in BOTH
+        ),
+        skimp.nn.functional.scaled_dot_product_attention(*(x[None, :, None] for _ in range(3))),
+    ],
     "joints": lambda x: [
         *(skimp.cat([x, x + 1], d) for d in (0, 1)),
         *(skimp.stack([x, x.clone(), x], d) for d in (0, 1, 2)),
