@@ -8,10 +8,9 @@ last row. Where rows and keys are few, the matrices of many heads are made at on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,11 +27,11 @@ _CAUSAL_ROWS: Final = 64  # rows of a causal block: of longer ones more lies abo
 _SPREAD_FROM: Final = 1 << 19  # elements of the whole matrix from which threads share the work
 _WHOLE: Final = 1 << 16  # elements of the whole matrices that are made at once
 _WHOLE_CAUSAL: Final = 128  # rows and keys of such a matrix of which half is hidden
+_FEW: Final = 512  # scores, and the sum of their squares
 _TAME: Final = 24.0  # scores whose exponentials, and sums of them, are far from the ends of float32
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     """What stays the same for all blocks. `kept`: the elements that dropout leaves; `grow`: what
     they grow by."""
 
@@ -89,7 +88,10 @@ class _Room:
 
 
 def _run(
-    groups: list[Any], elements: int, work_type: np.dtype[Any], task: Callable[[Any, _Room], None]
+    groups: Sequence[Any],
+    elements: int,
+    work_type: np.dtype[Any],
+    task: Callable[[Any, _Room], None],
 ) -> None:
     """task(group, room) for every group, in the threads that share them."""
     todo = iter(groups)  # shared by the threads: next() is atomic
@@ -278,19 +280,20 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
 # -- short rows: whole matrices at once -----------------------------------------------------------
 
 
-def _pieces(shape: tuple[int, ...], keys: int, causal: bool) -> list[slice]:
+@lru_cache(maxsize=1024)
+def _pieces(shape: tuple[int, ...], keys: int, causal: bool) -> tuple[slice, ...]:
     """Parts of the first dim whose whole matrices are made at once; none where a part of one is too
     large. The choice is by shapes alone.
     """
     each = math.prod(shape[1:-1]) * keys
     if not 0 < each <= _WHOLE or (causal and max(shape[-2], keys) > _WHOLE_CAUSAL):
-        return []
+        return ()
     step = _WHOLE // each
-    return [slice(first, first + step) for first in range(0, shape[0], step)]
+    return tuple([slice(first, first + step) for first in range(0, shape[0], step)])
 
 
 def _run_pieces(
-    pieces: list[slice], task: Callable[..., None], arrays: tuple[Array, ...], a: Attention
+    pieces: tuple[slice, ...], task: Callable[..., None], arrays: tuple[Array, ...], a: Attention
 ) -> None:
     """task(*arrays, a) for every piece of them."""
     if len(pieces) == 1:
@@ -299,7 +302,7 @@ def _run_pieces(
 
     def part(piece: slice, _: _Room) -> None:
         mask, kept = [None if x is None else x[piece] for x in (a.mask, a.kept)]
-        task(*[x[piece] for x in arrays], replace(a, mask=mask, kept=kept))
+        task(*[x[piece] for x in arrays], a._replace(mask=mask, kept=kept))
 
     q, k = arrays[:2]
     _run(pieces, math.prod(q.shape[:-1]) * k.shape[-2], a.work, part)
@@ -326,9 +329,9 @@ def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Atte
     work = a.work
     added = a.mask is not None and a.mask.dtype != bool
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
-    s = np.matmul(np.multiply(q, work.type(a.scale), dtype=work), np.swapaxes(k, -1, -2))
+    s = np.matmul(np.multiply(q, work.type(a.scale), dtype=work), k.swapaxes(-1, -2))
     top = None
-    if not added and np.maximum.reduce(s, None) <= _TAME and np.minimum.reduce(s, None) >= -_TAME:
+    if not added and _are_tame(s):
         np.exp(s, out=s)
         _hide_whole(s, a, 0)
     else:
@@ -347,6 +350,15 @@ def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Atte
         s *= a.kept
         s *= work.type(a.grow)
     np.divide(np.matmul(s, v), total, out=out, casting="same_kind")
+
+
+def _are_tame(s: Array) -> bool:
+    """Whether the exponentials of these scores are fine; not so where there is a nan."""
+    if s.size <= _FEW:
+        flat = s.reshape(-1)
+        if np.dot(flat, flat) <= _FEW:  # the quick way: no score is far off if their squares aren't
+            return True
+    return bool(np.maximum.reduce(s, None) <= _TAME and np.minimum.reduce(s, None) >= -_TAME)
 
 
 @cache
@@ -371,24 +383,24 @@ def _whole_backward(
     scale = work.type(a.scale)
     g, k, v = [x.astype(work, copy=False) for x in (g, k, v)]
     q = np.multiply(q, scale, dtype=work)
-    p = np.matmul(q, np.swapaxes(k, -1, -2))
+    p = np.matmul(q, k.swapaxes(-1, -2))
     if a.mask is not None or a.causal:
         _hide_whole(p, a, -np.inf)
         # of a row that sees nothing: exponentials of -inf, not of nan
         lse = np.where(np.isneginf(lse), np.inf, lse)
     p -= lse
     np.exp(p, out=p)
-    dp = np.matmul(g, np.swapaxes(v, -1, -2))
+    dp = np.matmul(g, v.swapaxes(-1, -2))
     seen = p
     if a.kept is not None:
         left = a.kept * work.type(a.grow)
         seen = p * left
         dp *= left
-    dv[...] = np.matmul(np.swapaxes(seen, -1, -2), g)
+    dv[...] = np.matmul(seen.swapaxes(-1, -2), g)
     if a.kept is None and out.dtype == work:  # the result says what is subtracted
         dp -= np.vecdot(g, out)[..., None]
     else:
         dp -= np.vecdot(dp, p)[..., None]
     dp *= p
     np.multiply(np.matmul(dp, k), scale, out=dq, casting="same_kind")
-    dk[...] = np.matmul(np.swapaxes(dp, -1, -2), q)
+    dk[...] = np.matmul(dp.swapaxes(-1, -2), q)

@@ -21,7 +21,8 @@ from skimp._engine.memory.call_site import op_name_of
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.index.indexing import GETITEM, SETITEM
+from skimp._ops.index.assigning import SETITEM
+from skimp._ops.index.indexing import GETITEM
 from skimp.optim.optimizer import WATCHERS
 
 _NODE = "autograd::engine::evaluate_function: {}"

@@ -350,12 +350,24 @@ OF_ANY_LAYOUT: dict[str, Callable[[Any], list[Any]]] = {
         *(x.softmax(d) for d in (0, 1)),
         *(x.log_softmax(d) for d in (0, 1)),
         *(x.logsumexp(1), x.norm(), *x.sort(1), *x.kthvalue(1, 1)),
+        *(x.logsumexp(d, keep) for d in (0, (0, 1)) for keep in BOTH),
+        *(x[:, 0], x[0], x[-1, :1], x[None, :, :1]),
     ],
     "reductions": lambda x: [
         *(f(d, keep) for f in (x.sum, x.mean, x.amax) for d in (0, 1, (0, 1)) for keep in BOTH),
         *(f(d, keep) for f in (x.argmax, x.argmin) for d in (0, -1) for keep in BOTH),
         *(part for d in (0, 1) for keep in BOTH for part in x.max(d, keep)),
         *(x.sum(), x.mean(), x.var(1, correction=0), x.max(), skimp.min(x, -x)),
+    ],
+    "norms": lambda x: [
+        *(skimp.nn.functional.layer_norm(x, x.shape[1:], w, w) for w in (None, x[0].clone())),
+        skimp.nn.functional.layer_norm(x[:1], x.shape[1:], x[0].clone()),
+        skimp.nn.functional.linear(x[0].contiguous(), x, x[:, 0].contiguous()),
+        *(
+            skimp.nn.functional.scaled_dot_product_attention(q, x[None], x[None], is_causal=c)
+            for q in (x[None], 40 * x[None]) for c in BOTH
+        ),
+        skimp.nn.functional.scaled_dot_product_attention(*(x[None, :, None] for _ in range(3))),
     ],
     "joints": lambda x: [
         *(skimp.cat([x, x + 1], d) for d in (0, 1)),
@@ -370,6 +382,8 @@ OF_ANY_LAYOUT: dict[str, Callable[[Any], list[Any]]] = {
         skimp.nn.functional.linear(x, x, x[:, 0].contiguous()),
         skimp.nn.functional.linear(x[None], x, x[:, 0].contiguous()),
         skimp.nn.functional.linear(x[None], x),
+        x[0] @ x.t(), x[:, 0] @ x, x[0].clone() @ x.t(), x[0] @ x.t()[:, :0], x[0] @ x[-1],
+        x[:, 0].dot(x.t()[-1]), x @ x[0], x[:0, 0] @ x[:0],
     ],
 }  # fmt: skip
 BOTH = (False, True)

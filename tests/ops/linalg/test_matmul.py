@@ -437,7 +437,7 @@ def test_gradients_have_the_layout_of_the_parameters() -> None:
     ("name", "g"),
     [
         ("MmBackward0", lambda t, x: x @ x), ("MvBackward0", lambda t, x: x @ x[0]),
-        ("DotBackward0", lambda t, x: x[0] @ x[1]),
+        ("DotBackward0", lambda t, x: x[0] @ x[1]), ("SqueezeBackward4", lambda t, x: x[0] @ x),
         ("BmmBackward0", lambda t, x: t.bmm(x[None], x[None])),
         ("AddmmBackward0", lambda t, x: t.addmm(x, x, x)),
         ("UnsafeViewBackward0", lambda t, x: t.ones(3, 2, 2) @ x[None]),

@@ -103,6 +103,8 @@ WRITES: dict[str, Case] = {
     "copy_ broadcast": lambda m, t: t(M).copy_(t(V)),
     "copy_ types": lambda m, t: t(M).copy_(t(M.astype(np.float64))),
     "copy_ turned": lambda m, t: t(M).t().copy_(t(M.T.copy())),
+    "copy_ a column": lambda m, t: _changed(x := t(M), x[:, 1].copy_(t(M[:, 0].copy()))),
+    "copy_ a part": lambda m, t: _changed(x := t(M), x[1:, ::2].copy_(t(M[:-1, :3].copy()))),
     "copy_ from turned": lambda m, t: t(M).copy_(t(M.T.copy()).t()),
     "zero_": lambda m, t: t(M).zero_(),
     "zero_ ints": lambda m, t: t(WHOLE).zero_(),
@@ -131,6 +133,10 @@ ERRORS: dict[str, Case] = {
     "stack dim": lambda m, t: m.stack([t(M), t(M)], 3),
     "copy_ shapes": lambda m, t: t(V).copy_(t(M)),
 }
+
+
+def _changed(x: Any, _: Any) -> Any:
+    return x
 
 
 def _ours(a: Any) -> Any:

@@ -58,6 +58,15 @@ class Scratch:
         self.doubles = np.empty((3, size), np.float64)
 
 
+def parts(words: NDArray[np.uint32]) -> tuple[F32, F32, F32]:
+    """What each word is as a radius, and the cosine and the sine of what it is as an angle."""
+    length, cos, sin = np.empty((3, words.size), np.float32)
+    scratch = Scratch(words.size)
+    radius(words, length, scratch)
+    cos_sin(words, cos, sin, scratch)
+    return length, cos, sin
+
+
 def radius(words: NDArray[np.uint32], out: F32, scratch: Scratch) -> None:
     """out = sqrt(-2 log(1 - u)), u the uniform of each word's low 24 bits."""
     n = words.size

@@ -1,8 +1,8 @@
 """Few numbers at a time, for tensors so small that what a call costs is all that a draw costs.
 
-What PyTorch makes of single words (uniforms) or of 16 in a row (normals) is computed from all
-words that the engine holds at once, and handed out piece by piece. None: the draw needs more words
-than are left, and goes the general way, which has the engine make the next ones.
+What PyTorch makes of single words (uniforms) or of 16 in a row (normals, wherever they begin) is
+computed from all words that the engine holds at once, and handed out piece by piece. None: the draw
+needs more words than are left, and goes the general way, which has the engine make the next ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels.random import normal as draws_normal
+from skimp._kernels.random import boxmuller, normal as draws_normal
 from skimp._kernels.random.arithmetic import F32, fma32
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import GROUP, standard_singles
@@ -42,25 +42,72 @@ def uniforms(n: int, engine: Engine) -> F32 | None:
 
 def normals(n: int, engine: Engine) -> F32 | None:
     """Standard normals as `normal` makes float32 ones; the engine's lock is held."""
-    if n % GROUP or not n:
-        return _serial(n, engine) if n < GROUP else None
-    start = engine.at
-    end = start + n
+    if n < GROUP:
+        return _serial(n, engine) if n else None
+    start, middle = engine.at, engine.at + n
+    end = middle + GROUP if n % GROUP else middle
     if end > engine.words.size:
         return None
-    first, table = engine.normals or (end, None)
-    if table is None or first > start or (start - first) % GROUP or end > first + table.size:
-        last = start + (engine.words.size - start) // GROUP * GROUP
-        table = standard_singles(engine.words[start:last])
-        engine.normals = first, table = start, table
+    if engine.normals is None:
+        engine.normals = _Normals(engine.words)
+        groups = engine.normals.made_alone
+    else:
+        groups = engine.normals.looked_up
+    made: F32 = groups(start, middle)
+    if end > middle:  # an incomplete group: the last 16 are made anew, of words of their own
+        made[-GROUP:] = groups(middle, end)
     engine.at = end
-    return table[start - first : end - first].copy()
+    return made
+
+
+class _Normals:
+    """The normals that groups of some words make, wherever those begin."""
+
+    __slots__ = ("_parts", "_phases", "_words")
+
+    def __init__(self, words: NDArray[np.uint32]) -> None:
+        self._words = words
+        self._parts: tuple[F32, F32, F32] | None = None
+        self._phases: dict[int, F32] = {}  # by the words before the first group
+
+    def made_alone(self, start: int, end: int) -> F32:
+        """Those of the groups between two words, and anything for an incomplete one.
+
+        The first time that is sooner done than for all words, of which a program may want no more.
+        """
+        made = np.empty(end - start, np.float32)
+        whole = (end - start) // GROUP * GROUP
+        made[:whole] = standard_singles(self._words[start : start + whole])
+        return made
+
+    def looked_up(self, start: int, end: int) -> F32:
+        """The same out of what all words make."""
+        lead = start % GROUP
+        table = self._phases.get(lead)
+        if table is None:
+            table = self._phases[lead] = self._phase(lead)
+        return table[start - lead : end - lead].copy()
+
+    def _phase(self, lead: int) -> F32:
+        """The normals of all words from `lead` on."""
+        if self._parts is None:
+            self._parts = boxmuller.parts(self._words)
+        count = (self._words.size - lead) // GROUP
+        radius, cos, sin = [
+            part[lead : lead + count * GROUP].reshape(count, 2, GROUP // 2) for part in self._parts
+        ]
+        made = np.zeros(self._words.size - lead, np.float32)
+        pairs = made[: count * GROUP].reshape(count, 2, GROUP // 2)
+        np.multiply(radius[:, 0], cos[:, 1], out=pairs[:, 0])
+        np.multiply(radius[:, 0], sin[:, 1], out=pairs[:, 1])
+        made += np.float32(0)  # -0.0 becomes 0.0
+        return made
 
 
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     """`normal.normal`: few float32 numbers are handed out too."""
     n = out.size
-    if not GROUP <= n <= engine.words.size or n % GROUP or out.dtype != np.float32 or not std >= 0:
+    if not GROUP <= n <= engine.words.size or out.dtype != np.float32 or not std >= 0:
         draws_normal.normal(out, mean, std, engine)
         return
     with engine.lock:

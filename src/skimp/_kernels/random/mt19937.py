@@ -17,7 +17,8 @@ STATE_BYTES: Final = 5056
 _KEY_WORDS: Final = 624
 _TWO32: Final = 1 << 32
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
-_AHEAD: Final = 4 * _KEY_WORDS
+_AHEAD: Final = 16 * _KEY_WORDS
+_ALONE: Final = 4 * _KEY_WORDS  # more words than these are made for whoever asks
 _NONE: Final = np.empty(0, np.uint32)
 _UNKNOWN: Final = -1
 
@@ -142,7 +143,7 @@ class Engine:
         self.words = _NONE
         self.at = 0
         self.uniforms: NDArray[np.float32] | None = None
-        self.normals: tuple[int, NDArray[np.float32]] | None = None
+        self.normals: Any = None
 
     def random32(self, n: int) -> NDArray[np.uint32]:
         """The next `n` words."""
@@ -150,7 +151,7 @@ class Engine:
         if n <= left:
             self.at = start + n
             return self.words[start : start + n].copy()
-        if n - left > _KEY_WORDS and not self._next:
+        if n - left > (_KEY_WORDS if self.words is _NONE else _ALONE) and not self._next:
             return self._many(n)
         if self._next and n - left > self._next[0].size:  # since a draw that did not end
             first = self.random32(left + self._next[0].size)
@@ -158,7 +159,8 @@ class Engine:
         if self._drawn() < _KEY_WORDS:  # of a block that has begun, and of which none lies here
             self._have(self._ahead(_KEY_WORDS - self._pos), 0)
             return self.random32(n)
-        made = self._ahead(_KEY_WORDS if self.words is _NONE else _AHEAD)
+        few = _KEY_WORDS if self.words is _NONE else _ALONE
+        made = self._ahead(few if self.words.size < _ALONE else _AHEAD)
         more = made[: n - left]
         result = np.concatenate((self.words[start:], more)) if left else more.copy()
         self._have(made, n - left)

@@ -203,8 +203,8 @@ _RECORDING = recording(_RULE, ("input", "indices"))
 
 def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     """`input[index]` by NumPy, where `x` is the small array of `input`, in row-major order, and the
-    index one tensor of positions, a mask of all dims, or a tensor for each of the first dims or of
-    those after some `:`; else None.
+    index one tensor of positions, a mask of the first dims, or a tensor for each of the first dims
+    or of those after some `:`; else None.
     """
     if x.size and type(index) is list:
         index = _small_list(index)
@@ -274,10 +274,10 @@ def index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
         if type(one) is not Tensor:
             return None
         a = one._np if one._np is not None else small_array(one)
-        if a is None or not a.flags.c_contiguous or not a.ndim:
+        if a is None or not a.ndim or (a.ndim > 1 and not a.flags.c_contiguous):
             return None
         if one._dtype is not dtypes.int64 and (
-            one._dtype is not dtypes.bool or len(indices) > 1 or a.shape != x.shape
+            one._dtype is not dtypes.bool or len(indices) > 1 or a.shape != x.shape[: a.ndim]
         ):
             return None
         arrays.append(a)

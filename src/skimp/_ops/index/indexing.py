@@ -1,32 +1,26 @@
-"""`x[...]`, read and write: ints, slices, None and Ellipsis make views; tensors, lists and bools
-gather and scatter.
-"""
+"""`x[...]`: ints, slices, None and Ellipsis make views; tensors, lists and bools gather."""
 
 from __future__ import annotations
 
+import math
 import weakref
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.operands import check_number, constant
-from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
-from skimp._engine.memory.copies import written
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
 from skimp._ops import batching
 from skimp._ops.index import advanced
-from skimp._ops.index.plan import Plan, split
-from skimp._ops.shape.copies import COPIED, _filled, write
+from skimp._ops.index.plan import Plan, in_numbers, split
 from skimp._ops.shape.views import scattered
+from skimp.config import config
 
 _new = object.__new__
 _view_of = history.view_of
@@ -35,13 +29,20 @@ _MANY = history.MANY
 _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
-_NUMBERS = (int, float, complex, np.integer)  # NumPy's other numbers are refused, as in PyTorch
 
 
 def _rule(name: str) -> Rule:
-    return Rule(
-        name, input=lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])
-    )
+    return Rule(name, input=_placed)
+
+
+def _placed(g: Tensor, input_shape: Any, index: Any) -> Tensor:
+    """Zeros with `g` where the index of a view looks."""
+    y, shape = g._np, tuple(input_shape)
+    if y is None or _state.grad or type(g) not in ORDINARY or math.prod(shape) > config.small_below:
+        return scattered(g, shape, lambda z: z[index])
+    made = np.zeros(shape, y.dtype)
+    made[index] = y
+    return fresh(made, g._dtype)
 
 
 _RULES = {
@@ -73,7 +74,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if type(index) is int and x.ndim and -(n := len(x)) <= index < n:
             found = x[index, ...]
         else:
-            found = _small_item(x, index)
+            found = small_item(x, index)
         if found is None:
             picked = advanced.picked(self, x, index)
             if picked is None and type(index) is tuple:
@@ -106,6 +107,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 t._skimp_stale = storage.version
                 views.append(_ref(t))
             return t
+    if x is not None and not active and type(self) in ORDINARY:
+        plain = in_numbers(index)
+        if plain is not index:
+            return getitem(self, plain)
     return _general(self, index)
 
 
@@ -149,7 +154,7 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     """The view of a small array that plain ints and slices make, recorded as the last of the views
     that they stand for; None sends the index the general way.
     """
-    if self._skimp_marked or not _state.grad or (found := _small_item(x, index)) is None:
+    if self._skimp_marked or not _state.grad or (found := small_item(x, index)) is None:
         return None
     items = index if type(index) is tuple else (index,)
     record = _last(x.shape, items)
@@ -197,7 +202,7 @@ def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
     return _ALIAS
 
 
-def _small_item(x: Any, index: Any) -> Any:
+def small_item(x: Any, index: Any) -> Any:
     """NumPy's own view for plain ints and slices within bounds, None and Ellipsis; None sends the
     index the general way.
     """
@@ -236,7 +241,7 @@ def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
     """The same for slices between small tensors of one integer, `data[i : i + 8]`."""
     found = tuple([_number_slice(i) if type(i) is slice else i for i in index])
     changed = any([a is not b for a, b in zip(found, index, strict=True)])
-    return _small_item(x, found) if changed else None
+    return small_item(x, found) if changed else None
 
 
 def _number_slice(i: slice) -> slice:
@@ -279,7 +284,7 @@ def _between_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
     rest = tuple([i for i in index if i is not None])
     if len(rest) == len(index):  # too many
         return None
-    found = _small_item(x, rest) if rest else x
+    found = small_item(x, rest) if rest else x
     if found is None or not found.flags.c_contiguous or not found.size:
         return None
     shape, strides = [], []
@@ -306,7 +311,7 @@ def _spelled_out(x: Any, index: tuple[Any, ...]) -> Any:
     if sum(dots) > 1 or left < 0:
         return None
     at = dots.index(True)
-    return _small_item(x, (*index[:at], *(_ALL,) * left, *index[at + 1 :]))
+    return small_item(x, (*index[:at], *(_ALL,) * left, *index[at + 1 :]))
 
 
 def _general(self: Tensor, index: Any) -> Tensor:
@@ -327,10 +332,10 @@ def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...
     plan = Plan(self, items)
     if plan.last is None and plan.tensors is not None:
         return self, plan.tensors
-    return _shown(self, items, plan), plan.tensors
+    return shown(self, items, plan), plan.tensors
 
 
-def _shown(self: Tensor, items: tuple[Any, ...], plan: Plan) -> Tensor:
+def shown(self: Tensor, items: tuple[Any, ...], plan: Plan) -> Tensor:
     new = alias(self, plan.layout)
     plain = tuple(plan.plain)
     # a slice of everything is one where it is the whole index, else nothing
@@ -339,149 +344,7 @@ def _shown(self: Tensor, items: tuple[Any, ...], plan: Plan) -> Tensor:
     return new
 
 
-_WIDE: Final = 1 << 63  # PyTorch's integers have 64 bits
-
-
-def setitem(self: Tensor, index: Any, value: Any) -> None:
-    number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
-    if not number and not isinstance(value, Tensor):
-        if takes_over(type(value)):
-            dispatch(SETITEM, (self, index, value), {})
-            return
-        raise TypeError(
-            f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor"
-        )
-    if number:
-        value = value.item() if isinstance(value, np.generic) else value
-        if type(value) is int and not -_WIDE <= value < _WIDE:
-            raise ValueError("Overflow when unpacking long long")
-        check_number(value, self._dtype)
-        a = self._np
-        if (
-            a is not None
-            and not self._rg
-            and self._dtype in dtypes.FLOATING
-            and type(value) is not complex
-        ):
-            place = _small_item(a, index) if a.flags.c_contiguous else None
-            if place is not None:
-                history.before_inplace(self)
-                self._skimp_writable()
-                place[...] = value
-                return
-            if type(index) is Tensor and _put_number(self, a, index, value):
-                return
-    elif type(value) is Tensor and _put_small(self, index, value):
-        return
-    if index is False:
-        return
-    if (
-        active
-        or type(self) not in KNOWN
-        or type(value) not in KNOWN
-        or type(index) not in KNOWN
-        or unusual(index)
-    ):
-        dispatch(SETITEM, (self, split(index), value), {})
-        return
-    _put(self, (None,) if index is True else split(index), value, number)
-
-
-def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
-    """Write a number where one small tensor of positions, or a mask, says; False: the general
-    way does.
-    """
-    arrays = advanced.index_arrays((index,), a)
-    if arrays is None or active or index._storage is self._storage:
-        return False
-    place = arrays[0]
-    if place.dtype == bool:
-        history.before_inplace(self)
-        np.copyto(self._skimp_writable(), value, where=place)
-        return True
-    if not place.size or place.min() < -len(a) or place.max() >= len(a):
-        return False
-    history.before_inplace(self)
-    self._skimp_writable()[place] = value
-    return True
-
-
-def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
-    """Write a small tensor over a view of another by plain ints and slices."""
-    a, b = self._np, value._np
-    if a is None or b is None or active or self._dtype is not value._dtype:
-        return False
-    if self._storage is value._storage or type(self) not in ORDINARY or not a.flags.c_contiguous:
-        return False
-    place = _small_item(a, index)
-    if place is None or place.shape != b.shape:
-        return False
-    if (self._rg or value._rg) and _state.grad:
-        # what names all elements is no view of them: such a write is to the tensor itself
-        return place.size < a.size and _written_small(getitem(self, index), b, value)
-    history.before_inplace(self)
-    written(b.nbytes, value)
-    self._skimp_writable()
-    place[...] = b
-    return True
-
-
-def _written_small(target: Tensor, b: Any, value: Tensor) -> bool:
-    """Write a small tensor over a view of as many elements, recorded; False where the view is none
-    of a small tensor.
-    """
-    if target._np is None:
-        return False
-    history.before_inplace(target)
-    kept = history.prepare(target, COPIED, {"input": target, "other": value})
-    written(b.nbytes, value)
-    target._skimp_writable()[...] = b
-    history.rebase(target, kept)
-    return True
-
-
-def _set(self: Tensor, index: Any, value: Any) -> None:
-    number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
-    _put(self, (None,) if index is True else split(index), value, number)
-
-
-def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None:
-    plan = Plan(self, items)
-    # what names all of the tensor is no view: the write is to the tensor itself
-    target = self if plan.last is None else _shown(self, items, plan)
-    tensors = plan.tensors
-    if tensors is not None:
-        source = fresh(constant(value, self._dtype), self._dtype) if number else value
-        if not number:
-            written(source.numel() * self._dtype.itemsize, source)
-        advanced_put(target, tensors, source)
-    elif number:
-        history.before_inplace(target)
-        outs.check_overlap(target, ())
-        _filled(target, value)
-    else:
-        write(target, value if value.shape == target.shape else _without_leading_ones(value))
-
-
-def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:
-    target.index_put_(tensors, _without_leading_ones(source))
-
-
-def _without_leading_ones(t: Tensor) -> Tensor:
-    """PyTorch drops the leading dims of size 1 of what is assigned."""
-    lead = next((d for d, n in enumerate(t.shape) if n != 1), t.ndim)
-    return t.view(tuple(t.shape)[lead:]) if lead else t
-
-
-def _type_name(value: Any) -> str:
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-
-
 OPS["__getitem__"] = Op("__getitem__", getitem, method=False, batch=batching.places.read_rule)
-OPS["__setitem__"] = Op("__setitem__", setitem, method=False, batch=batching.places.assign)
 GETITEM = Form(OPS["__getitem__"], "__getitem__", _got)
-SETITEM = Form(OPS["__setitem__"], "__setitem__", _set)
-GETITEM.f, SETITEM.f = named(getitem, "__getitem__"), named(setitem, "__setitem__")
+GETITEM.f = named(getitem, "__getitem__")
 Tensor.__getitem__ = getitem  # type: ignore[method-assign]
-Tensor.__setitem__ = setitem  # type: ignore[method-assign]

@@ -44,6 +44,23 @@ def split(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
+def in_numbers(index: Any) -> Any:
+    """The index with ints in place of small 0-d tensors of an integer, which PyTorch reads as such;
+    itself where there are none.
+    """
+    if type(index) is Tensor:
+        return _number_of(index)
+    if type(index) is not tuple or Tensor not in map(type, index):
+        return index
+    found = tuple([_number_of(i) if type(i) is Tensor else i for i in index])
+    return found if any([a is not b for a, b in zip(found, index, strict=True)]) else index
+
+
+def _number_of(i: Tensor) -> Any:
+    a = i._np
+    return i if a is None or a.ndim or a.dtype.kind != "i" else a.item()
+
+
 def _is_nested(i: Any) -> bool:
     return (
         i is None

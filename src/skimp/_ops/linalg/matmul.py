@@ -179,6 +179,44 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return product("mm", input, mat2, check_mm(input, mat2), out)
 
 
+def _small_row(input: Tensor, other: Tensor) -> Tensor | None:
+    """`mm` of the vector as a row."""
+    x, y, dtype = input._np, other._np, input._dtype
+    if x is None or y is None or dtype is not other._dtype or dtype not in dtypes.FLOATING:
+        return None
+    if (
+        len(x) != len(y)
+        or not (y.size and x.flags.c_contiguous and y.flags.forc)
+        or y.shape[1] >= config.small_below
+    ):
+        return None
+    times = np.matmul if len(y) > 1 and y.size <= FEW else multiply
+    return fresh(times(x[None], y).reshape(-1), dtype)
+
+
+def _row_first_back(g: Tensor, other: Tensor) -> Tensor:
+    x, y = g._np, other._np
+    if x is None or y is None or modes.state.grad or not y.flags.forc:
+        rows = len(other)
+        return mm_first_back(g.unsqueeze(0), other, (1, rows), (rows, 1)).squeeze(0)
+    row = x[None] if x.flags.c_contiguous else np.ascontiguousarray(x)[None]
+    return fresh(multiply(row, y.T).reshape(-1), g._dtype)
+
+
+def _row_second_back(g: Tensor, input: Tensor, other_shape: Ints, other_strides: Ints) -> Tensor:
+    x, y = input._np, g._np
+    if x is None or y is None or modes.state.grad or math.prod(other_shape) >= config.small_below:
+        return mm_second_back(g.unsqueeze(0), input.unsqueeze(0), other_shape, other_strides)
+    if other_strides[0] == 1 and lies_in_columns(other_shape, other_strides):
+        return _turned(np.multiply(y[:, None], x), g._dtype)
+    return fresh(np.multiply(x[:, None], y), g._dtype)
+
+
+_recording_row = recording(
+    Rule("SqueezeBackward4", input=_row_first_back, other=_row_second_back), ("input", "other")
+)
+
+
 # -- batches of matrices --------------------------------------------------------------------------
 
 
@@ -343,15 +381,19 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 
 def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
     """The fast path of what the operands are, recorded."""
-    y = other._np
-    if y is None:
+    x, y = input._np, other._np
+    if x is None or y is None:
         return None
-    ndim = y.ndim
-    if ndim == 1:
-        return mv(input, other) if input._np is not None and input._np.ndim == 2 else None
-    made = _small_mm(input, other) if ndim == 2 else _small_batched(input, other)
+    if y.ndim == 1:
+        return mv(input, other) if x.ndim == 2 else dot(input, other) if x.ndim == 1 else None
+    if y.ndim > 2:
+        made, rows = _small_batched(input, other), _recording_batched
+    elif x.ndim == 1:
+        made, rows = _small_row(input, other), _recording_row
+    else:
+        made, rows = _small_mm(input, other), _recording
     if made is not None and (input._rg or other._rg) and modes.state.grad:
-        (_recording if ndim == 2 else _recording_batched).record(made, input, other)
+        rows.record(made, input, other)
     return made
 
 
@@ -424,12 +466,12 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        made, rows = _small_mm(self, other), _recording
+        made = _small_mm(self, other)
         if made is None:
-            made, rows = _small_batched(self, other), _recording_batched
+            made = _small_matmul(self, other)
+        elif (self._rg or other._rg) and modes.state.grad:
+            _recording.record(made, self, other)
         if made is not None:
-            if (self._rg or other._rg) and modes.state.grad:
-                rows.record(made, self, other)
             return made
     if not isinstance(other, Tensor):
         return offered(other, matmul, self, other)  # type: ignore[no-any-return]

@@ -92,7 +92,14 @@ def _vectors_product(input: Tensor, tensor: Tensor, **_: Any) -> Tensor:
     return meta.empty((), input._dtype)
 
 
-@general(batch=batching.products.product_rule, rule=Rule("DotBackward0",
+def _small_dot(input: Tensor, tensor: Tensor) -> Tensor | None:
+    x, y, dtype = input._np, tensor._np, input._dtype
+    if x is None or y is None or dtype is not tensor._dtype or dtype not in dtypes.FLOATING:
+        return None
+    return fresh(np.dot(x, y), dtype) if x.ndim == 1 and x.shape == y.shape else None
+
+
+@general(batch=batching.products.product_rule, fast=_small_dot, rule=Rule("DotBackward0",
     input=lambda g, tensor: g * conj(tensor),
     tensor=lambda g, input: g * conj(input)), meta=_vectors_product)  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:

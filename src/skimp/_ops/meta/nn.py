@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from skimp._engine.memory import layout as layouts
@@ -124,11 +125,13 @@ def in_one_pass(query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None) 
     """Whether PyTorch has the kernel whose results lie as the query and whose gradients have heads
     inside rows; else it multiplies matrices, and all are row-major.
     """
+    if kept is not None:
+        return False
+    first, last = query._skimp_layout_of(), value._skimp_layout_of()
     return (
-        kept is None
-        and query.ndim == 4
-        and query.shape[-1] == value.shape[-1]
-        and all(t._skimp_layout_of().strides[-1] == 1 for t in (query, key, value))
+        len(first.shape) == 4
+        and first.shape[-1] == last.shape[-1]
+        and first.strides[-1] == last.strides[-1] == key._skimp_layout_of().strides[-1] == 1
     )
 
 
@@ -137,7 +140,10 @@ def attention_strides(
 ) -> Ints | None:
     if not in_one_pass(query, key, value, kept):
         return None
-    return layouts.empty_like_strides(query._skimp_layout_of())
+    return _strides_like(query._skimp_layout_of())
+
+
+_strides_like = lru_cache(maxsize=256)(layouts.empty_like_strides)
 
 
 def attention(

@@ -43,7 +43,7 @@ def _described(
 
 def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]:
     """Blank, where PyTorch's lies; a small one is made by NumPy."""
-    shape = (*query.shape[:-1], value.shape[-1])
+    shape = (*shape_of(query)[:-1], shape_of(value)[-1])
     a = query._np
     if a is None or a.flags.c_contiguous or 1 in shape or not all(a.strides):
         return blank(shape, query._dtype, shapes.attention_strides(query, key, value, kept))
@@ -304,6 +304,11 @@ def _small(
     if q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
         return None
     factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    if not (modes.state.grad and (query._rg or key._rg or value._rg)):
+        result, into = _result(query, key, value, None)
+        level = np.empty((*q.shape[:-1], 1), q.dtype)
+        attend.forward(q, k, v, into, level, Attention(factor, is_causal, None, None, 1.0, q.dtype))
+        return result
     return _attention(query, key, value, None, bool(is_causal), factor, None, 1.0)[0]
 
 

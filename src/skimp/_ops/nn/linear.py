@@ -41,7 +41,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
             return None
         ADDING.record(made, bias, input, turned, 1, 1)
         return made if flat else made.view(*shape[:-1], len(w))
-    if x is None or w is None or b is None or x.ndim < 2 or w.ndim != 2:
+    if x is None or w is None or b is None or not x.ndim or w.ndim != 2:
         return None
     dtype = input._dtype
     if not (
@@ -55,7 +55,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     if not x.size < gemm.LARGE > w.size:
         return None
     whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
-    whole += b
+    whole += b if len(whole) > 1 else b[None]
     return fresh(whole if x.ndim == 2 else whole.reshape(*x.shape[:-1], len(w)), dtype)
 
 

@@ -15,103 +15,17 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
 from skimp._kernels.scratch import Scratch, row_sums
-from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
+from skimp._ops.nn.normalization_small import (
+    as_shape,
+    quick_layer_norm,
+    small_layer_norm,
+    small_norm_back,
+)
 from skimp._ops.reduce.softmax import SMALL, contiguous_array, floating, over_rows
 
 Ints = tuple[int, ...]
-
-
-# -- small arrays: what `_norm_block` and `_back_block` do, in one block -------------------
-
-
-def _small_rows(t: Any, dtype: Any) -> Array | None:
-    """A small tensor of the type, row by row; None for any other."""
-    a = t._np
-    if a is None or t._dtype is not dtype or not a.flags.c_contiguous or not 0 < a.size < SMALL:
-        return None
-    return a.reshape(-1, a.shape[-1]) if a.ndim else None
-
-
-def _small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    dtype = input._dtype
-    x = _small_rows(input, dtype)
-    if x is None or dtype not in dtypes.FLOATING or normalized_shape != x.shape[1:]:
-        return None
-    w = b = None
-    if weight is not None:
-        w = weight._np
-        if w is None or weight._dtype is not dtype or w.shape != normalized_shape:
-            return None
-    if bias is not None:
-        b = bias._np
-        if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
-            return None
-    y, mean, rstd = quietly(_normalize, x, w, b, x.dtype.type(eps))
-    shape = input._np.shape
-    ones = (*shape[:-1], 1)
-    return (
-        fresh(y.reshape(shape), dtype),
-        fresh(mean.reshape(ones), dtype),
-        fresh(rstd.reshape(ones), dtype),
-    )
-
-
-def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Array, Array, Array]:
-    n = x.shape[1]
-    mean = row_sums(x)
-    mean = np.divide(mean, n, out=mean)
-    y = np.subtract(x, mean)
-    rstd = np.divide(1, np.sqrt(np.vecdot(y, y) / n + eps))[:, None]
-    np.multiply(y, rstd, out=y)
-    if w is not None:
-        np.multiply(y, w, out=y)
-    if b is not None:
-        np.add(y, b, out=y)
-    return y, mean, rstd
-
-
-def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs: Any) -> Any:
-    dtype = input._dtype
-    x, grad = _small_rows(input, dtype), g._np
-    if (
-        x is None
-        or grad is None
-        or dtype not in dtypes.FLOATING
-        or mean._np is None
-        or rstd._np is None
-    ):
-        return None
-    w = None if weight is None else weight._skimp_array()
-    affine = "weight" in needs or "bias" in needs
-    rows = np.ascontiguousarray(grad).reshape(x.shape)
-    given = (rows, x, mean._np.reshape(-1, 1), rstd._np.reshape(-1, 1), w, affine)
-    dx, dw, db = quietly(_normalize_back, *given)
-    dx = fresh(dx.reshape(input._np.shape), dtype)
-    return (dx, fresh(dw, dtype), fresh(db, dtype)) if affine else (dx, None, None)
-
-
-def _normalize_back(
-    g: Array, x: Array, mean: Array, rstd: Array, w: Array | None, affine: bool
-) -> tuple[Any, ...]:
-    if normalization_onednn.takes(x.dtype, x.size):
-        made = np.empty_like(x)
-        sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
-        return made, *(sums or (None, None))
-    n = x.shape[1]
-    xhat = np.subtract(x, mean)
-    np.multiply(xhat, rstd, out=xhat)
-    dw = db = None
-    if affine:
-        dw, db = np.add.reduce(g * xhat, axis=0), np.add.reduce(g, axis=0)
-    gw = g.copy() if w is None else g * w
-    along = np.vecdot(gw, xhat)[:, None] / n
-    mid = row_sums(gw) / n
-    np.multiply(xhat, along, out=xhat)
-    np.subtract(gw, xhat, out=gw)
-    np.subtract(gw, mid, out=gw)
-    return np.multiply(gw, rstd, out=gw), dw, db
 
 
 # -- layer_norm -----------------------------------------------------------------------------------
@@ -251,7 +165,7 @@ def _norm_back(
 ) -> Any:
     """(dx, dw, db), in one pass over the rows."""
     if centre and row_ndim == 1:
-        found = _small_norm_back(g, input, mean, rstd, weight, needs)
+        found = small_norm_back(g, input, mean, rstd, weight, needs)
         if found is not None:
             return found
     acc = dtypes.accumulator(input._dtype)
@@ -334,7 +248,7 @@ def refuse_mixed(input: Any, *parameters: Any) -> None:
     kind="row-wise",
     meta=shapes.layer_norm,
     nondiff=(1, 2),
-    fast=_small_layer_norm,
+    fast=small_layer_norm,
     rule=Rule(
         "NativeLayerNormBackward0",
         {
@@ -374,14 +288,10 @@ def layer_norm(
     Raises: RuntimeError for shapes that don't end so.
     Source: Ba, Kiros and Hinton, 2016.
     """
-    return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
+    return _native_layer_norm(input, as_shape(normalized_shape), weight, bias, eps)[0]
 
 
-def _as_shape(value: Any) -> Ints:
-    return tuple(value) if isinstance(value, (tuple, list)) else (int(value),)
-
-
-export("layer_norm", layer_norm, ("nn.functional",), method=False, quick=True)
+export("layer_norm", layer_norm, ("nn.functional",), method=False, fast=quick_layer_norm)
 
 
 @rowwise("layer_norm", method=False)
@@ -397,7 +307,7 @@ def _layer_norm(
 
     Dtypes: floating point.
     """
-    return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
+    return _native_layer_norm(input, as_shape(normalized_shape), weight, bias, eps)[0]
 
 
 @rowwise(method=False)
@@ -467,7 +377,7 @@ def rms_norm(
     Raises: RuntimeError for shapes that don't end so.
     Memory: a new tensor; one number per row is saved.
     """
-    shape = _as_shape(normalized_shape)
+    shape = as_shape(normalized_shape)
     _check_normalized("rms_norm", input, shape, weight, None)
     if eps is None:
         eps = float(np.finfo(dtypes.accumulator(input._dtype).np).eps)

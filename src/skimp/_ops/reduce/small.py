@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import Geometry, geometry, of_unit
@@ -388,11 +389,13 @@ def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -
 
 
 def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
-    """`one_hot` for a number of classes that is given, and no class beyond them."""
+    """`one_hot` where no class is beyond the number of them."""
     x = input._np
-    if x is None or input._dtype is not dtypes.int64 or type(num_classes) is not int:
+    if x is None or input._dtype is not dtypes.int64 or type(num_classes) is not int or not x.size:
         return None
-    if num_classes < 1 or not x.size or x.size * num_classes > _ROWS:
+    if num_classes == -1:
+        num_classes = int(highest(x, None)) + 1
+    if num_classes < 1 or x.size * num_classes > _ROWS:
         return None
     found = np.equal(x[..., None], _starts(num_classes, 1), order="C")
     if np.count_nonzero(found) != x.size:
@@ -439,17 +442,31 @@ def truth(every: bool) -> Any:
 
 
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
-    """`logsumexp` along the last dim, of rows whose largest elements are finite."""
+    """`logsumexp`, shorter along the last dim, of rows whose largest elements are finite."""
     x = rows(input, dim)
     if x is None or type(keepdim) is not bool:
-        return None
+        return blocked(input, dim, keepdim, R.LOGSUMEXP)
     top = row_tops(x) if x.ndim == 2 else highest(x, -1, None, None, True)
     if not math.isfinite(add(top.reshape(-1))):
-        return None
+        return blocked(input, dim, keepdim, R.LOGSUMEXP)
     e = np.subtract(x, top)
     sums = add(np.exp(e, out=e), -1, None, None, True)
     np.add(np.log(sums, out=sums), top, out=sums)
     return fresh(sums if keepdim else sums.reshape(x.shape[:-1]), input._dtype)
+
+
+def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
+    """The gradient of `logsumexp` of a small row-major tensor, not recorded."""
+    x, y, z = input._np, result._np, g._np
+    if x is None or y is None or z is None or modes.state.grad or not x.flags.c_contiguous:
+        return None
+    if input._dtype not in dtypes.FLOATING or g._dtype is not input._dtype:
+        return None
+    kept = kept_shape(x.shape, dims_of(dim, x.ndim), True)
+    made = np.empty(x.shape, x.dtype)
+    np.subtract(x, y.reshape(kept), out=made)
+    np.multiply(z.reshape(kept), np.exp(made, out=made), out=made)
+    return fresh(made, input._dtype)
 
 
 def few_rows(input: Any, dim: Any) -> Array | None:

@@ -28,7 +28,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels.scratch import Scratch, row_sums, row_tops
+from skimp._kernels.scratch import Scratch, beside_rows, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import few_columns, few_rows
@@ -217,7 +217,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None:
         return _small_columns(_softmax_back_block, dim, g, y)
     d = np.multiply(a, b)
-    np.multiply(np.subtract(a, row_sums(d), out=d), b, out=d)
+    np.multiply(np.subtract(a, beside_rows(row_sums(d)), out=d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
 
@@ -227,7 +227,7 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None:
         return _small_columns(_log_softmax_back_block, dim, g, y)
     d = np.exp(b)
-    np.multiply(d, row_sums(a), out=d)
+    np.multiply(d, beside_rows(row_sums(a)), out=d)
     np.subtract(a, d, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
@@ -268,7 +268,7 @@ def _small_softmax(input: Any, dim: Any) -> Tensor | None:
     sums = row_sums(y)
     if not _are_moderate(sums):
         sums = _exp_below(x, y)
-    np.divide(y, sums, out=y)
+    np.divide(y, beside_rows(sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 
@@ -276,9 +276,9 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_log_softmax_block, dim, input)
-    y = np.subtract(x, row_tops(x))
-    sums = row_sums(np.exp(y))
-    np.subtract(y, np.log(sums, out=sums), out=y)
+    y = np.subtract(x, beside_rows(row_tops(x)))
+    sums = np.log(row_sums(np.exp(y)))
+    np.subtract(y, beside_rows(sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 

@@ -23,13 +23,18 @@ from skimp._ops import batching
 from skimp._ops.reduce import small
 from skimp._ops.reduce.reductions import opened, sum_dtype
 
-LOGSUMEXP = Rule(
-    "LogsumexpBackward0",
-    input=lambda g, input, result, dim, keepdim: (
-        opened(g, tuple(input.shape), dim, keepdim)
-        * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())
-    ),
-)
+
+def _logsumexp_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    made = small.logsumexp_back(g, input, result, dim)
+    if made is not None:
+        return made
+    shape = tuple(input.shape)
+    share = (input - opened(result, shape, dim, keepdim)).exp()
+    found: Tensor = opened(g, shape, dim, keepdim) * conj(share)
+    return found
+
+
+LOGSUMEXP = Rule("LogsumexpBackward0", input=_logsumexp_back)
 
 
 @reduction(

@@ -177,13 +177,27 @@ def _small_target(input: Tensor) -> Any:
     return x
 
 
+def _are_apart(x: Any) -> bool:
+    """Whether elements lie in row-major order with gaps, no two in one place."""
+    span = x.itemsize
+    for n, step in zip(reversed(x.shape), reversed(x.strides), strict=True):
+        if step < span:
+            return False
+        span = n * step
+    return True
+
+
 def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor | None:
     if type(other) not in ORDINARY or other._dtype is not input._dtype:
         return None
     if type(non_blocking) is not bool:  # the general way refuses it
         return None
-    x, y = _small_target(input), other._np
-    if x is None or y is None or y.shape != x.shape or (other._rg and modes.state.grad):
+    x, y = input._np, other._np
+    if x is None or y is None or y.shape != x.shape:
+        return None
+    if (input._rg or other._rg) and modes.state.grad:
+        return None
+    if not (x.flags.c_contiguous or _are_apart(x)):
         return None
     if other._storage is input._storage:
         return None

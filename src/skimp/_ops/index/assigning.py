@@ -1,0 +1,188 @@
+"""`x[...] = y`: over the view that ints, slices, None and Ellipsis make; tensors, lists and bools
+scatter.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history, modes
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.operands import check_number, constant
+from skimp._engine.dispatch.overrides import takes_over
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
+from skimp._engine.dispatch.transforms import active, dispatch, unusual
+from skimp._engine.memory.copies import written
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import shaping
+from skimp._ops import batching
+from skimp._ops.index import advanced
+from skimp._ops.index.indexing import getitem, shown, small_item
+from skimp._ops.index.plan import Plan, in_numbers, split
+from skimp._ops.shape.copies import COPIED, _filled, write
+
+_state = modes.state
+_NUMBERS = (int, float, complex, np.integer)  # NumPy's other numbers are refused, as in PyTorch
+_WIDE: Final = 1 << 63  # PyTorch's integers have 64 bits
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
+    if not number and not isinstance(value, Tensor):
+        if takes_over(type(value)):
+            dispatch(SETITEM, (self, index, value), {})
+            return
+        raise TypeError(
+            f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor"
+        )
+    if number:
+        value = value.item() if isinstance(value, np.generic) else value
+        if type(value) is int and not -_WIDE <= value < _WIDE:
+            raise ValueError("Overflow when unpacking long long")
+        check_number(value, self._dtype)
+        a = self._np
+        if a is not None and not self._rg and _as_it_is(value, self._dtype):
+            place = small_item(a, index) if a.flags.c_contiguous else None
+            if place is not None:
+                history.before_inplace(self)
+                self._skimp_writable()
+                place[...] = value
+                return
+            if type(index) is Tensor and _put_number(self, a, index, value):
+                return
+    elif type(value) is Tensor and _put_small(self, index, value):
+        return
+    if index is False:
+        return
+    if not active and type(self) in ORDINARY and self._np is not None:
+        plain = in_numbers(index)
+        if plain is not index:
+            setitem(self, plain, value)
+            return
+    if (
+        active
+        or type(self) not in KNOWN
+        or type(value) not in KNOWN
+        or type(index) not in KNOWN
+        or unusual(index)
+    ):
+        dispatch(SETITEM, (self, split(index), value), {})
+        return
+    _put(self, (None,) if index is True else split(index), value, number)
+
+
+def _as_it_is(value: Any, dtype: dtypes.dtype) -> bool:
+    """Whether NumPy writes a number that the type can hold as PyTorch does."""
+    if dtype in dtypes.FLOATING:
+        return type(value) is not complex
+    return type(value) is int and dtype is dtypes.int64
+
+
+def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
+    """Write a number where one small tensor of positions, or a mask, says; False: the general
+    way does.
+    """
+    arrays = advanced.index_arrays((index,), a)
+    if arrays is None or active or index._storage is self._storage:
+        return False
+    place = arrays[0]
+    if place.dtype == bool:
+        history.before_inplace(self)
+        where = place.reshape(place.shape + (1,) * (a.ndim - place.ndim))
+        np.copyto(self._skimp_writable(), value, where=where)
+        return True
+    if not place.size or place.min() < -len(a) or place.max() >= len(a):
+        return False
+    history.before_inplace(self)
+    self._skimp_writable()[place] = value
+    return True
+
+
+def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
+    """Write a small tensor over a view of another by plain ints and slices."""
+    a, b = self._np, value._np
+    if a is None or b is None or active or self._dtype is not value._dtype:
+        return False
+    if type(self) not in ORDINARY or not a.flags.c_contiguous:
+        return False
+    place = small_item(a, index)
+    if place is None or place.shape != b.shape:
+        return False
+    if self._storage is value._storage and not _is_same(place, b):
+        return False
+    if (self._rg or value._rg) and _state.grad:
+        # what names all elements is no view of them: such a write is to the tensor itself
+        return place.size < a.size and _written_small(getitem(self, index), b, value)
+    history.before_inplace(self)
+    written(b.nbytes, value)
+    self._skimp_writable()
+    place[...] = b
+    return True
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether arrays of one shape are the same elements: `x[i] += 1` writes back what it read."""
+    return a.strides == b.strides and shaping.address(a) == shaping.address(b)
+
+
+def _written_small(target: Tensor, b: Any, value: Tensor) -> bool:
+    """Write a small tensor over a view of as many elements, recorded; False where the view is none
+    of a small tensor.
+    """
+    if target._np is None:
+        return False
+    history.before_inplace(target)
+    kept = history.prepare(target, COPIED, {"input": target, "other": value})
+    written(b.nbytes, value)
+    target._skimp_writable()[...] = b
+    history.rebase(target, kept)
+    return True
+
+
+def _set(self: Tensor, index: Any, value: Any) -> None:
+    number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
+    _put(self, (None,) if index is True else split(index), value, number)
+
+
+def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None:
+    plan = Plan(self, items)
+    # what names all of the tensor is no view: the write is to the tensor itself
+    target = self if plan.last is None else shown(self, items, plan)
+    tensors = plan.tensors
+    if tensors is not None:
+        source = fresh(constant(value, self._dtype), self._dtype) if number else value
+        if not number:
+            written(source.numel() * self._dtype.itemsize, source)
+        advanced_put(target, tensors, source)
+    elif number:
+        history.before_inplace(target)
+        outs.check_overlap(target, ())
+        _filled(target, value)
+    else:
+        write(target, value if value.shape == target.shape else _without_leading_ones(value))
+
+
+def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:
+    target.index_put_(tensors, _without_leading_ones(source))
+
+
+def _without_leading_ones(t: Tensor) -> Tensor:
+    """PyTorch drops the leading dims of size 1 of what is assigned."""
+    lead = next((d for d, n in enumerate(t.shape) if n != 1), t.ndim)
+    return t.view(tuple(t.shape)[lead:]) if lead else t
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+OPS["__setitem__"] = Op("__setitem__", setitem, method=False, batch=batching.places.assign)
+SETITEM = Form(OPS["__setitem__"], "__setitem__", _set)
+SETITEM.f = named(setitem, "__setitem__")
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]
