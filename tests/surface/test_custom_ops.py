@@ -340,5 +340,15 @@ def test_a_custom_op_on_tensors_without_bytes_runs_what_was_registered_for_them(
     assert op(x).is_meta
 
 
+def test_a_fake_may_come_before_its_op() -> None:
+    name = f"tests::later{next(NUMBERS)}"
+    fake = skimp.library.register_fake(name)(lambda x: skimp.empty_like(x))
+    assert skimp.library.register_fake(name, fake) is fake
+    op = skimp.library.custom_op(name, twice, mutates_args=())
+    assert op(skimp.empty(3, device="meta")).is_meta
+    with pytest.raises(AttributeError, match="has no attribute 'never'"):
+        skimp.library.register_autograd("tests::never", lambda ctx, g: g)
+
+
 def twice(x: skimp.Tensor) -> skimp.Tensor:
     return x * 2

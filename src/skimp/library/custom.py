@@ -19,6 +19,7 @@ __all__ = [
 
 Decorated = Callable[..., Any]
 _OPS: dict[str, CustomOpDef] = {}
+_FAKES: dict[str, Decorated] = {}  # of ops that are not made: their library's file can't be loaded
 
 
 class CustomOpDef:
@@ -214,6 +215,7 @@ def custom_op(
         if schema is None:
             _check_annotations(f)
         made = _OPS[name] = CustomOpDef(namespace, last, f, mutates_args)
+        made._fake = _FAKES.pop(name, None)
         setattr(_namespace(namespace), last, Packet(made, f"{namespace}.{last}"))
         return made
 
@@ -267,9 +269,15 @@ def register_kernel(
 
 
 def register_fake(op: Any, func: Decorated | None = None, /, **_: Any) -> Any:
-    """`CustomOpDef.register_fake`, by the op's name; a decorator without `func`."""
-    found = _registered(op)
-    return found.register_fake if func is None else found.register_fake(func)
+    """`CustomOpDef.register_fake`, by the op's name; a decorator without `func`.
+
+    The name of an op that is not there is taken, and the function kept for when it is made.
+    """
+    if func is None:
+        return lambda f: register_fake(op, f)
+    if isinstance(op, str) and op not in _OPS:
+        return _FAKES.setdefault(op, func)
+    return _registered(op).register_fake(func)
 
 
 def register_vmap(op: Any, func: Decorated | None = None, /, *, lib: Any = None) -> Any:

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import sys
+import warnings
 from typing import IO, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from skimp.serialization.scan import globals_of
 from skimp.serialization.unpickler import Unpickler, read
 
 ZIP = b"PK\x03\x04"
+_TRUE = ("1", "y", "yes", "true")
 
 
 def load(
@@ -44,7 +46,11 @@ def load(
 
     Raises: FileNotFoundError; RuntimeError for a file that is cut short; pickle.UnpicklingError for
     a class that is not on the list.
+
+    The environment's `TORCH_FORCE_WEIGHTS_ONLY_LOAD` sets `weights_only`,
+    `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` unsets it where a call says nothing.
     """
+    weights_only = _forced(weights_only)
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     place = place_of(map_location)
@@ -69,6 +75,29 @@ def load(
                 "state_dict instead"
             )
         return read(_Loader(archive, place, mapped, whole, encoding))
+
+
+def _forced(weights_only: bool | None) -> bool | None:
+    """What a call asks for, unless the environment does: whoever runs a program may not edit it."""
+    only, all_of_it = [
+        os.environ.get(f"TORCH_FORCE_{name}WEIGHTS_ONLY_LOAD", "0").lower() in _TRUE
+        for name in ("", "NO_")
+    ]
+    if only and all_of_it:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` "
+            "should be set, but both were set."
+        )
+    if all_of_it and weights_only is None:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the"
+            "`weights_only` argument was not explicitly passed to `torch.load`, forcing "
+            "weights_only=False.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return False
+    return True if only else weights_only
 
 
 def _is_archive(file: IO[bytes]) -> bool:
