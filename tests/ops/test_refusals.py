@@ -72,6 +72,33 @@ def test_refused_as_by_pytorch(text: str) -> None:
     assert _refused(text, skimp) == theirs
 
 
+# taken otherwise, or for another reason, where nobody looked at the types first
+TYPES = (
+    """
+T.numel(b"a")|T.rand_like(7, generator=T.Generator())|T.polygamma(T.ones(2), 1)
+T.ones(2).double(memory_format=3)|T.ones(2).float(memory_format=3)|T.ones(2, layout=[1])
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
+
+
+@pytest.mark.parametrize("text", TYPES)
+@pytest.mark.parametrize(
+    "region",
+    [
+        lambda: skimp.memory.budget("1GiB", spill=False),
+        lambda: skimp.autocast("cpu"),
+        lambda: skimp.profiler.profile(),
+    ],
+    ids=["budget", "autocast", "profile"],
+)
+def test_refused_as_by_pytorch_in_a_region(text: str, region: Any) -> None:
+    with region():
+        found = _refused(text, skimp)
+    assert found == _refused(text, torch)
+
+
 LEAVES = """
 logical_not_()|logical_and_(T.ones(2))|logical_or_(T.ones(2))|logical_xor_(T.zeros(2))
 eq_(1)|ne_(1)|lt_(1)|ge_(T.ones(2))|sign_()|floor_()|bitwise_not_()|neg_()

@@ -56,6 +56,11 @@ OPS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "batch_norm's gradient": lambda t, a, b, c, m: _gradient(
         t, a, lambda x: t.nn.functional.batch_norm(x, None, None, training=True)
     ),
+    "batch_norm's, handed on turned": lambda t, a, b, c, m: _gradient(
+        t,
+        a.contiguous(),
+        lambda x: t.nn.functional.batch_norm(x, None, None, training=True).mT.contiguous(),
+    ),
     "instance_norm": lambda t, a, b, c, m: t.nn.functional.instance_norm(a),
     "group_norm": lambda t, a, b, c, m: t.nn.functional.group_norm(a, 1),
     "group_norm's gradient": lambda t, a, b, c, m: _gradient(
@@ -165,6 +170,30 @@ def test_strides_are_pytorchs(name: str, size: str) -> None:
         if isinstance(want, tuple) or isinstance(found, tuple):
             assert found == want, seed
     assert made
+
+
+# of the namespace, a turned matrix, one that lies as usual, and a column
+TURNED: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "an operator": lambda t, x, y, c: c * x - y,
+    "its function": lambda t, x, y, c: t.sub(t.mul(c, x), y),
+    "a number first": lambda t, x, y, c: t.tensor(2.0) * x - y,
+    "compared with a number": lambda t, x, y, c: (x > 4) & (y > 4),
+    "compared with a column": lambda t, x, y, c: (c > x) & (y > 4),
+    "pdist's gradient": lambda t, x, y, c: _gradient(t, x, t.nn.functional.pdist),
+    "cdist's gradient": lambda t, x, y, c: _gradient(t, x, lambda x: t.cdist(x, y + 1)),
+}
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("name", TURNED)
+def test_what_lies_turned_is_read_as_that(name: str, size: str) -> None:
+    """Also where the first operand lies as usual, but is broadcast."""
+    made = []
+    for t in (skimp, torch):
+        x, y = t.arange(9.0).reshape(3, 3).t(), t.arange(9.0).reshape(3, 3)
+        with skimp.config.using(**({} if size == "small" else {"small_below": 0, "defer_from": 1})):
+            made.append(TURNED[name](t, x, y, t.arange(3.0).reshape(3, 1)).stride())
+    assert made[0] == made[1]
 
 
 # of the namespace and of images, or volumes, that lie channels last

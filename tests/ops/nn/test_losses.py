@@ -237,6 +237,19 @@ def test_targets_that_do_not_fit(name: str) -> None:
                 assert said[0] == said[1], (shape, have, kind)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("small", [True, False])
+def test_a_gradient_of_nll_loss_depends_on_its_input(reduction: str, small: bool) -> None:
+    """Its derivative is zeros, not nothing."""
+    with skimp.config.using(**({} if small else {"small_below": 0})):
+        x = skimp.rand(2, 3, requires_grad=True)
+        loss = F.nll_loss(x, skimp.tensor([0, 1]), reduction=reduction).sum()
+        (first,) = skimp.autograd.grad(loss, x, create_graph=True)
+        assert first.requires_grad
+        (second,) = skimp.autograd.grad(first.sum(), x)
+    assert second.tolist() == [[0.0] * 3] * 2
+
+
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 def test_what_is_no_target() -> None:
     for name in ("cross_entropy", "nll_loss", "kl_div", "hinge_embedding_loss"):

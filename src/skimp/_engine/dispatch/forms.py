@@ -39,6 +39,7 @@ from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
     LIST_NAMES,
     Parameters,
+    behind,
     explaining,
     exported,
     forwarding,
@@ -102,6 +103,7 @@ def export(
         o = Op(name, f, kind, namespaces=namespaces, method=method, composite=composite, **known)
         OPS.setdefault(name, o)
     form = Form(o, name, f, name.endswith("_") and not name.endswith("__"))
+    form.run = behind(form, f)
     quick = quick or fast is not None or answer is not None
     made = form.f = exported(form, f, fast, answer) if quick else forwarding(form, f)
     FORMS[made] = form

@@ -88,7 +88,10 @@ def function({a}, {b}, *, out=None):
         if dtype is {b}._dtype and dtype in ok:
             x = {a}._np
             y = {b}._np
-            if x is not None and y is not None and not {a}._skimp_turned:
+            if (
+                x is not None and y is not None and not {a}._skimp_turned
+                and (not {b}._skimp_turned or x.shape == y.shape)
+            ):
                 try:
                     made = fresh(ufunc(x, y), result or dtype)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words
@@ -343,7 +346,12 @@ def operators(
             if dtype is other._dtype and (dtype is usual or dtype in ok):
                 x = self._np
                 y = other._np
-                if x is not None and y is not None and not self._skimp_turned:
+                if (
+                    x is not None
+                    and y is not None
+                    and not self._skimp_turned
+                    and (not other._skimp_turned or x.shape == y.shape)
+                ):
                     try:
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
@@ -469,6 +477,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                 and self._dtype is other._dtype
                 and self._dtype in ok
                 and not self._skimp_turned
+                and (not other._skimp_turned or x.shape == y.shape)
             ):
                 try:
                     return fresh(ufunc(x, y), _BOOL)
@@ -476,8 +485,10 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                     return slow(self, other)
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if x is not None and (
-                self._dtype in numbers or (self._dtype is _INT64 and kind is int)
+            if (
+                x is not None
+                and not self._skimp_turned
+                and (self._dtype in numbers or (self._dtype is _INT64 and kind is int))
             ):
                 return fresh(ufunc(x, other), _BOOL)
         elif not isinstance(other, OPERANDS):

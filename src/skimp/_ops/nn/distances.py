@@ -68,7 +68,7 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
         return x.new_zeros(tuple(x.shape))
     if p == 2:
         ratio = (g / distances).masked_fill(distances == 0, 0)
-        return ratio.sum(-1, keepdim=True) * x - matmul(ratio, y)
+        return (ratio.sum(-1, keepdim=True) * x - matmul(ratio, y)).contiguous()
     difference = x.unsqueeze(-2) - y.unsqueeze(-3)
     g, distances = g.unsqueeze(-1), distances.unsqueeze(-1)
     if p == 1:

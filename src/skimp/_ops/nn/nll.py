@@ -20,7 +20,7 @@ from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, cou
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.small import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
-from skimp._ops.ties import tied
+from skimp._ops.ties import tie, tied
 
 
 @hidden(
@@ -44,11 +44,11 @@ def _node(input: Any, **_: Any) -> str | None:
     return {1: "NllLossBackward0", 2: "NllLossBackward0", 4: "NllLoss2DBackward0"}.get(input.ndim)
 
 
-def _small_back(g: Any, input_shape: Any, target: Any, reduction: str) -> Any:
+def _small_back(g: Any, input_shape: Any, target: Any, reduction: str, node: Any) -> Any:
     n = target.numel()
     share = g if reduction != "mean" else g / float(n)
     share = -share.reshape(n, 1) if reduction == "none" else (-share).expand(n, 1)
-    return g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share)
+    return tie(g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share), node)
 
 
 _SMALL = recording(Rule("NllLossBackward0", input=_small_back), ("input", "target", "reduction"))

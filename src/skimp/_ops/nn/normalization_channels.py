@@ -94,8 +94,12 @@ def _batch_back(
 
 
 def in_format(result: Any, input: Any) -> Any:
-    """In PyTorch's order where the input is turned, as `x.transpose(1, 2)` is: the usual one."""
-    if input._hollow or (input._np is not None and not input._skimp_turned):
+    """In PyTorch's order where the input or the result is turned, as `x.transpose(1, 2)` is: the
+    usual one.
+    """
+    if input._hollow:
+        return result
+    if result._np is not None and not (input._skimp_turned or result._skimp_turned):
         return result
     return result.contiguous(memory_format=formats.suggested(input))
 
