@@ -156,6 +156,8 @@ class Repetition:
 
     def number(self, owner: Any) -> None:
         """A large expression is about to be computed, in a block of its own or in another's."""
+        if self.expected is not None and not self.expected.goes:
+            return  # nobody will ask
         self._expressions += 1
         self._call(owner, self._expressions)
 
@@ -244,9 +246,13 @@ class Repetition:
         expected, at = self.expected, self.at
         if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
             return False
-        self._allocates(owner)
-        due = sum([one.nbytes for one in self._due(expected)])
-        return host.total - host.freed <= expected.held[at] + expected.room + due
+        room = expected.held[at] + expected.room
+        if expected.goes:
+            self._allocates(owner)
+            room += sum([one.nbytes for one in self._due(expected)])
+        else:
+            self.at += 1
+        return host.total - host.freed <= room
 
     def _due(self, expected: Period) -> Iterator[Gone]:
         """What went up to here, and is here as long as there is room."""

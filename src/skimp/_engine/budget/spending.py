@@ -180,31 +180,42 @@ class Spending:
         """A large allocation: the one that is expected, or one to be remembered."""
         repetition = self.repetition
         if repetition.expected is None:
-            if self.notes:
+            if self.knows:
                 repetition.remember(nbytes, owner)
         elif not repetition.goes_on(nbytes, owner):
-            repetition.depart()
-            self._note_soon()
+            self._depart()
         elif repetition.notes():
             if not self.notes:
                 self._note_soon()
         elif self.notes or self._soon:
             self._note_no_more()
 
+    def _depart(self) -> None:
+        """What was expected does not come. Where there is a file, whatever has to go can."""
+        self.repetition.depart()
+        if not self.spills:
+            self._note_soon()
+
     def after_backward(self) -> None:
-        """Backward has ended: what comes may be known, if nothing is away."""
+        """Backward has ended: what comes may be known, if nothing is away but small storages in
+        the file.
+        """
         repetition = self.repetition
-        if self.always or telling.away(self.gone):
+        if self.always or any(
+            [
+                s.block is None and (s.needs is not None or len(s) >= KEPT)
+                for s in self.gone.values()
+            ]
+        ):
             return
         if repetition.expected is not None:
             after = repetition.after()
             if after is None:
-                repetition.depart()
-                self._note_soon()
+                self._depart()
                 return
-        elif self.notes:
+        elif self.knows:
             after = repetition.turn(self.nbytes)
-            if after is None or (self.spills and after.goes) or not self._sleep():
+            if after is None or not self._sleep():
                 return
         else:
             return
@@ -350,7 +361,7 @@ class Spending:
         while not host.fits(nbytes):
             s = self.repetition.next_to_go()
             if s is not None:
-                if type(s) is Evictable and not self._evict(s):
+                if (self.spills or type(s) is Evictable) and not (self._know(s) and self._evict(s)):
                     tried.add(id(s))
                 continue
             began = perf_counter()
@@ -358,6 +369,8 @@ class Spending:
             counts.search_seconds += perf_counter() - began
             if not found:
                 if self._wake():
+                    if self.spills and self.repetition.expected is not None:
+                        self.repetition.depart()  # what went then was not enough
                     tried.clear()
                     continue
                 return False

@@ -32,7 +32,9 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts, storage as storages
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
 from skimp.config import config
@@ -243,14 +245,18 @@ def _compute(
     result: dtypes.dtype,
     shape: tuple[int, ...],
 ) -> Tensor:
-    if layouts.numel(shape) < config.small_below:
-        return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
+    numel = layouts.numel(shape)
+    if numel < config.small_below:
+        if host.budget is None or numel * result.itemsize < max(host.kept_below, POOLED):
+            return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
+        # no ndarray is kept of it: the C library's pages would be others than the pool's
+        made = empty(shape, result, result_strides(row, args, compute, shape))
+        _direct(row, kernel, args, compute, result, shape, made._skimp_array())
+        return made
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = result_strides(row, args, compute, shape)
     root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
-    if layouts.numel(shape) >= config.defer_from and not any(
-        [t._storage.exported for t in tensors]
-    ):
+    if numel >= config.defer_from and not any([t._storage.exported for t in tensors]):
         return wrap(storages.defer(root), Layout(shape, strides, 0), result)
     made = empty(shape, result, strides)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))

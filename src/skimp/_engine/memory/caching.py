@@ -152,7 +152,8 @@ class Pool:
     def rounding(self) -> int:
         """Bytes of blocks in use that nobody asked for."""
         self._collect()
-        return self._leased.current - self._asked.current
+        leased, asked = self._leased, self._asked
+        return leased.allocated - leased.freed - asked.allocated + asked.freed
 
     # -- taking -----------------------------------------------------------------------------------
 
@@ -342,7 +343,13 @@ class Pool:
     def overhead(self) -> int:
         """Bytes that are held from the system and that nobody asked for: rounding, the cache."""
         self._collect()
-        return max(self.held.current - self._asked.current, 0)
+        held, asked, ledger = self.held, self._asked, self._ledger
+        use = asked.allocated - asked.freed
+        others = ledger.total - ledger.freed - use
+        if others > self._others_before:
+            self._others_before = others
+        more = held.allocated - held.freed - use
+        return more if more > 0 else 0
 
     def shrink(self) -> None:
         """Give cached bytes back until what is reserved is within the ledger's bound."""

@@ -21,6 +21,7 @@ _MODES: Final = str(Path("_engine", "autograd", "modes"))  # `@no_grad()` is no 
 _SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES)])
 _OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + str(Path("_engine", "dispatch")), OWN_CODE[1])
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
+_MANY: Final = 4096  # file names that are remembered: notebooks have one for each cell
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -48,16 +49,32 @@ def find() -> Site:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_ours(code.co_filename):
-            op = op_name(entry or folded or code)
-            return Site(code.co_filename, frame.f_lineno or 0, op)
-        if is_surface(code.co_filename):
+        kind = _KINDS.get(code.co_filename)
+        if kind is None:
+            kind = _kind_of(code.co_filename)
+        if kind is _OP:
+            entry = code
+        elif kind is _FOLDED:
             folded = code
         else:
-            entry = code
+            return Site(code.co_filename, frame.f_lineno or 0, op_name(entry or folded or code))
         frame = frame.f_back
     caller = entry or folded
     return Site("", 0, op_name(caller) if caller else "")
+
+
+_OP: Final = "op"
+_FOLDED: Final = "folded"
+_PROGRAM: Final = "program"
+_KINDS: Final[dict[str, str]] = {}  # of what `find` has met; a dict, for it asks of each frame
+
+
+def _kind_of(filename: str) -> str:
+    if len(_KINDS) > _MANY:
+        _KINDS.clear()
+    kind = (_FOLDED if is_surface(filename) else _OP) if is_ours(filename) else _PROGRAM
+    _KINDS[filename] = kind
+    return kind
 
 
 @lru_cache(4096)

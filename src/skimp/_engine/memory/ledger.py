@@ -215,13 +215,11 @@ class Ledger:
 
         For a large one, which is charged when it has succeeded: a peak never counts a failure.
         """
-        kept = self.budget.receive(nbytes, owner) if self.budget is not None else None
+        _kept = self.budget.receive(nbytes, owner) if self.budget is not None else None
         if not self.fits(nbytes):
             self.relieve(nbytes)
             if not self.fits(nbytes):
                 raise self.refusal(nbytes, owner, self.bound)
-        if kept is not None:
-            self.look()
 
     def refund(self, owner: Owner) -> None:
         """Count a free of what is counted for an owner, who lives on with nothing."""
@@ -419,6 +417,9 @@ class Ledger:
 
     def _hold_limit(self, nbytes: int, owner: Owner) -> None:
         """Of an allocation that was counted: what it needs within the limit, or its refusal."""
+        self.look()
+        if self.total - self.freed + self._overhead <= self._bound:  # with all that is cached
+            return
         if not self.fits(0):
             self._make_room(nbytes, owner)
         if self.backing is not None:
@@ -460,7 +461,9 @@ class Ledger:
         """Whether so many bytes more are within the bound."""
         if self._bound == NO_LIMIT:
             return True
-        return self.reserved_for(nbytes) <= self._bound
+        backing = self.backing
+        rounding = 0 if backing is None else backing.rounding
+        return self.total - self.freed + rounding + nbytes <= self._bound
 
     def reserved_for(self, nbytes: int) -> int:
         """Bytes that are in use, with what rounding adds, once there are `nbytes` more."""

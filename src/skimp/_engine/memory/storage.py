@@ -451,5 +451,7 @@ def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
     else:
         host.admit(pool.rounded(nbytes), owner)
         block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
+        if host.budget is not None:
+            host.look()  # what was cached is in use: the ceiling is higher by it
         host.charge(nbytes, owner)
     return block
