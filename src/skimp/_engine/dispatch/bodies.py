@@ -67,14 +67,31 @@ def in_place_of(body: Function, more: str = "", says: str = "") -> Function:
     return made
 
 
+def of_dims(body: Function, nd: int, title: str, doc: str, **always: Any) -> Function:
+    """A function of `nd` spatial dims, by a body whose first argument is their number. What stands
+    in `always` is taken, as PyTorch takes it, and has no effect.
+    """
+    own = inspect.signature(body)
+    others = list(own.parameters.values())[1:]
+    passed = [repr(always[p.name]) if p.name in always else p.name for p in others]
+    own = own.replace(parameters=others)
+    return _made(body, title, own, f"{nd}, {', '.join(passed)}", doc)
+
+
 def _form(
     body: Function, title: str, without: tuple[str, ...], more: str, doc: str | None
 ) -> Function:
     """A function with the body's arguments but those `without`, which calls it with `more`."""
     own = inspect.signature(body)
     own = own.replace(parameters=[p for p in own.parameters.values() if p.name not in without])
+    return _made(body, title, own, Parameters(own, False, False).passed(()) + more, doc)
+
+
+def _made(
+    body: Function, title: str, own: inspect.Signature, passed: str, doc: str | None
+) -> Function:
     p = Parameters(own, False, False)
-    text = [p.header(), f"    return body({p.passed(())}{more})"]
+    text = [p.header(), f"    return body({passed})"]
     made = function_of(title, text, {"body": body})
     p.give_defaults(made)
     made.__signature__ = own  # type: ignore[attr-defined]
