@@ -41,7 +41,7 @@ def pointwise(
 
     def declare(body: F) -> F:
         titles = (body.__name__, *aliases)
-        main = _form(body, body.__name__, ("inplace",), "", body.__doc__)
+        main = form_of(body, body.__name__, ("inplace",))
         for title in titles:
             export(title, main, namespaces, method, fast=fast, row=row, **known)
         if in_place is not None:
@@ -59,7 +59,7 @@ def in_place_of(body: Function, more: str = "", says: str = "") -> Function:
     said = (body.__doc__ or "").partition("\n\n")[0].strip()
     doc = f"{said} In place.\n\n{says}".rstrip()
     more = f"{more}, inplace=True"
-    made = _form(body, f"{body.__name__}_", ("inplace", "out"), more, doc)
+    made = form_of(body, f"{body.__name__}_", ("inplace", "out"), more, doc)
     own: inspect.Signature = made.__signature__  # type: ignore[attr-defined]
     first, *others = own.parameters.values()
     own = own.replace(parameters=[first.replace(annotation="Tensor"), *others])
@@ -78,13 +78,22 @@ def of_dims(body: Function, nd: int, title: str, doc: str, **always: Any) -> Fun
     return _made(body, title, own, f"{nd}, {', '.join(passed)}", doc)
 
 
-def _form(
-    body: Function, title: str, without: tuple[str, ...], more: str, doc: str | None
+def form_of(
+    body: Function, title: str, without: tuple[str, ...], more: str = "", doc: str | None = None
 ) -> Function:
-    """A function with the body's arguments but those `without`, which calls it with `more`."""
+    """A function with the body's arguments but those `without`, which calls it with `more`. The
+    docstring is the body's unless there is a `doc`.
+    """
     own = inspect.signature(body)
+    passed, left_out = [], False
+    for p in own.parameters.values():
+        if p.name in without:
+            left_out = True
+        else:
+            by_name = left_out or p.kind is p.KEYWORD_ONLY
+            passed.append(f"{p.name}={p.name}" if by_name else p.name)
     own = own.replace(parameters=[p for p in own.parameters.values() if p.name not in without])
-    return _made(body, title, own, Parameters(own, False, False).passed(()) + more, doc)
+    return _made(body, title, own, ", ".join(passed) + more, doc or body.__doc__)
 
 
 def _made(
