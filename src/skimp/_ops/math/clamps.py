@@ -13,7 +13,6 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
-from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
@@ -307,8 +306,17 @@ INTEGER_DIVISION = (
 )
 
 
-def _add_product(row: Pointwise, doc: str) -> None:
-    def run(args: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool) -> Tensor:
+def _add_product(row: Pointwise, doc: str, takes: str) -> None:
+    def body(
+        input: Tensor,
+        tensor1: Any,
+        tensor2: Any,
+        *rest: Any,
+        value: Any = 1,
+        out: Tensor | None = None,
+        inplace: bool = False,
+    ) -> Tensor:
+        args = _three(row.name, input, tensor1, tensor2, rest)
         if len(args) == 4:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
             args, value = (args[0], *args[2:]), args[1]
         if row is ADDCDIV and all(
@@ -321,21 +329,8 @@ def _add_product(row: Pointwise, doc: str) -> None:
             refuse_complex(wide._dtype, value)
         return call(row, (*args, value), (), out, inplace)
 
-    def function(
-        input: Tensor,
-        tensor1: Any,
-        tensor2: Any,
-        *rest: Any,
-        value: Any = 1,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        return run(_three(row.name, input, tensor1, tensor2, rest), value, out, False)
-
-    def function_(input: Tensor, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        return run(_three(row.name, input, tensor1, tensor2, rest), value, input, True)
-
-    export(row.name, named(function, row.name, doc))
-    export(f"{row.name}_", named(function_, f"{row.name}_", f"{doc} In place."), namespaces=())
+    says = f"Dtypes: {takes}."
+    pointwise(None, in_place=(), says_in_place=says)(named(body, row.name, f"{doc}\n\n{says}"))
 
 
 def _three(
@@ -347,12 +342,9 @@ def _three(
 
 
 _add_product(
-    ADDCMUL,
-    "input + value * tensor1 * tensor2.\n\nDtypes: integers, floating point and complex numbers.",
+    ADDCMUL, "input + value * tensor1 * tensor2.", "integers, floating point and complex numbers"
 )
-_add_product(
-    ADDCDIV, "input + value * tensor1 / tensor2.\n\nDtypes: floating point and complex numbers."
-)
+_add_product(ADDCDIV, "input + value * tensor1 / tensor2.", "floating point and complex numbers")
 
 
 SAYS = """\
