@@ -13,6 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
+from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
@@ -307,18 +308,14 @@ INTEGER_DIVISION = (
 
 
 def _add_product(row: Pointwise, doc: str, takes: str) -> None:
-    def body(
-        input: Tensor,
-        tensor1: Any,
-        tensor2: Any,
-        *rest: Any,
-        value: Any = 1,
-        out: Tensor | None = None,
-        inplace: bool = False,
+    def run(
+        args: Any, rest: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool
     ) -> Tensor:
-        args = _three(row.name, input, tensor1, tensor2, rest)
-        if len(args) == 4:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
-            args, value = (args[0], *args[2:]), args[1]
+        if rest:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
+            if len(rest) > 1 or isinstance(args[1], Tensor):
+                says = f"takes 3 positional arguments but {3 + len(rest)} were given"
+                raise TypeError(f"{row.name}() {says}")
+            args, value = (args[0], args[2], rest[0]), args[1]
         if row is ADDCDIV and all(
             [isinstance(t, Tensor) and t._dtype.category <= INT for t in args[1:]]
         ):
@@ -329,16 +326,23 @@ def _add_product(row: Pointwise, doc: str, takes: str) -> None:
             refuse_complex(wide._dtype, value)
         return call(row, (*args, value), (), out, inplace)
 
-    says = f"Dtypes: {takes}."
-    pointwise(None, in_place=(), says_in_place=says)(named(body, row.name, f"{doc}\n\n{says}"))
+    def function(
+        input: Tensor,
+        tensor1: Any,
+        tensor2: Any,
+        *rest: Any,
+        value: Any = 1,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        return run((input, tensor1, tensor2), rest, value, out, False)
 
+    def function_(input: Tensor, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
+        return run((input, tensor1, tensor2), rest, value, input, True)
 
-def _three(
-    name: str, input: Any, tensor1: Any, tensor2: Any, rest: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    if len(rest) > 1 or (rest and isinstance(tensor1, Tensor)):
-        raise TypeError(f"{name}() takes 3 positional arguments but {3 + len(rest)} were given")
-    return (input, tensor1, tensor2, *rest)
+    kinds = f"Dtypes: {takes}."
+    export(row.name, named(function, row.name, f"{doc}\n\n{kinds}"))
+    in_place = named(function_, f"{row.name}_", f"{doc} In place.\n\n{kinds}")
+    export(f"{row.name}_", in_place, namespaces=())
 
 
 _add_product(
