@@ -89,10 +89,9 @@ def form_of(
     for p in own.parameters.values():
         if p.name in without:
             left_out = True
-        elif left_out or p.kind is p.KEYWORD_ONLY:
-            passed.append(f"{p.name}={p.name}")
         else:
-            passed.append(f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name)
+            by_name = left_out or p.kind is p.KEYWORD_ONLY
+            passed.append(f"{p.name}={p.name}" if by_name else p.name)
     own = own.replace(parameters=[p for p in own.parameters.values() if p.name not in without])
     return _made(body, title, own, ", ".join(passed) + more, doc or body.__doc__)
 
