@@ -4,7 +4,8 @@
     def lerp(input, end, weight, *, out=None, inplace=False): ...
 
 Users hold `lerp(input, end, weight, *, out=None)` and `x.lerp_(end, weight)`, whose texts call the
-body. What the docstring leaves unsaid follows from the row.
+body. What the docstring leaves unsaid follows from the row. Other functions that differ from a body
+in an argument are made so too (`form_of`), as are those of one, two and three dims (`of_dims`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def pointwise(
     namespaces: tuple[str, ...] = ("",),
     method: bool = True,
     *,
-    in_place: tuple[str, ...] | None = ("",),
+    in_place: tuple[str, ...] = ("",),
     says_in_place: str = "",
     aliases: tuple[str, ...] = (),
     fast: Function | None = None,
@@ -35,7 +36,7 @@ def pointwise(
     **known: Any,
 ) -> Callable[[F], F]:
     """Declare a function and `name_` by a body with `out` and `inplace`, for the latter of which
-    `out` is its first argument. `in_place`: the namespaces of `name_`; None where there is none.
+    `out` is its first argument. `in_place`: the namespaces of `name_`;
     `says_in_place`: sections of its docstring that the row does not know.
     """
 
@@ -44,11 +45,10 @@ def pointwise(
         main = form_of(body, body.__name__, ("inplace",))
         for title in titles:
             export(title, main, namespaces, method, fast=fast, row=row, **known)
-        if in_place is not None:
-            first = next(iter(inspect.signature(body).parameters))
-            made = in_place_of(body, f", out={first}", says_in_place)
-            for title in titles:
-                export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
+        first = next(iter(inspect.signature(body).parameters))
+        made = in_place_of(body, f", out={first}", says_in_place)
+        for title in titles:
+            export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
         return body
 
     return declare
