@@ -4,7 +4,8 @@
     def lerp(input, end, weight, *, out=None, inplace=False): ...
 
 Users hold `lerp(input, end, weight, *, out=None)` and `x.lerp_(end, weight)`, whose texts call the
-body. What the docstring leaves unsaid follows from the row.
+body. What the docstring leaves unsaid follows from the row. Other functions that differ from a body
+in an argument are made so too (`form_of`), as are those of one, two and three dims (`of_dims`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def pointwise(
     namespaces: tuple[str, ...] = ("",),
     method: bool = True,
     *,
-    in_place: tuple[str, ...] | None = ("",),
+    in_place: tuple[str, ...] = ("",),
     says_in_place: str = "",
     aliases: tuple[str, ...] = (),
     fast: Function | None = None,
@@ -35,20 +36,19 @@ def pointwise(
     **known: Any,
 ) -> Callable[[F], F]:
     """Declare a function and `name_` by a body with `out` and `inplace`, for the latter of which
-    `out` is its first argument. `in_place`: the namespaces of `name_`; None where there is none.
+    `out` is its first argument. `in_place`: the namespaces of `name_`;
     `says_in_place`: sections of its docstring that the row does not know.
     """
 
     def declare(body: F) -> F:
         titles = (body.__name__, *aliases)
-        main = _form(body, body.__name__, ("inplace",), "", body.__doc__)
+        main = form_of(body, body.__name__, ("inplace",))
         for title in titles:
             export(title, main, namespaces, method, fast=fast, row=row, **known)
-        if in_place is not None:
-            first = next(iter(inspect.signature(body).parameters))
-            made = in_place_of(body, f", out={first}", says_in_place)
-            for title in titles:
-                export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
+        first = next(iter(inspect.signature(body).parameters))
+        made = in_place_of(body, f", out={first}", says_in_place)
+        for title in titles:
+            export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
         return body
 
     return declare
@@ -59,7 +59,7 @@ def in_place_of(body: Function, more: str = "", says: str = "") -> Function:
     said = (body.__doc__ or "").partition("\n\n")[0].strip()
     doc = f"{said} In place.\n\n{says}".rstrip()
     more = f"{more}, inplace=True"
-    made = _form(body, f"{body.__name__}_", ("inplace", "out"), more, doc)
+    made = form_of(body, f"{body.__name__}_", ("inplace", "out"), more, doc)
     own: inspect.Signature = made.__signature__  # type: ignore[attr-defined]
     first, *others = own.parameters.values()
     own = own.replace(parameters=[first.replace(annotation="Tensor"), *others])
@@ -67,14 +67,40 @@ def in_place_of(body: Function, more: str = "", says: str = "") -> Function:
     return made
 
 
-def _form(
-    body: Function, title: str, without: tuple[str, ...], more: str, doc: str | None
-) -> Function:
-    """A function with the body's arguments but those `without`, which calls it with `more`."""
+def of_dims(body: Function, nd: int, title: str, doc: str, **always: Any) -> Function:
+    """A function of `nd` spatial dims, by a body whose first argument is their number. What stands
+    in `always` is taken, as PyTorch takes it, and has no effect.
+    """
     own = inspect.signature(body)
+    others = list(own.parameters.values())[1:]
+    passed = [repr(always[p.name]) if p.name in always else p.name for p in others]
+    own = own.replace(parameters=others)
+    return _made(body, title, own, f"{nd}, {', '.join(passed)}", doc)
+
+
+def form_of(
+    body: Function, title: str, without: tuple[str, ...], more: str = "", doc: str | None = None
+) -> Function:
+    """A function with the body's arguments but those `without`, which calls it with `more`. The
+    docstring is the body's unless there is a `doc`.
+    """
+    own = inspect.signature(body)
+    passed, left_out = [], False
+    for p in own.parameters.values():
+        if p.name in without:
+            left_out = True
+        else:
+            by_name = left_out or p.kind is p.KEYWORD_ONLY
+            passed.append(f"{p.name}={p.name}" if by_name else p.name)
     own = own.replace(parameters=[p for p in own.parameters.values() if p.name not in without])
+    return _made(body, title, own, ", ".join(passed) + more, doc or body.__doc__)
+
+
+def _made(
+    body: Function, title: str, own: inspect.Signature, passed: str, doc: str | None
+) -> Function:
     p = Parameters(own, False, False)
-    text = [p.header(), f"    return body({p.passed(())}{more})"]
+    text = [p.header(), f"    return body({passed})"]
     made = function_of(title, text, {"body": body})
     p.give_defaults(made)
     made.__signature__ = own  # type: ignore[attr-defined]

@@ -366,10 +366,6 @@ def _position_of_unknown(sizes: Sequence[int]) -> int | None:
             if unknown is not None:
                 raise RuntimeError("only one dimension can be inferred")
             unknown = dim
-        elif size < 0:
-            raise RuntimeError(
-                f"invalid shape dimension {size} at index {dim} of shape {list(sizes)}"
-            )
     return unknown
 
 

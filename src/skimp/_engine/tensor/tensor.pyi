@@ -108,13 +108,13 @@ class Tensor:
     ) -> Tensor:
         """input + value * tensor1 / tensor2."""
     def addcdiv_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        """input + value * tensor1 / tensor2."""
+        """input + value * tensor1 / tensor2. In place."""
     def addcmul(
         self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1, out: Tensor | None = None
     ) -> Tensor:
         """input + value * tensor1 * tensor2."""
     def addcmul_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        """input + value * tensor1 * tensor2."""
+        """input + value * tensor1 * tensor2. In place."""
     def addmm(
         self,
         mat1: Tensor,

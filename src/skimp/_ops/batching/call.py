@@ -193,7 +193,26 @@ class Calls:
         out: Tensor | None,
         inplace: bool,
     ) -> Tensor:
-        return _pointwise(row, args, params, out, inplace)
+        """Tensors meet in the rank of the sample that has the most dimensions."""
+        level = innermost(args)
+        assert level is not None
+        if out is not None and not inplace:
+            _refuse_out(row.name)
+        ranks = [t.ndim for t in args if isinstance(t, Tensor)]
+        rank = max(ranks)
+        if len({t._dtype for t in args if isinstance(t, Tensor)}) > 1 and 0 in ranks:
+            args = _promoted(row, args)
+        if row.name == "masked_fill" and not inplace and is_of(args[2], level):
+            mask, input, value = args  # one number for each sample
+            return NAMESPACES[""]["where"](mask, value.to(input._dtype), input)  # type: ignore[no-any-return]
+        held = tuple([_aligned(a, rank, level) for a in args])
+        with outside(level):
+            if not inplace:
+                return wrap(pointwise.call(row, held, params), level)
+            if not is_of(args[0], level):
+                raise shared_target() if len(args) == 2 else no_rule_writes(row.name, level)
+            pointwise.call(row, held, params, held[0], True)
+        return args[0]  # type: ignore[no-any-return]
 
 
 def wrapped(result: Any, level: Level) -> Any:
@@ -213,36 +232,7 @@ def _refuse_out(name: str) -> NoReturn:
     )
 
 
-# -- pointwise ops --------------------------------------------------------------------------------
-
-
-def _pointwise(
-    row: Pointwise,
-    args: tuple[Any, ...],
-    params: tuple[Any, ...],
-    out: Tensor | None,
-    inplace: bool,
-) -> Tensor:
-    """Tensors meet in the rank of the sample that has the most dimensions."""
-    level = innermost(args)
-    assert level is not None
-    if out is not None and not inplace:
-        _refuse_out(row.name)
-    ranks = [t.ndim for t in args if isinstance(t, Tensor)]
-    rank = max(ranks)
-    if len({t._dtype for t in args if isinstance(t, Tensor)}) > 1 and 0 in ranks:
-        args = _promoted(row, args)
-    if row.name == "masked_fill" and not inplace and is_of(args[2], level):
-        mask, input, value = args  # one number for each sample
-        return NAMESPACES[""]["where"](mask, value.to(input._dtype), input)  # type: ignore[no-any-return]
-    held = tuple([_aligned(a, rank, level) for a in args])
-    with outside(level):
-        if not inplace:
-            return wrap(pointwise.call(row, held, params), level)
-        if not is_of(args[0], level):
-            raise shared_target() if len(args) == 2 else no_rule_writes(row.name, level)
-        pointwise.call(row, held, params, held[0], True)
-    return args[0]  # type: ignore[no-any-return]
+# -- pointwise ops ---------------------------------------------------------------------------------
 
 
 def _aligned(a: Any, rank: int, level: Level) -> Any:

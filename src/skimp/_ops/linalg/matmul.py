@@ -220,17 +220,26 @@ _recording_row = recording(
 # -- batches of matrices --------------------------------------------------------------------------
 
 
-def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
-    """The shape of the products."""
+def check_three(batch1: Tensor, batch2: Tensor) -> None:
     for word, t in (("batch1", batch1), ("batch2", batch2)):
         if t.ndim != 3:
             raise RuntimeError(f"{word} must be a 3D tensor")
-    b, m, k = batch1.shape
-    if tuple(batch2.shape[:2]) != (b, k):
+
+
+def check_second(wanted: Ints, got: Ints) -> None:
+    """The matrices of the second batch have as many rows as those of the first have columns."""
+    if wanted != got:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
-            f"[{batch2.shape[0]}, {batch2.shape[1]}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: {list(wanted)} but "
+            f"got: {list(got)}."
         )
+
+
+def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
+    """The shape of the products."""
+    check_three(batch1, batch2)
+    b, m, k = batch1.shape
+    check_second((b, k), tuple(batch2.shape[:2]))
     same_scalar_type(batch1, batch2)
     refuse_type(name, batch1._dtype)
     return b, m, batch2.shape[2]
@@ -365,12 +374,8 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
     """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
     batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
     (m, k), (k2, n) = input.shape[-2:], other.shape[-2:]
-    count = math.prod(batch)
     if k != k2:
-        raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {k}] but "
-            f"got: [{count}, {k2}]."
-        )
+        check_second((math.prod(batch), k), (math.prod(batch), k2))
     same_scalar_type(input, other)
     refuse_type("bmm", input._dtype)
     return product("matmul", input, other, (*batch, m, n), out)

@@ -29,7 +29,15 @@ from skimp._kernels import gemm, products, shaping
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
-from skimp._ops.linalg.matmul import adjoint, bmm, check_mm, mm_first_back, mm_second_back
+from skimp._ops.linalg.matmul import (
+    adjoint,
+    bmm,
+    check_mm,
+    check_second,
+    check_three,
+    mm_first_back,
+    mm_second_back,
+)
 from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
@@ -248,18 +256,12 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
         if not t.ndim:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         layouts.normalize_dim(dim, t.ndim)
-    for word, t in (("batch1", batch1), ("batch2", batch2)):
-        if t.ndim != 3:
-            raise RuntimeError(f"{word} must be a 3D tensor")
+    check_three(batch1, batch2)
     b, m, k = batch1.shape
     b2, k2, n = batch2.shape
     if name == "addbmm" and b != b2:
         raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {b} and {b2}")
-    if (b, k) != (b2, k2):
-        raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
-            f"[{b2}, {k2}]."
-        )
+    check_second((b, k), (b2, k2))
     if not input._dtype is batch1._dtype is batch2._dtype:
         names = [c_name(t._dtype) for t in (input, batch1, batch2)]
         raise RuntimeError(

@@ -307,10 +307,15 @@ INTEGER_DIVISION = (
 )
 
 
-def _add_product(row: Pointwise, doc: str) -> None:
-    def run(args: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool) -> Tensor:
-        if len(args) == 4:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
-            args, value = (args[0], *args[2:]), args[1]
+def _add_product(row: Pointwise, doc: str, takes: str) -> None:
+    def run(
+        args: Any, rest: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool
+    ) -> Tensor:
+        if rest:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
+            if len(rest) > 1 or isinstance(args[1], Tensor):
+                says = f"takes 3 positional arguments but {3 + len(rest)} were given"
+                raise TypeError(f"{row.name}() {says}")
+            args, value = (args[0], args[2], rest[0]), args[1]
         if row is ADDCDIV and all(
             [isinstance(t, Tensor) and t._dtype.category <= INT for t in args[1:]]
         ):
@@ -329,30 +334,21 @@ def _add_product(row: Pointwise, doc: str) -> None:
         value: Any = 1,
         out: Tensor | None = None,
     ) -> Tensor:
-        return run(_three(row.name, input, tensor1, tensor2, rest), value, out, False)
+        return run((input, tensor1, tensor2), rest, value, out, False)
 
     def function_(input: Tensor, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        return run(_three(row.name, input, tensor1, tensor2, rest), value, input, True)
+        return run((input, tensor1, tensor2), rest, value, input, True)
 
-    export(row.name, named(function, row.name, doc))
-    export(f"{row.name}_", named(function_, f"{row.name}_", f"{doc} In place."), namespaces=())
-
-
-def _three(
-    name: str, input: Any, tensor1: Any, tensor2: Any, rest: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    if len(rest) > 1 or (rest and isinstance(tensor1, Tensor)):
-        raise TypeError(f"{name}() takes 3 positional arguments but {3 + len(rest)} were given")
-    return (input, tensor1, tensor2, *rest)
+    kinds = f"Dtypes: {takes}."
+    export(row.name, named(function, row.name, f"{doc}\n\n{kinds}"))
+    in_place = named(function_, f"{row.name}_", f"{doc} In place.\n\n{kinds}")
+    export(f"{row.name}_", in_place, namespaces=())
 
 
 _add_product(
-    ADDCMUL,
-    "input + value * tensor1 * tensor2.\n\nDtypes: integers, floating point and complex numbers.",
+    ADDCMUL, "input + value * tensor1 * tensor2.", "integers, floating point and complex numbers"
 )
-_add_product(
-    ADDCDIV, "input + value * tensor1 / tensor2.\n\nDtypes: floating point and complex numbers."
-)
+_add_product(ADDCDIV, "input + value * tensor1 / tensor2.", "floating point and complex numbers")
 
 
 SAYS = """\

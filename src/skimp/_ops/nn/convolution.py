@@ -7,6 +7,7 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import export, hidden, watching
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
@@ -328,11 +329,11 @@ def convolve(
     nd: int,
     input: Any,
     weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Any:
     _check(input, weight, bias, nd, groups, False)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
@@ -393,12 +394,12 @@ def _transpose(
     nd: int,
     input: Any,
     weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
 ) -> Any:
     _check(input, weight, bias, nd, groups, True)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
@@ -441,43 +442,16 @@ Memory: a new tensor; im2col's matrix of all places is never written at once."""
 
 
 def _declare(nd: int) -> None:
-    def conv(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Any:
-        return convolve(nd, input, weight, bias, stride, padding, dilation, groups)
-
     def title(input: Any, **_: Any) -> str | None:
         return "ConvolutionBackward0" if input.ndim == nd + 2 else None
 
-    @shown(title, "input", "weight", "bias")
-    def transpose(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-    ) -> Any:
-        return _transpose(
-            nd, input, weight, bias, stride, padding, output_padding, groups, dilation
-        )
-
+    doc = f"Convolution over {nd} dimensions.\n\n{_SECTIONS.format('(co, ci / groups, ...)')}"
+    conv = of_dims(convolve, nd, f"conv{nd}d", doc)
     adjoint = f"The adjoint of conv{nd}d: its gradient with respect to the input."
-    for f, name, weight, doc in (
-        (conv, f"conv{nd}d", "(co, ci / groups, ...)", f"Convolution over {nd} dimensions."),
-        (transpose, f"conv_transpose{nd}d", "(ci, co / groups, ...)", adjoint),
-    ):
-        f.__name__ = f.__qualname__ = name
-        f.__doc__ = f"{doc}\n\n{_SECTIONS.format(weight)}"
-        export(name, f, ("", "nn.functional"), method=False, autocast="lower")
+    doc = f"{adjoint}\n\n{_SECTIONS.format('(ci, co / groups, ...)')}"
+    transpose = of_dims(_transpose, nd, f"conv_transpose{nd}d", doc)
+    for f in (conv, shown(title, "input", "weight", "bias")(transpose)):
+        export(f.__name__, f, ("", "nn.functional"), method=False, autocast="lower")
 
 
 for _nd in (1, 2, 3):

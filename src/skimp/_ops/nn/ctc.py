@@ -259,35 +259,6 @@ def _check_targets(targets: Any, lengths: Array) -> None:
             )
 
 
-def _loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int,
-    reduction: str,
-    zero_infinity: bool,
-) -> Any:
-    inputs, lengths = (
-        _lengths("input_lengths", input_lengths),
-        _lengths("target_lengths", target_lengths),
-    )
-    single = log_probs.ndim == 2  # one sample, without a batch
-    if single:
-        log_probs = log_probs.unsqueeze(1)
-        targets = targets.unsqueeze(0) if targets.ndim == 1 else targets
-    _check(log_probs, targets, inputs, lengths, blank)
-    keep = modes.state.grad and log_probs.requires_grad
-    losses = _ctc_loss(log_probs, targets, inputs, lengths, blank, zero_infinity, keep)[0]
-    if zero_infinity:
-        losses = where(losses == float("inf"), losses.new_zeros(()), losses)
-    if reduction == "mean":
-        return (losses / lengths.to(losses._dtype).clamp_min(1)).mean()
-    if reduction == "sum":
-        return losses.sum()
-    return losses.squeeze(0) if single else losses
-
-
 def ctc_loss(
     log_probs: Any,
     targets: Any,
@@ -310,7 +281,24 @@ def ctc_loss(
     Source: Graves et al., 2006.
     """
     check_reduction(reduction)
-    return _loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    inputs, lengths = (
+        _lengths("input_lengths", input_lengths),
+        _lengths("target_lengths", target_lengths),
+    )
+    single = log_probs.ndim == 2  # one sample, without a batch
+    if single:
+        log_probs = log_probs.unsqueeze(1)
+        targets = targets.unsqueeze(0) if targets.ndim == 1 else targets
+    _check(log_probs, targets, inputs, lengths, blank)
+    keep = modes.state.grad and log_probs.requires_grad
+    losses = _ctc_loss(log_probs, targets, inputs, lengths, blank, zero_infinity, keep)[0]
+    if zero_infinity:
+        losses = where(losses == float("inf"), losses.new_zeros(()), losses)
+    if reduction == "mean":
+        return (losses / lengths.to(losses._dtype).clamp_min(1)).mean()
+    if reduction == "sum":
+        return losses.sum()
+    return losses.squeeze(0) if single else losses
 
 
 def _ctc_loss_of_torch(
@@ -323,7 +311,7 @@ def _ctc_loss_of_torch(
     zero_infinity: bool = False,
 ) -> Any:
     """nn.functional.ctc_loss, with the reduction as a number: 0 none, 1 mean, 2 sum."""
-    return _loss(
+    return ctc_loss(
         log_probs,
         targets,
         input_lengths,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.bodies import form_of
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.operands import OPMATH, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, call
@@ -134,8 +135,14 @@ RRELU_FIXED, RRELU_FIXED_IN_PLACE = [
 
 
 def _rrelu(
-    input: Tensor, lower: float, upper: float, training: bool, inplace: bool, generator: Any = None
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+    generator: Any = None,
 ) -> Tensor:
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
     for word, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):
             raise RuntimeError(f"rrelu: {word} bound must be finite, got {bound:g}")
@@ -172,42 +179,25 @@ def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) ->
     return adopt(noise, input._dtype)
 
 
-def rrelu(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    inplace: bool = False,
-) -> Tensor:
-    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
-    return _rrelu(input, lower, upper, training, inplace)
-
-
-def rrelu_(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: Any = None,
-) -> Tensor:
-    """The input above zero, else a slope times it, in place."""
-    return _rrelu(input, lower, upper, training, True, generator)
-
-
-def torch_rrelu(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: Any = None,
-) -> Tensor:
-    """nn.functional.rrelu, with a generator to draw from."""
-    return _rrelu(input, lower, upper, training, False, generator)
-
-
-export("rrelu", rrelu, ("nn.functional",), method=False, row=RRELU_FIXED)
-export("rrelu", torch_rrelu, method=False, row=RRELU_FIXED)
-export("rrelu_", rrelu_, EVERYWHERE, method=False, row=RRELU_FIXED)
+_by_generator = form_of(
+    _rrelu, "rrelu", ("inplace",), doc="nn.functional.rrelu, with a generator to draw from."
+)
+_in_place = form_of(
+    _rrelu,
+    "rrelu_",
+    ("inplace",),
+    ", inplace=True",
+    "The input above zero, else a slope times it, in place.",
+)
+export(
+    "rrelu",
+    form_of(_rrelu, "rrelu", ("generator",)),
+    ("nn.functional",),
+    method=False,
+    row=RRELU_FIXED,
+)
+export("rrelu", _by_generator, method=False, row=RRELU_FIXED)
+export("rrelu_", _in_place, EVERYWHERE, method=False, row=RRELU_FIXED)
 
 # -- glu: half of the input opens and closes the other ---------------------------------------------
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import KNOWN
@@ -163,22 +164,22 @@ def _max_values(input: Any, pool: Pool) -> Any:
 def _max(
     nd: int,
     input: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil: bool,
-    indices: bool,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
     name = f"max_pool{nd}d"
     _refuse_bool(name, input)
-    pool = pool_of(name, input, nd, kernel, stride, padding, dilation, bool(ceil))
-    if not (indices or input.requires_grad):
+    pool = pool_of(name, input, nd, kernel_size, stride, padding, dilation, bool(ceil_mode))
+    if not (return_indices or input.requires_grad):
         if nd == 1 and input._dtype.category == dtypes.INT:
             raise no_kernel("max_pool1d_impl", input._dtype)
         return _max_values(input, pool)
     values, taps = _max_pool(input, pool)
-    if not indices:
+    if not return_indices:
         return values
     return values, _places(taps, pool)
 
@@ -246,27 +247,34 @@ def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> 
 def _avg(
     nd: int,
     input: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil: bool,
-    include: bool,
-    override: int | None,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Any:
     name = f"avg_pool{nd}d"
     if nd == 2 and input.ndim < 3:
         layouts.normalize_dim(-3, input.ndim)
     refuse_averages(nd, input)
-    if override == 0:
+    if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    pool = pool_of(name, input, nd, kernel, stride, padding, 1, bool(ceil))
-    return _avg_pool(input, pool, bool(include), override)
+    pool = pool_of(name, input, nd, kernel_size, stride, padding, 1, bool(ceil_mode))
+    return _avg_pool(input, pool, bool(count_include_pad), divisor_override)
 
 
-def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: bool) -> Any:
+def _lp(
+    nd: int,
+    input: Any,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+) -> Any:
     p = float(norm_type)
-    count = math.prod(per_dim(f"lp_pool{nd}d", "kernel_size", kernel, nd))
-    found = _avg(nd, input.pow(p), kernel, stride, 0, ceil, True, None)
+    count = math.prod(per_dim(f"lp_pool{nd}d", "kernel_size", kernel_size, nd))
+    found = _avg(nd, input.pow(p), kernel_size, stride, 0, ceil_mode)
     return (found.sign() * found.abs().relu() * count).pow(1.0 / p)
 
 
@@ -281,13 +289,11 @@ Raises: RuntimeError for other numbers of dims and for windows that don't fit.
 Memory: a new tensor; windows are never written out."""
 
 
-def export_pool(name: str, f: Any, doc: str, samples: Any = None) -> None:
+def export_pool(f: Any, samples: Any = None) -> None:
     """Reachable as `torch.name` and `nn.functional.name`; autocast keeps volumes in float32."""
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"{doc}\n\n{_SECTIONS}"
-    autocast = "float32" if name.endswith("3d") else None
+    autocast = "float32" if f.__name__.endswith("3d") else None
     export(
-        name,
+        f.__name__,
         f,
         ("", "nn.functional"),
         method=False,
@@ -295,6 +301,11 @@ def export_pool(name: str, f: Any, doc: str, samples: Any = None) -> None:
         autocast=autocast,
         samples=samples,
     )
+
+
+def pool_form(body: Any, nd: int, name: str, doc: str, **always: Any) -> Any:
+    """A pool of `nd` dims, which says what all say."""
+    return of_dims(body, nd, name, f"{doc}\n\n{_SECTIONS}", **always)
 
 
 def plane_samples(nd: int, *more: Any) -> Any:
@@ -311,67 +322,19 @@ def node_of(nd: int, name: str, rest: str = "") -> Callable[[F], F]:
 
 
 def _declare(nd: int) -> None:
-    @node_of(nd, "MaxPool", "WithIndices")
-    def maximum(
-        input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-    @node_of(nd, "MaxPool", "WithIndices")
-    def with_indices(
-        input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-    @node_of(nd, "AvgPool")
-    def average(
-        input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        return _avg(
-            nd, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
-
-    def norm(
-        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-    ) -> Any:
-        return _lp(nd, input, norm_type, kernel_size, stride, ceil_mode)
-
-    export_pool(
-        f"max_pool{nd}d", maximum, f"The largest element of each window over {nd} dimensions."
-    )
-    export_pool(
-        f"max_pool{nd}d_with_indices",
-        with_indices,
-        "`max_pool` and where in its plane each maximum is.",
-        plane_samples(nd, 2),
-    )
-    average.__doc__ = f"The mean of each window over {nd} dimensions.\n\n{_SECTIONS}"
-    general(
-        f"avg_pool{nd}d",
-        out=nd > 1,
-        overlap="free" if nd == 3 else "",
-        method=False,
-        namespaces=("", "nn.functional"),
-    )(average)
-    export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.", plane_samples(nd, 2.0, 2))
+    shown_as = node_of(nd, "MaxPool", "WithIndices")
+    name = f"max_pool{nd}d"
+    doc = f"The largest element of each window over {nd} dimensions."
+    export_pool(shown_as(pool_form(_max, nd, name, doc)))
+    name, doc = f"{name}_with_indices", "`max_pool` and where in its plane each maximum is."
+    both = pool_form(_max, nd, name, doc, return_indices=True)
+    export_pool(shown_as(both), plane_samples(nd, 2))
+    name, doc = f"avg_pool{nd}d", f"The mean of each window over {nd} dimensions."
+    average = node_of(nd, "AvgPool")(pool_form(_avg, nd, name, doc))
+    overlap = "free" if nd == 3 else ""
+    general(out=nd > 1, overlap=overlap, method=False, namespaces=("", "nn.functional"))(average)
+    norm = pool_form(_lp, nd, f"lp_pool{nd}d", "The p-norm of each window.")
+    export_pool(norm, plane_samples(nd, 2.0, 2))
 
 
 for _nd in (1, 2, 3):

@@ -3,8 +3,6 @@ undone (max_unpool)."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import itertools
 import math
 from typing import Any
@@ -12,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import shaping
-from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples
+from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
 from skimp._ops.nn.pooling_windows import per_dim, pool_of
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
@@ -202,7 +201,7 @@ def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
     return values.reshape((*lead, *sizes)), index.reshape((*lead, *sizes))
 
 
-def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any:
+def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
     _check(f"adaptive_max_pool{nd}d", input, nd, output_size)
     sizes = _wanted(input, output_size, nd)
     _check_kernel("max", nd, input)
@@ -219,10 +218,10 @@ def _fractional(
     nd: int,
     input: Any,
     kernel_size: Any,
-    output_size: Any,
-    output_ratio: Any,
-    indices: bool,
-    samples: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
 ) -> Any:
     name = f"fractional_max_pool{nd}d"
     if output_size is None and output_ratio is None:
@@ -244,23 +243,23 @@ def _fractional(
         raise no_kernel(f"{name}_out_frame", input._dtype)
     batch = input.shape[0] if input.ndim == nd + 2 else 1
     channels = input.shape[-nd - 1]
-    if samples is None:
-        samples = NAMESPACES[""]["rand"](
+    if _random_samples is None:
+        _random_samples = NAMESPACES[""]["rand"](
             batch, channels, nd, dtype=input._dtype, device=input.device
         )
     if input._hollow:
         ends = [np.zeros((1, s), np.int64) for s in sizes]
         values, places = _gathered(input, ends, ends, nd)
-        return (values, places) if indices else values
-    chance = samples._skimp_array().astype(np.float64).reshape(batch * channels, nd)
+        return (values, places) if return_indices else values
+    chance = _random_samples._skimp_array().astype(np.float64).reshape(batch * channels, nd)
     starts, stops = [], []
     for d, (s, k, n) in enumerate(zip(sizes, kernel, have, strict=True)):
-        # the samples name the last dim first
-        begin = _intervals(chance[:, nd - 1 - d], n, s, k, samples._dtype.np)
+        # the _random_samples name the last dim first
+        begin = _intervals(chance[:, nd - 1 - d], n, s, k, _random_samples._dtype.np)
         starts.append(begin)
         stops.append(begin + k)
     values, places = _gathered(input, starts, stops, nd)
-    return (values, places) if indices else values
+    return (values, places) if return_indices else values
 
 
 def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Array:
@@ -279,10 +278,16 @@ def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Arra
 
 
 def _unpool(
-    nd: int, input: Any, indices: Any, kernel: Any, stride: Any, padding: Any, output_size: Any
+    nd: int,
+    input: Any,
+    indices: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
 ) -> Any:
     name = f"max_unpool{nd}d"
-    kernel = per_dim(name, "kernel_size", kernel, nd)
+    kernel = per_dim(name, "kernel_size", kernel_size, nd)
     stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
     padding = per_dim(name, "padding", padding, nd)
     if tuple(indices.shape) != tuple(input.shape):
@@ -333,103 +338,65 @@ def _declare(nd: int) -> None:
         mean = all([s == 1 for s in sizes])
         return None if mean else f"AdaptiveAvgPool{nd}DBackward0"
 
-    @(shown("SqueezeBackward1") if nd == 1 else shown(title, "input"))
-    def average(input: Any, output_size: Any) -> Any:
-        return _average(nd, input, output_size)
-
-    @node_of(nd, "AdaptiveMaxPool")
-    def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-        return _maximum(nd, input, output_size, return_indices)
-
-    @node_of(nd, "MaxUnpool")
-    def unpool(
-        input: Any,
-        indices: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        output_size: Any = None,
-    ) -> Any:
-        return _unpool(nd, input, indices, kernel_size, stride, padding, output_size)
-
-    export_pool(
+    name, doc = (
         f"adaptive_avg_pool{nd}d",
-        average,
-        "Means over windows that share the input among a given result.",
+        "{} over windows that share the input among a given result.",
     )
-    export_pool(
-        f"adaptive_max_pool{nd}d",
-        maximum,
-        "Maxima over windows that share the input among a given result.",
-    )
-    export_with_indices(f"adaptive_max_pool{nd}d", maximum)
-    unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
-    unpool.__doc__ = (
-        "Each element at its index in a plane of zeros.\n\nShape: input and indices alike, (n, "
-        "channels, ...) or (channels, ...); the result's\nsizes are `output_size`, or those from "
-        "which such windows come.\nDtypes: any; int64 indices.\nRaises: RuntimeError for indices "
-        "out of range, ValueError for sizes that can't be.\nMemory: a new tensor."
-    )
-    cast = "float32" if nd > 1 else None
+    average = pool_form(_average, nd, name, doc.format("Means"))
+    export_pool((shown("SqueezeBackward1") if nd == 1 else shown(title, "input"))(average))
+    name, shown_as = f"adaptive_max_pool{nd}d", node_of(nd, "AdaptiveMaxPool")
+    export_pool(shown_as(pool_form(_maximum, nd, name, doc.format("Maxima"))))
+    _export_with_indices(name, _maximum, nd, shown_as)
+    unpool = node_of(nd, "MaxUnpool")(of_dims(_unpool, nd, f"max_unpool{nd}d", _UNPOOL))
+    _export(unpool, "float32" if nd > 1 else None)
+
+
+_UNPOOL = """\
+Each element at its index in a plane of zeros.
+
+Shape: input and indices alike, (n, channels, ...) or (channels, ...); the result's
+sizes are `output_size`, or those from which such windows come.
+Dtypes: any; int64 indices.
+Raises: RuntimeError for indices out of range, ValueError for sizes that can't be.
+Memory: a new tensor."""
+
+
+def _export(f: Any, autocast: str | None = None, samples: Any = None) -> None:
     export(
-        f"max_unpool{nd}d", unpool, ("nn.functional",), method=False, composite=False, autocast=cast
+        f.__name__,
+        f,
+        ("nn.functional",),
+        method=False,
+        composite=False,
+        autocast=autocast,
+        samples=samples,
     )
 
 
-def export_with_indices(name: str, pool: Any, *more: Any) -> None:
+def _export_with_indices(name: str, body: Any, nd: int, shown_as: Any, *more: Any) -> None:
     """The function that always returns the indices too."""
-
-    @functools.wraps(pool)
-    def both(*args: Any, **words: Any) -> Any:
-        given = inspect.signature(pool).bind(*args, **words)
-        given.arguments["return_indices"] = True
-        return pool(*given.args, **given.kwargs)
-
-    both.__name__ = both.__qualname__ = f"{name}_with_indices"
-    both.__doc__ = (
+    doc = (
         f"`{name}` and where in its plane each maximum is.\n\nShape: two of {name}'s.\n"
         "Dtypes: the input's, and int64.\nMemory: two new tensors."
     )
-    export(
-        both.__name__,
-        both,
-        ("nn.functional",),
-        method=False,
-        composite=False,
-        samples=plane_samples(int(name[-2]), 2, *more),
-    )
+    both = of_dims(body, nd, f"{name}_with_indices", doc, return_indices=True)
+    _export(shown_as(both), samples=plane_samples(nd, 2, *more))
+
+
+_FRACTIONAL = """\
+Maxima over windows at random distances.
+
+Shape: (n, channels, ...) or without n; the spatial sizes become `output_size`.
+Dtypes: floating point.
+Raises: ValueError for neither or both of output_size and output_ratio.
+Memory: a new tensor, drawn at the call.
+Source: Graham, 2015."""
 
 
 def _declare_fractional(nd: int) -> None:
-    @node_of(nd, "FractionalMaxPool")
-    def fractional(
-        input: Any,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Any = None,
-    ) -> Any:
-        return _fractional(
-            nd, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
-        )
-
-    fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
-    fractional.__doc__ = (
-        "Maxima over windows at random distances.\n\nShape: (n, channels, ...) or without n; the "
-        "spatial sizes become `output_size`.\nDtypes: floating point.\nRaises: ValueError for "
-        "neither or both of output_size and output_ratio.\nMemory: a new tensor, drawn at the "
-        "call.\nSource: Graham, 2015."
-    )
-    export(
-        f"fractional_max_pool{nd}d",
-        fractional,
-        ("nn.functional",),
-        method=False,
-        composite=False,
-        autocast="float32" if nd > 1 else None,
-    )
-    export_with_indices(f"fractional_max_pool{nd}d", fractional, 2)
+    name, shown_as = f"fractional_max_pool{nd}d", node_of(nd, "FractionalMaxPool")
+    _export(shown_as(of_dims(_fractional, nd, name, _FRACTIONAL)), "float32" if nd > 1 else None)
+    _export_with_indices(name, _fractional, nd, shown_as, 2)
 
 
 def _maximum_and_places(input: Any, output_size: Any) -> Any:

@@ -15,7 +15,7 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.math.arithmetic import mul
 from skimp._ops.shape.complex_views import view_as_complex
-from skimp._ops.shape.joining import cat, stack, varargs
+from skimp._ops.shape.joining import cat, check_element, stack, varargs
 from skimp._ops.shape.views import as_int, ints
 
 
@@ -28,10 +28,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """
     given = varargs(tensors)
     for i, t in enumerate(given):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
-            )
+        check_element(i, t)
     if not given:
         return ()
     shape = layouts.broadcast_shapes(*[tuple(t.shape) for t in given])
@@ -70,9 +67,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         )
         indexing = "ij"
     for i, t in enumerate(given):
-        if not isinstance(t, Tensor):
-            got = type(t).__name__
-            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {got}")
+        check_element(i, t)
         if t.ndim > 1:
             raise RuntimeError(
                 f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}"

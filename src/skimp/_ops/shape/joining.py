@@ -33,11 +33,14 @@ def tensor_list(name: str, values: Any, word: str = "tensors") -> list[Tensor]:
             f"{name}(): argument '{word}' (position 1) must be tuple of Tensors, not {what}"
         )
     for i, t in enumerate(values):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
-            )
+        check_element(i, t)
     return list(values)
+
+
+def check_element(i: int, t: Any) -> None:
+    """Refuse what is no tensor among the tensors of an argument."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
 
 
 def varargs(values: Any) -> list[Tensor]:
@@ -127,10 +130,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     shape, dim = _joined_shape(given, dim)
-    dtype = _promoted(given)
-    if out is not None and not promotion.can_cast(dtype, out._dtype):
-        name = promotion.scalar_type_name(out._dtype)
-        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
+    dtype = _promoted(given, out)
     made, into = target("cat", out, shape, dtype, given, _format_strides(given, shape))
     _write(given, into, dim)
     return made
@@ -150,8 +150,13 @@ def _write(tensors: Sequence[Tensor], into: Array | None, dim: int) -> None:
         start = stop
 
 
-def _promoted(tensors: Sequence[Tensor]) -> dtypes.dtype:
-    return reduce(promotion.promote_types, [t._dtype for t in tensors])
+def _promoted(tensors: Sequence[Tensor], out: Tensor | None = None) -> dtypes.dtype:
+    """The type that all promote to, which `out` must be able to hold."""
+    dtype = reduce(promotion.promote_types, [t._dtype for t in tensors])
+    if out is not None and not promotion.can_cast(dtype, out._dtype):
+        name = promotion.scalar_type_name(out._dtype)
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
+    return dtype
 
 
 def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
@@ -196,10 +201,6 @@ def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
     )  # the first is enough
 
 
-def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
-    return [g.select(dim, i) for i in range(len(tensors_shape))]
-
-
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     arrays = _small(tensors)
     if arrays is None or type(dim) is not int:
@@ -218,7 +219,10 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
 
 @general(
     method=False,
-    rule=Rule("StackBackward0", tensors=_stack_back),
+    rule=Rule(
+        "StackBackward0",
+        tensors=lambda g, tensors_shape, dim: [g.select(dim, i) for i in range(len(tensors_shape))],
+    ),
     autocast="widest",
     fast=_small_stack,
     batch=batching.places.join,
@@ -239,11 +243,8 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
                 f"{list(t.shape)} at entry {i}"
             )
-    dtype = _promoted(given)
+    dtype = _promoted(given, out)
     shape = (*first[:dim], len(given), *first[dim:])
-    if out is not None and not promotion.can_cast(dtype, out._dtype):
-        name = promotion.scalar_type_name(out._dtype)
-        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
     made, into = target("stack", out, shape, dtype, given, _stacked_strides(given, shape, dim))
     if into is None:
         return made
@@ -407,10 +408,7 @@ def block_diag(*tensors: Any) -> Tensor:
     """
     given = varargs(tensors)
     for i, t in enumerate(given):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
-            )
+        check_element(i, t)
         if t.ndim > 2:
             raise RuntimeError(
                 f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
