@@ -164,9 +164,9 @@ class _ForwardConv(_ConvNd):
     ) -> None:
         size = ntuple(self._skimp_dims)
         padding = padding if isinstance(padding, str) else size(padding)
-        sizes = (size(kernel_size), size(stride), padding, size(dilation), False, size(0))
-        rest = (groups, bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, *sizes, *rest)
+        steps = (size(stride), padding, size(dilation), False, size(0), groups)
+        rest = (*steps, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, size(kernel_size), *rest)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return self._skimp_conv(getattr(F, self._skimp_function), input, weight, bias)
@@ -242,9 +242,9 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         size = ntuple(self._skimp_dims)
-        sizes = (size(kernel_size), size(stride), size(padding), size(dilation))
-        rest = (True, size(output_padding), groups, bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, *sizes, *rest)
+        steps = (size(stride), size(padding), size(dilation), True, size(output_padding), groups)
+        rest = (*steps, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, size(kernel_size), *rest)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self._output_padding(input, output_size)
