@@ -74,14 +74,7 @@ class _NormBase(ByRank):
         raise NotImplementedError
 
     def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing: Any,
-        unexpected: Any,
-        errors: Any,
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
         """Checkpoints older than `num_batches_tracked` keep the module's own."""
         version = local_metadata.get("version", None)
@@ -89,9 +82,7 @@ class _NormBase(ByRank):
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             own = self.num_batches_tracked
             state_dict[key] = own if own is not None else whole.tensor(0, dtype=dtypes.int64)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing, unexpected, errors
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
 @own_init

@@ -36,11 +36,7 @@ class SpectralNorm:
     def __init__(
         self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ) -> None:
-        if n_power_iterations <= 0:
-            raise ValueError(
-                "Expected n_power_iterations to be positive, but got "
-                f"n_power_iterations={n_power_iterations}"
-            )
+        norms.check_iterations(n_power_iterations)
         self.name = name
         self.dim = dim
         self.n_power_iterations = n_power_iterations
@@ -56,10 +52,8 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v.copy_(norms.unit(whole.mv(matrix.t(), u), self.eps))
                     u.copy_(norms.unit(whole.mv(matrix, v), self.eps))
-                u, v = (
-                    u.clone(),
-                    v.clone(),
-                )  # the next forward changes them, and this one's backward reads them
+                # the next forward changes them, and this one's backward reads them
+                u, v = u.clone(), v.clone()
         return weight / whole.dot(u, whole.mv(matrix, v))  # type: ignore[no-any-return]
 
     @staticmethod
@@ -67,11 +61,10 @@ class SpectralNorm:
         module: Any, name: str, n_power_iterations: int, dim: int, eps: float
     ) -> SpectralNorm:
         """Replace the weight by another parameter, two buffers and this hook."""
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(
-                    f"Cannot register two spectral_norm hooks on the same parameter {name}"
-                )
+        if norms.hook_of(module._forward_pre_hooks, SpectralNorm, name) is not None:
+            raise RuntimeError(
+                f"Cannot register two spectral_norm hooks on the same parameter {name}"
+            )
         fn = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
@@ -128,14 +121,7 @@ class SpectralNormLoadStateDictPreHook:
         self.fn = fn
 
     def __call__(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: list[str]
     ) -> None:
         key = prefix + self.fn.name
         versions = local_metadata.get("spectral_norm", {})
@@ -147,7 +133,7 @@ class SpectralNormLoadStateDictPreHook:
             return
         missing = [key + end for end in ("_orig", "", "_u") if key + end not in state_dict]
         if missing:
-            missing_keys.extend(missing if strict else [])
+            lists[0].extend(missing if strict else [])  # the missing keys
             return
         with no_grad():
             first = state_dict[key + "_orig"]
@@ -185,13 +171,10 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     Shape: none.
     Raises: ValueError where there is none of this name.
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            break
-    else:
+    own = norms.hook_of(module._forward_pre_hooks, SpectralNorm, name)
+    if own is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    module._forward_pre_hooks.pop(own).remove(module)
     for key, hook in module._state_dict_hooks.items():
         if isinstance(hook, SpectralNormStateDictHook) and hook.fn.name == name:
             del module._state_dict_hooks[key]
