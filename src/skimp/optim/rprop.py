@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.adam import decayed
 from skimp.optim.fused import above, below, clamp, sign, update, where
 from skimp.optim.steps import (
@@ -33,7 +33,7 @@ def rprop(p: Any, prev: Any, size: Any, g: Any, *options: Any) -> tuple[Any, ...
 
 
 def _first_size(lr: float) -> Callable[[Tensor], Tensor]:
-    return lambda p: whole.full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
+    return lambda p: ops.full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
 
 
 @hyperparameters("lr etas step_sizes foreach maximize differentiable capturable")

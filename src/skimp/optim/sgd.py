@@ -7,7 +7,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.steps import PerParameter, hyperparameters, number, update
 
 
@@ -90,7 +90,7 @@ class SGD(PerParameter):
         formula = later
         if buf is None:
             formula = first
-            buf = state["momentum_buffer"] = whole.empty_like(p.detach())
+            buf = state["momentum_buffer"] = ops.empty_like(p.detach())
         update(formula, (p, buf), (grad,), *options)
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:

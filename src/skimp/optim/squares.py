@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require_between
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.adam import decayed
 from skimp.optim.fused import lerp, sqrt
 from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, number, zeros
@@ -66,7 +66,7 @@ class Adagrad(ByFormula):
             for p in group["params"]:
                 start = group["initial_accumulator_value"]
                 value = complex(start, start) if p.is_complex() else start
-                self.state[p] = {"step": counter(), "sum": whole.full_like(p.detach(), value)}
+                self.state[p] = {"step": counter(), "sum": ops.full_like(p.detach(), value)}
 
     def share_memory(self) -> None:
         """Move the state to memory that other processes can map."""

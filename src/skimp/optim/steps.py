@@ -27,7 +27,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require, require_below, require_not_negative
 from skimp._engine.tensor.options import declared, parameters
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim import fused
 from skimp.optim.optimizer import Optimizer
 
@@ -133,7 +133,7 @@ def number(value: Any) -> Any:
 def counter(p: Any = None, value: float = 0.0) -> Tensor:
     """A number of an optimizer's state, as PyTorch keeps it: a tensor of its own."""
     kept = promotion.get_default_dtype()
-    return whole.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
+    return ops.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
 
 
 def advance(state: dict[str, Any]) -> float:
@@ -145,7 +145,7 @@ def advance(state: dict[str, Any]) -> float:
 
 def zeros(p: Tensor) -> Tensor:
     """State of a parameter, at 0."""
-    return whole.zeros_like(p.detach())
+    return ops.zeros_like(p.detach())
 
 
 # -- steps ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from skimp import linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from skimp.nn.parameter import Parameter, is_lazy
 from skimp.nn.utils import norms
@@ -50,11 +50,11 @@ class SpectralNorm:
         if do_power_iteration:
             with no_grad():
                 for _ in range(self.n_power_iterations):
-                    v.copy_(norms.unit(whole.mv(matrix.t(), u), self.eps))
-                    u.copy_(norms.unit(whole.mv(matrix, v), self.eps))
+                    v.copy_(norms.unit(ops.mv(matrix.t(), u), self.eps))
+                    u.copy_(norms.unit(ops.mv(matrix, v), self.eps))
                 # the next forward changes them, and this one's backward reads them
                 u, v = u.clone(), v.clone()
-        return weight / whole.dot(u, whole.mv(matrix, v))  # type: ignore[no-any-return]
+        return weight / ops.dot(u, ops.mv(matrix, v))  # type: ignore[no-any-return]
 
     @staticmethod
     def apply(
@@ -140,7 +140,7 @@ class SpectralNormLoadStateDictPreHook:
             sigma = (first / state_dict.pop(key)).mean()
             w, u = norms.as_matrix(first, self.fn.dim), state_dict[key + "_u"]
             v = linalg.multi_dot([(w.t() @ w).pinverse(), w.t(), u.unsqueeze(1)]).squeeze(1)
-            state_dict[key + "_v"] = v.mul_(sigma / whole.dot(u, w @ v))
+            state_dict[key + "_v"] = v.mul_(sigma / ops.dot(u, w @ v))
 
 
 def spectral_norm(
