@@ -14,12 +14,9 @@ from skimp.nn import ops
 dist: Any = distributed  # whose functions come when they are asked for
 
 __all__ = [
-    "clip_grad_norm",
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grads_with_norm_",
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
     "get_total_norm",
-]
+]  # fmt: skip
 
 
 def _listed(tensors: Any) -> list[Tensor]:

@@ -13,12 +13,9 @@ from skimp.nn.parameter import Parameter, is_lazy
 from skimp.nn.utils import norms
 
 __all__ = [
-    "SpectralNorm",
-    "SpectralNormLoadStateDictPreHook",
-    "SpectralNormStateDictHook",
-    "remove_spectral_norm",
-    "spectral_norm",
-]
+    "SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook",
+    "remove_spectral_norm", "spectral_norm",
+]  # fmt: skip
 
 
 def default_dim(module: Any) -> int:
