@@ -17,6 +17,7 @@ from skimp.optim.steps import (
     advance,
     counter,
     hyperparameters,
+    named,
     number,
     zeros,
 )
@@ -58,7 +59,7 @@ class Rprop(ByFormula):
 
     _skimp_checks: ClassVar = {"lr": "learning rate"}
     _skimp_formula = staticmethod(rprop)
-    _skimp_numbers = "etas step_sizes maximize"
+    _skimp_numbers = named("etas step_sizes maximize")
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         super()._skimp_check(given)
@@ -99,7 +100,7 @@ class ASGD(PerParameter):
     capturable: bool = False
 
     _skimp_checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
-    _skimp_numbers = "lambd weight_decay maximize"
+    _skimp_numbers = named("lambd weight_decay maximize")
 
     def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]

@@ -8,7 +8,7 @@ from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
-from skimp.optim.steps import PerParameter, hyperparameters, number, update
+from skimp.optim.steps import PerParameter, hyperparameters, named, number, update
 
 
 def _gradient(p: Any, g: Any, decay: float, maximize: bool) -> Any:
@@ -65,7 +65,7 @@ class SGD(PerParameter):
     differentiable: bool = False
     fused: bool | None = None
 
-    _skimp_numbers = "lr momentum dampening weight_decay nesterov maximize"
+    _skimp_numbers = named("lr momentum dampening weight_decay nesterov maximize")
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         super()._skimp_check(given)

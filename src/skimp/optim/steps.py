@@ -18,6 +18,7 @@ and its state, in the order of `_skimp_state`, by `_skimp_formula(p, *state, gra
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from skimp._engine.autograd import modes
@@ -33,7 +34,7 @@ from skimp.optim.optimizer import Optimizer
 
 __all__ = [
     "ByFormula", "Declared", "PerParameter", "advance", "counter", "fractions", "hyperparameters",
-    "number", "update", "zeros",
+    "named", "number", "update", "zeros",
 ]  # fmt: skip
 
 SAYS = """\
@@ -151,13 +152,23 @@ def zeros(p: Tensor) -> Tensor:
 # -- steps ----------------------------------------------------------------------------------------
 
 
+def named(options: str) -> Any:
+    """What takes these options of a group, in this order."""
+    return itemgetter(*options.split())
+
+
+def _nothing(group: dict[str, Any]) -> tuple[Any, ...]:
+    return ()
+
+
 class PerParameter(Declared):
     """An optimizer that changes one parameter after another, from its gradient and its state."""
 
     # whether `_skimp_update` does nothing more with what `update` changes, which may then wait
     # until all parameters' updates run at once
     _skimp_may_wait: ClassVar[bool] = True
-    _skimp_numbers: ClassVar[str] = ""  # the options that the formula takes, in this order
+    # the options that the formula takes, in this order, of a group
+    _skimp_numbers: ClassVar[Callable[[dict[str, Any]], tuple[Any, ...]]] = staticmethod(_nothing)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""
@@ -196,8 +207,11 @@ class PerParameter(Declared):
         raise NotImplementedError
 
     def _skimp_numbers_of(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        values = [group[name] for name in self._skimp_numbers.split()]
-        return tuple([v if type(v) in _PLAIN else number(v) for v in values])
+        values = self._skimp_numbers(group)
+        for value in values:
+            if type(value) not in _PLAIN:
+                return tuple(map(number, values))
+        return values
 
 
 class ByFormula(PerParameter):
