@@ -157,18 +157,13 @@ def named(options: str) -> Any:
     return itemgetter(*options.split())
 
 
-def _nothing(group: dict[str, Any]) -> tuple[Any, ...]:
-    return ()
-
-
 class PerParameter(Declared):
     """An optimizer that changes one parameter after another, from its gradient and its state."""
 
     # whether `_skimp_update` does nothing more with what `update` changes, which may then wait
     # until all parameters' updates run at once
     _skimp_may_wait: ClassVar[bool] = True
-    # the options that the formula takes, in this order, of a group
-    _skimp_numbers: ClassVar[Callable[[dict[str, Any]], tuple[Any, ...]]] = staticmethod(_nothing)
+    _skimp_numbers: ClassVar[Any] = None  # the `named` options that the formula takes
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""
@@ -207,7 +202,9 @@ class PerParameter(Declared):
         raise NotImplementedError
 
     def _skimp_numbers_of(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        values = self._skimp_numbers(group)
+        if self._skimp_numbers is None:
+            return ()
+        values: tuple[Any, ...] = self._skimp_numbers(group)
         for value in values:
             if type(value) not in _PLAIN:
                 return tuple(map(number, values))
