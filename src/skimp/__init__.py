@@ -187,7 +187,7 @@ from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
 from skimp.func import vmap
 from skimp.func.control_flow import cond
 from skimp.jit import fork, wait
-from skimp.nn.positional import (
+from skimp.nn.native import (
     affine_grid_generator,
     batch_norm,
     binary_cross_entropy_with_logits,

@@ -11,7 +11,7 @@ from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import lazy_property, logits_to_probs, one_of, probs_to_logits
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 
 class Chances(Distribution):
@@ -84,24 +84,24 @@ class Bernoulli(Binary, ExponentialFamily):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return whole.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+            return ops.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        logits, value = whole.broadcast_tensors(self.logits, value)
+        logits, value = ops.broadcast_tensors(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._skimp_enumerated(whole.arange(2, dtype=self._param.dtype), expand)
+        return self._skimp_enumerated(ops.arange(2, dtype=self._param.dtype), expand)
 
     _mean_carrier_measure = 0.0
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
-        return (whole.logit(self.probs),)
+        return (ops.logit(self.probs),)
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        return whole.log1p(whole.exp(natural_params[0]))
+        return ops.log1p(ops.exp(natural_params[0]))

@@ -11,7 +11,7 @@ from skimp.distributions.dirichlet import Dirichlet
 from skimp.distributions.distribution import forwarded
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import broadcast_all
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Beta(ExponentialFamily):
@@ -31,9 +31,9 @@ class Beta(ExponentialFamily):
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
     ) -> None:
         if isinstance(concentration1, Real) and isinstance(concentration0, Real):
-            both = whole.tensor([float(concentration1), float(concentration0)])
+            both = ops.tensor([float(concentration1), float(concentration0)])
         else:
-            both = whole.stack(broadcast_all(concentration1, concentration0), -1)
+            both = ops.stack(broadcast_all(concentration1, concentration0), -1)
         self._dirichlet = Dirichlet(both, validate_args=validate_args)
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
@@ -53,7 +53,7 @@ class Beta(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        return self._dirichlet.log_prob(whole.stack([value, 1.0 - value], -1))
+        return self._dirichlet.log_prob(ops.stack([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:
         return self._dirichlet.entropy()
@@ -66,4 +66,4 @@ class Beta(ExponentialFamily):
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
         x, y = natural_params
-        return whole.lgamma(x) + whole.lgamma(y) - whole.lgamma(x + y)
+        return ops.lgamma(x) + ops.lgamma(y) - ops.lgamma(x + y)

@@ -9,7 +9,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.bernoulli import Binary, from_logits, from_probs
 from skimp.distributions.distribution import parameter
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Binomial(Binary):
@@ -39,7 +39,7 @@ class Binomial(Binary):
         param = values.get("probs", values.get("logits"))
         if not isinstance(param, Tensor):  # a number given the count's dtype would be cut
             values = {
-                k: whole.tensor(float(v)) if k != "total_count" else v for k, v in values.items()
+                k: ops.tensor(float(v)) if k != "total_count" else v for k, v in values.items()
             }
         super()._skimp_begin(validate_args, **values)
 
@@ -62,14 +62,14 @@ class Binomial(Binary):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            return whole.binomial(self.total_count.expand(shape), self.probs.expand(shape))
+            return ops.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         n, logits = self.total_count, self.logits
-        log_choices = whole.lgamma(n + 1) - whole.lgamma(value + 1) - whole.lgamma(n - value + 1)
+        log_choices = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
         # log(1 + exp(logits)) without overflow
-        log_rest = logits.clamp(min=0) + whole.log1p(whole.exp(-whole.abs(logits)))
+        log_rest = logits.clamp(min=0) + ops.log1p(ops.exp(-ops.abs(logits)))
         return value * logits - n * log_rest + log_choices
 
     def _skimp_one_count(self, asked: str) -> int:
@@ -81,8 +81,8 @@ class Binomial(Binary):
     def entropy(self) -> Tensor:
         self._skimp_one_count("entropy")
         log_prob = self.log_prob(self.enumerate_support(False))
-        return -(whole.exp(log_prob) * log_prob).sum(0)
+        return -(ops.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         total = self._skimp_one_count("enumerate_support")
-        return self._skimp_enumerated(whole.arange(1 + total, dtype=self._param.dtype), expand)
+        return self._skimp_enumerated(ops.arange(1 + total, dtype=self._param.dtype), expand)

@@ -12,7 +12,7 @@ from skimp.distributions import constraints
 from skimp.distributions.bernoulli import Chances
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import logits_to_probs, one_of, probs_to_logits, size_of
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Categorical(Chances):
@@ -70,21 +70,21 @@ class Categorical(Chances):
         sample_shape = size_of(sample_shape)
         rows = self.probs.reshape(-1, self._num_events)
         with no_grad():
-            drawn = whole.multinomial(rows, sample_shape.numel(), True).T
+            drawn = ops.multinomial(rows, sample_shape.numel(), True).T
         return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         value = value.long().unsqueeze(-1)
-        value, log_pmf = whole.broadcast_tensors(value, self.logits)
+        value, log_pmf = ops.broadcast_tensors(value, self.logits)
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        logits = whole.clamp(self.logits, min=finfo(self.logits.dtype).min)
+        logits = ops.clamp(self.logits, min=finfo(self.logits.dtype).min)
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._skimp_enumerated(whole.arange(self._num_events, dtype=int64), expand)
+        return self._skimp_enumerated(ops.arange(self._num_events, dtype=int64), expand)
 
 
 class OfCategorical(Distribution):

@@ -8,7 +8,7 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Cauchy(Distribution):
@@ -47,10 +47,10 @@ class Cauchy(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        return whole.atan((value - self.loc) / self.scale) / math.pi + 0.5
+        return ops.atan((value - self.loc) / self.scale) / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
-        return whole.tan(math.pi * (value - 0.5)) * self.scale + self.loc
+        return ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + self.scale.log()

@@ -11,7 +11,7 @@ from skimp import linalg
 from skimp._engine.tensor.dtypes import bool as boolean_dtype
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 
 __all__ = [
     "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
@@ -279,7 +279,7 @@ class _Square(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         shape = value.shape
-        return whole.full(shape[:-2], shape[-2] == shape[-1], dtype=boolean_dtype)
+        return ops.full(shape[:-2], shape[-2] == shape[-1], dtype=boolean_dtype)
 
 
 class _Symmetric(_Square):
@@ -287,7 +287,7 @@ class _Symmetric(_Square):
         square = super().check(value)
         if not square.all():
             return square
-        return whole.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+        return ops.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
 
 class _PositiveSemidefinite(_Symmetric):
@@ -339,7 +339,7 @@ class _Cat(_Several):
     def check(self, value: Tensor) -> Tensor:
         self._skimp_dim_of(value)
         parts = value.split(self.lengths, self.dim)
-        return whole.cat([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+        return ops.cat([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
 
 
 class _Stack(_Several):
@@ -354,7 +354,7 @@ class _Stack(_Several):
     def check(self, value: Tensor) -> Tensor:
         self._skimp_dim_of(value)
         parts = value.unbind(self.dim)
-        return whole.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+        return ops.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
 
 
 dependent = _Dependent()

@@ -9,7 +9,7 @@ from skimp._ops.random.shapes import _sample_dirichlet
 from skimp.distributions import constraints
 from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Dirichlet(ExponentialFamily):
@@ -37,9 +37,7 @@ class Dirichlet(ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         c = self.concentration
-        return (
-            whole.xlogy(c - 1.0, value).sum(-1) + whole.lgamma(c.sum(-1)) - whole.lgamma(c).sum(-1)
-        )
+        return ops.xlogy(c - 1.0, value).sum(-1) + ops.lgamma(c.sum(-1)) - ops.lgamma(c).sum(-1)
 
     @property
     def mean(self) -> Tensor:
@@ -51,7 +49,7 @@ class Dirichlet(ExponentialFamily):
         mode = less / less.sum(-1, True)
         corner = (self.concentration < 1).all(dim=-1)
         best = mode[corner].argmax(dim=-1)
-        mode[corner] = whole.eye(mode.shape[-1], dtype=mode.dtype)[best]
+        mode[corner] = ops.eye(mode.shape[-1], dtype=mode.dtype)[best]
         return mode
 
     @property
@@ -63,10 +61,10 @@ class Dirichlet(ExponentialFamily):
         k = self.concentration.size(-1)
         c, total = self.concentration, self.concentration.sum(-1)
         return (
-            whole.lgamma(c).sum(-1)
-            - whole.lgamma(total)
-            - (k - total) * whole.digamma(total)
-            - ((c - 1.0) * whole.digamma(c)).sum(-1)
+            ops.lgamma(c).sum(-1)
+            - ops.lgamma(total)
+            - (k - total) * ops.digamma(total)
+            - ((c - 1.0) * ops.digamma(c)).sum(-1)
         )
 
     _mean_carrier_measure = 0.0
@@ -77,4 +75,4 @@ class Dirichlet(ExponentialFamily):
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
         x = natural_params[0]
-        return x.lgamma().sum(-1) - whole.lgamma(x.sum(-1))
+        return x.lgamma().sum(-1) - ops.lgamma(x.sum(-1))

@@ -25,7 +25,7 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.utils import broadcast_all, lazy_property, size_of
-from skimp.nn import whole
+from skimp.nn import ops
 
 SAYS = """\
 Shape: parameters broadcast to `batch_shape`; a draw is (*sample_shape, *batch_shape, *event_shape),
@@ -288,7 +288,7 @@ class Distribution:
 
     def perplexity(self) -> Tensor:
         """The exponential of the entropy."""
-        return whole.exp(self.entropy())
+        return ops.exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size([*size_of(sample_shape), *self._batch_shape, *self._event_shape])
@@ -301,7 +301,7 @@ class Distribution:
 
     def _skimp_full(self, number: float, like: Tensor) -> Tensor:
         """One number for each element of one draw."""
-        return whole.full(self._extended_shape(), number, dtype=like.dtype)
+        return ops.full(self._extended_shape(), number, dtype=like.dtype)
 
     def _skimp_check(self, value: Tensor) -> None:
         if self._validate_args:

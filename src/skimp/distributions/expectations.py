@@ -12,11 +12,11 @@ from skimp.distributions.gamma import Gamma
 from skimp.distributions.pareto import Pareto
 from skimp.distributions.uniform import Uniform
 from skimp.distributions.utils import euler_constant
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 def _integral_of_log(p: Uniform, low: Tensor, high: Tensor) -> Tensor:
-    return (whole.xlogy(high, high) - whole.xlogy(low, low)) / (p.high - p.low) - 1
+    return (ops.xlogy(high, high) - ops.xlogy(low, low)) / (p.high - p.low) - 1
 
 
 def mean_log(p: Any) -> Tensor:
@@ -46,12 +46,12 @@ def mean_exp(p: Any, t: Tensor) -> Tensor:
     if isinstance(p, Exponential):
         return p.rate / (p.rate - t)
     if isinstance(p, Uniform):
-        return (whole.exp(t * p.high) - whole.exp(t * p.low)) / (t * (p.high - p.low))
-    return whole.exp(t * p.loc + (t * p.scale).pow(2) / 2)  # normal
+        return (ops.exp(t * p.high) - ops.exp(t * p.low)) / (t * (p.high - p.low))
+    return ops.exp(t * p.loc + (t * p.scale).pow(2) / 2)  # normal
 
 
 def mean_distance(p: Any, center: Tensor) -> Tensor:
     """E |x - center| of a normal number (the folded normal's mean)."""
     away = (p.loc - center) / p.scale
-    folded = math.sqrt(2 / math.pi) * whole.exp(-away.pow(2) / 2)
-    return p.scale * (folded + away * whole.erf(away / math.sqrt(2)))
+    folded = math.sqrt(2 / math.pi) * ops.exp(-away.pow(2) / 2)
+    return p.scale * (folded + away * ops.erf(away / math.sqrt(2)))

@@ -8,7 +8,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Exponential(ExponentialFamily):
@@ -30,7 +30,7 @@ class Exponential(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        return whole.zeros_like(self.rate)
+        return ops.zeros_like(self.rate)
 
     @property
     def stddev(self) -> Tensor:
@@ -50,13 +50,13 @@ class Exponential(ExponentialFamily):
 
     def cdf(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        return 1 - whole.exp(-self.rate * value)
+        return 1 - ops.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        return -whole.log1p(-value) / self.rate
+        return -ops.log1p(-value) / self.rate
 
     def entropy(self) -> Tensor:
-        return 1.0 - whole.log(self.rate)
+        return 1.0 - ops.log(self.rate)
 
     _mean_carrier_measure = 0.0
 
@@ -65,4 +65,4 @@ class Exponential(ExponentialFamily):
         return (-self.rate,)
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        return -whole.log(-natural_params[0])
+        return -ops.log(-natural_params[0])

@@ -10,7 +10,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, parameter
 from skimp.distributions.gamma import Gamma
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class FisherSnedecor(Distribution):
@@ -66,5 +66,5 @@ class FisherSnedecor(Distribution):
         self._skimp_check(value)
         ratio, half1, half2 = self.df1 / self.df2, self.df1 * 0.5, self.df2 * 0.5
         t1 = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
-        t2 = half1 * ratio.log() + (half1 - 1) * whole.log(value)
-        return t1 + t2 - (half1 + half2) * whole.log1p(ratio * value)
+        t2 = half1 * ratio.log() + (half1 - 1) * ops.log(value)
+        return t1 + t2 - (half1 + half2) * ops.log1p(ratio * value)

@@ -8,7 +8,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import forwarded
 from skimp.distributions.transformed_distribution import TransformedDistribution
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Folded(TransformedDistribution):
@@ -20,7 +20,7 @@ class Folded(TransformedDistribution):
 
     @property
     def mode(self) -> Tensor:
-        return whole.zeros_like(self.scale)
+        return ops.zeros_like(self.scale)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
@@ -28,7 +28,7 @@ class Folded(TransformedDistribution):
 
     def _skimp_folded_log_prob(self, value: Tensor) -> Tensor:
         log_prob = self.base_dist.log_prob(value) + math.log(2)
-        return whole.where(value >= 0, log_prob, -math.inf)
+        return ops.where(value >= 0, log_prob, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._skimp_check(value)

@@ -11,7 +11,7 @@ from skimp._ops.random.shapes import _standard_gamma
 from skimp.distributions import constraints
 from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Gamma(ExponentialFamily):
@@ -52,13 +52,13 @@ class Gamma(ExponentialFamily):
         return value
 
     def log_prob(self, value: Any) -> Tensor:
-        value = whole.as_tensor(value, dtype=self.rate.dtype)
+        value = ops.as_tensor(value, dtype=self.rate.dtype)
         self._skimp_check(value)
         return (
             special.xlogy(self.concentration, self.rate)
             + special.xlogy(self.concentration - 1, value)
             - self.rate * value
-            - whole.lgamma(self.concentration)
+            - ops.lgamma(self.concentration)
         )
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class Gamma(ExponentialFamily):
 
     def entropy(self) -> Tensor:
         c = self.concentration
-        return c - whole.log(self.rate) + whole.lgamma(c) + (1.0 - c) * whole.digamma(c)
+        return c - ops.log(self.rate) + ops.lgamma(c) + (1.0 - c) * ops.digamma(c)
 
     _mean_carrier_measure = 0.0
 
@@ -77,4 +77,4 @@ class Gamma(ExponentialFamily):
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
         x, y = natural_params
-        return whole.lgamma(x + 1) + (x + 1) * whole.log(-y.reciprocal())
+        return ops.lgamma(x + 1) + (x + 1) * ops.log(-y.reciprocal())

@@ -10,7 +10,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.bernoulli import Binary, from_logits, from_probs
 from skimp.distributions.distribution import parameter
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 
 class Geometric(Binary):
@@ -46,7 +46,7 @@ class Geometric(Binary):
 
     @property
     def mode(self) -> Tensor:
-        return whole.zeros_like(self.probs)
+        return ops.zeros_like(self.probs)
 
     @property
     def variance(self) -> Tensor:
@@ -60,7 +60,7 @@ class Geometric(Binary):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        value, probs = whole.broadcast_tensors(value, self.probs)
+        value, probs = ops.broadcast_tensors(value, self.probs)
         probs = probs.clone()
         probs[(probs == 1) & (value == 0)] = 0
         return value * (-probs).log1p() + self.probs.log()

@@ -14,7 +14,7 @@ from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, ExpTransform
 from skimp.distributions.uniform import Uniform
 from skimp.distributions.utils import broadcast_all, euler_constant
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Gumbel(TransformedDistribution):
@@ -35,13 +35,13 @@ class Gumbel(TransformedDistribution):
             base = Uniform(info.tiny, 1 - info.eps, validate_args=validate_args)
         else:
             base = Uniform(
-                whole.full_like(self.loc, info.tiny),
-                whole.full_like(self.loc, 1 - info.eps),
+                ops.full_like(self.loc, info.tiny),
+                ops.full_like(self.loc, 1 - info.eps),
                 validate_args=validate_args,
             )
         steps = [
             ExpTransform().inv,
-            AffineTransform(loc=0, scale=-whole.ones_like(self.scale)),
+            AffineTransform(loc=0, scale=-ops.ones_like(self.scale)),
             ExpTransform().inv,
             AffineTransform(loc=loc, scale=-self.scale),
         ]

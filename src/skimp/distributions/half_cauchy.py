@@ -10,7 +10,7 @@ from skimp.distributions.cauchy import Cauchy
 from skimp.distributions.distribution import forwarded
 from skimp.distributions.folded import Folded
 from skimp.distributions.transforms import AbsTransform
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class HalfCauchy(Folded):
@@ -35,4 +35,4 @@ class HalfCauchy(Folded):
     def log_prob(self, value: Any) -> Tensor:
         """The log density; `value` is taken in the dtype of `scale`."""
         self._skimp_check(value)
-        return self._skimp_folded_log_prob(whole.as_tensor(value, dtype=self.scale.dtype))
+        return self._skimp_folded_log_prob(ops.as_tensor(value, dtype=self.scale.dtype))

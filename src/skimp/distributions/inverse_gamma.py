@@ -10,7 +10,7 @@ from skimp.distributions.distribution import forwarded
 from skimp.distributions.gamma import Gamma
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import PowerTransform
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class InverseGamma(TransformedDistribution):
@@ -33,7 +33,7 @@ class InverseGamma(TransformedDistribution):
     @property
     def mean(self) -> Tensor:
         result = self.rate / (self.concentration - 1)
-        return whole.where(self.concentration > 1, result, float("inf"))
+        return ops.where(self.concentration > 1, result, float("inf"))
 
     @property
     def mode(self) -> Tensor:
@@ -43,7 +43,7 @@ class InverseGamma(TransformedDistribution):
     def variance(self) -> Tensor:
         c = self.concentration
         result = self.rate.square() / ((c - 1).square() * (c - 2))
-        return whole.where(c > 2, result, float("inf"))
+        return ops.where(c > 2, result, float("inf"))
 
     def entropy(self) -> Tensor:
         c = self.concentration

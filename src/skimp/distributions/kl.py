@@ -44,7 +44,7 @@ from skimp.distributions.poisson import Poisson
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.uniform import Uniform
 from skimp.distributions.utils import euler_constant, infinite_like, sum_rightmost
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -175,8 +175,8 @@ def _categorical(p: Any, q: Any) -> Tensor:
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous_bernoulli(p: Any, q: Any) -> Tensor:
     t1 = p.mean * (p.logits - q.logits)
-    t2 = p._cont_bern_log_norm() + whole.log1p(-p.probs)
-    return t1 + t2 - q._cont_bern_log_norm() - whole.log1p(-q.probs)
+    t2 = p._cont_bern_log_norm() + ops.log1p(-p.probs)
+    return t1 + t2 - q._cont_bern_log_norm() - ops.log1p(-q.probs)
 
 
 @register_kl(Beta, Beta)
@@ -235,13 +235,13 @@ def _gumbel(p: Any, q: Any) -> Tensor:
     away = p.loc / q.scale
     t1 = -ratio.log() - moved + away
     t2 = ratio * euler_constant
-    t3 = whole.exp(moved + (1 + ratio).lgamma() - away)
+    t3 = ops.exp(moved + (1 + ratio).lgamma() - away)
     return t1 + t2 + t3 - (1 + euler_constant)
 
 
 @register_kl(Geometric, Geometric)
 def _geometric(p: Any, q: Any) -> Tensor:
-    return -p.entropy() - whole.log1p(-q.probs) / p.probs - q.logits
+    return -p.entropy() - ops.log1p(-q.probs) / p.probs - q.logits
 
 
 @register_kl(Normal, Normal)
@@ -259,7 +259,7 @@ def _half_normal(p: Any, q: Any) -> Tensor:
 @register_kl(Laplace, Laplace)
 def _laplace(p: Any, q: Any) -> Tensor:
     ratio, away = p.scale / q.scale, (p.loc - q.loc).abs()
-    return -ratio.log() + away / q.scale + ratio * whole.exp(-away / p.scale) - 1
+    return -ratio.log() + away / q.scale + ratio * ops.exp(-away / p.scale) - 1
 
 
 @register_kl(OneHotCategorical, OneHotCategorical)
@@ -342,7 +342,7 @@ def _half_log_det(d: Any) -> Tensor:
 def _factors(p: Any) -> list[Tensor]:
     """Matrices whose squares sum to p's covariance."""
     if isinstance(p, LowRankMultivariateNormal):
-        return [p._unbroadcasted_cov_factor, whole.diag_embed(p._unbroadcasted_cov_diag.sqrt())]
+        return [p._unbroadcasted_cov_factor, ops.diag_embed(p._unbroadcasted_cov_diag.sqrt())]
     return [p._unbroadcasted_scale_tril]
 
 
@@ -350,7 +350,7 @@ def _whitened(q: Any, x: Tensor) -> Tensor:
     """Squared lengths of the columns of `x` by q's covariance, summed: tr(x^T S^-1 x)."""
     if isinstance(q, LowRankMultivariateNormal):
         w, d = q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag.unsqueeze(-1)
-        inner = whole.matmul(w.mT / d.mT, x)
+        inner = ops.matmul(w.mT / d.mT, x)
         small = linalg.solve_triangular(q._capacitance_tril, inner, upper=False)
         return _trace_of_squares(x / d.sqrt()) - _trace_of_squares(small)
     return _trace_of_squares(linalg.solve_triangular(q._unbroadcasted_scale_tril, x, upper=False))
@@ -406,7 +406,7 @@ def _to_gamma(p: Any, q: Any) -> Tensor:
 
 def _to_gumbel(p: Any, q: Any) -> Tensor:
     moved = q.loc / q.scale
-    inner = moved - p.mean / q.scale - whole.exp(moved) * mean_exp(p, -q.scale.reciprocal())
+    inner = moved - p.mean / q.scale - ops.exp(moved) * mean_exp(p, -q.scale.reciprocal())
     return -p.entropy() + q.scale.log() - inner
 
 
@@ -425,11 +425,11 @@ def _to_beta(p: Any, q: Any) -> Tensor:
 
 
 def _to_continuous_bernoulli(p: Any, q: Any) -> Tensor:
-    return -p.entropy() - p.mean * q.logits - whole.log1p(-q.probs) - q._cont_bern_log_norm()
+    return -p.entropy() - p.mean * q.logits - ops.log1p(-q.probs) - q._cont_bern_log_norm()
 
 
 def _inside(value: Any, outside: Tensor) -> Tensor:
-    return whole.where(outside, math.inf, value)
+    return ops.where(outside, math.inf, value)
 
 
 def _to_uniform(p: Any, q: Any) -> Tensor:

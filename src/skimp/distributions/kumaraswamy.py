@@ -11,12 +11,12 @@ from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, PowerTransform
 from skimp.distributions.uniform import Uniform
 from skimp.distributions.utils import broadcast_all, euler_constant
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 def _moment(a: Tensor, b: Tensor, n: int) -> Tensor:
     first = 1 + n / a
-    return whole.exp(whole.lgamma(first) + whole.lgamma(b) - whole.lgamma(first + b)) * b
+    return ops.exp(ops.lgamma(first) + ops.lgamma(b) - ops.lgamma(first + b)) * b
 
 
 class Kumaraswamy(TransformedDistribution):
@@ -39,8 +39,8 @@ class Kumaraswamy(TransformedDistribution):
     ) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         base = Uniform(
-            whole.full_like(self.concentration0, 0),
-            whole.full_like(self.concentration0, 1),
+            ops.full_like(self.concentration0, 0),
+            ops.full_like(self.concentration0, 1),
             validate_args=validate_args,
         )
         steps = [
@@ -63,9 +63,9 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return _moment(self.concentration1, self.concentration0, 2) - whole.pow(self.mean, 2)
+        return _moment(self.concentration1, self.concentration0, 2) - ops.pow(self.mean, 2)
 
     def entropy(self) -> Tensor:
         t1, t0 = 1 - self.concentration1.reciprocal(), 1 - self.concentration0.reciprocal()
-        harmonic = whole.digamma(self.concentration0 + 1) + euler_constant
-        return t0 + t1 * harmonic - whole.log(self.concentration1) - whole.log(self.concentration0)
+        harmonic = ops.digamma(self.concentration0 + 1) + euler_constant
+        return t0 + t1 * harmonic - ops.log(self.concentration1) - ops.log(self.concentration0)

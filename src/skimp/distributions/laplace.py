@@ -8,7 +8,7 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Laplace(Distribution):
@@ -39,20 +39,20 @@ class Laplace(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         u = self.loc.new_empty(shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
-        return self.loc - self.scale * u.sign() * whole.log1p(-u.abs())
+        return self.loc - self.scale * u.sign() * ops.log1p(-u.abs())
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        return -whole.log(2 * self.scale) - whole.abs(value - self.loc) / self.scale
+        return -ops.log(2 * self.scale) - ops.abs(value - self.loc) / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         away = value - self.loc
-        return 0.5 - 0.5 * away.sign() * whole.expm1(-away.abs() / self.scale)
+        return 0.5 - 0.5 * away.sign() * ops.expm1(-away.abs() / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
         term = value - 0.5
-        return self.loc - self.scale * term.sign() * whole.log1p(-2 * term.abs())
+        return self.loc - self.scale * term.sign() * ops.log1p(-2 * term.abs())
 
     def entropy(self) -> Tensor:
-        return 1 + whole.log(2 * self.scale)
+        return 1 + ops.log(2 * self.scale)

@@ -13,7 +13,7 @@ from skimp.distributions import constraints
 from skimp.distributions.beta import Beta
 from skimp.distributions.distribution import Distribution, parameter
 from skimp.distributions.utils import broadcast_all
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class LKJCholesky(Distribution):
@@ -44,30 +44,30 @@ class LKJCholesky(Distribution):
         batch_shape = self.concentration.size()
         # chances of the squared length of each row without its diagonal
         marginal = self.concentration + 0.5 * (self.dim - 2)
-        offset = whole.arange(self.dim - 1, dtype=self.concentration.dtype)
-        offset = whole.cat([offset.new_zeros((1,)), offset])
+        offset = ops.arange(self.dim - 1, dtype=self.concentration.dtype)
+        offset = ops.cat([offset.new_zeros((1,)), offset])
         self._beta = Beta(offset + 0.5, marginal.unsqueeze(-1) - 0.5 * offset)
         super().__init__(batch_shape, Size((dim, dim)), validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
             y = self._beta.sample(sample_shape).unsqueeze(-1)
-            u = whole.randn(self._extended_shape(sample_shape), dtype=self.concentration.dtype)
+            u = ops.randn(self._extended_shape(sample_shape), dtype=self.concentration.dtype)
             directions = u.tril(-1)
             directions = directions / directions.norm(dim=-1, keepdim=True)
             directions[..., 0, :].fill_(0.0)  # 0 / 0
-            w = whole.sqrt(y) * directions
+            w = ops.sqrt(y) * directions
             tiny = finfo(w.dtype).tiny
-            diagonal = whole.clamp(1 - whole.sum(w**2, dim=-1), min=tiny).sqrt()
-            return w + whole.diag_embed(diagonal)
+            diagonal = ops.clamp(1 - ops.sum(w**2, dim=-1), min=tiny).sqrt()
+            return w + ops.diag_embed(diagonal)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
-        order = whole.arange(2, self.dim + 1, dtype=self.concentration.dtype)
+        order = ops.arange(2, self.dim + 1, dtype=self.concentration.dtype)
         order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - order
-        plain = whole.sum(order * diagonal.log(), dim=-1)
+        plain = ops.sum(order * diagonal.log(), dim=-1)
         d = self.dim - 1
         alpha = self.concentration + 0.5 * d
-        constant = whole.lgamma(alpha) * d - whole.mvlgamma(alpha - 0.5, d)
+        constant = ops.lgamma(alpha) * d - ops.mvlgamma(alpha - 0.5, d)
         return plain - (0.5 * d * math.log(math.pi) - constant)

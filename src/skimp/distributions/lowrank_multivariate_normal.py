@@ -11,13 +11,13 @@ from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.multivariate_normal import batch_mahalanobis, batch_mv
 from skimp.distributions.utils import lazy_property, standard_normal
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 def capacitance_tril(factor: Tensor, diagonal: Tensor) -> Tensor:
     """The Cholesky factor of I + W^T D^-1 W (Woodbury's identity)."""
-    matrix = whole.matmul(factor.mT / diagonal.unsqueeze(-2), factor)
-    return linalg.cholesky(matrix + whole.eye(factor.size(-1), dtype=factor.dtype))
+    matrix = ops.matmul(factor.mT / diagonal.unsqueeze(-2), factor)
+    return linalg.cholesky(matrix + ops.eye(factor.size(-1), dtype=factor.dtype))
 
 
 def log_determinant(diagonal: Tensor, capacitance: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class LowRankMultivariateNormal(Distribution):
             raise ValueError(f"cov_diag must be a batch of vectors with shape {shape}")
         wide, diagonal = loc.unsqueeze(-1), cov_diag.unsqueeze(-1)
         try:
-            wide, self.cov_factor, diagonal = whole.broadcast_tensors(wide, cov_factor, diagonal)
+            wide, self.cov_factor, diagonal = ops.broadcast_tensors(wide, cov_factor, diagonal)
         except RuntimeError as error:
             raise ValueError(
                 f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, "
@@ -91,15 +91,15 @@ class LowRankMultivariateNormal(Distribution):
     def scale_tril(self) -> Tensor:
         root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         factor = self._unbroadcasted_cov_factor / root
-        inner = whole.matmul(factor, factor.mT).contiguous()
-        inner = inner + whole.eye(inner.size(-1), dtype=inner.dtype)
+        inner = ops.matmul(factor, factor.mT).contiguous()
+        inner = inner + ops.eye(inner.size(-1), dtype=inner.dtype)
         return self._skimp_square(root * linalg.cholesky(inner))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         factor = self._unbroadcasted_cov_factor
         return self._skimp_square(
-            whole.matmul(factor, factor.mT) + whole.diag_embed(self._unbroadcasted_cov_diag)
+            ops.matmul(factor, factor.mT) + ops.diag_embed(self._unbroadcasted_cov_diag)
         )
 
     @lazy_property
@@ -108,7 +108,7 @@ class LowRankMultivariateNormal(Distribution):
         scaled = factor.mT / diagonal.unsqueeze(-2)
         solved = linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
         return self._skimp_square(
-            whole.diag_embed(diagonal.reciprocal()) - whole.matmul(solved.mT, solved)
+            ops.diag_embed(diagonal.reciprocal()) - ops.matmul(solved.mT, solved)
         )
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:

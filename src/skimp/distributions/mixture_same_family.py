@@ -10,7 +10,7 @@ from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical
 from skimp.distributions.distribution import Distribution, forwarded
 from skimp.distributions.utils import size_of
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class MixtureSameFamily(Distribution):
@@ -93,8 +93,8 @@ class MixtureSameFamily(Distribution):
     def log_prob(self, x: Tensor) -> Tensor:
         self._skimp_check(x)
         parts = self.component_distribution.log_prob(self._pad(x))
-        weights = whole.log_softmax(self.mixture_distribution.logits, dim=-1)
-        return whole.logsumexp(parts + weights, dim=-1)
+        weights = ops.log_softmax(self.mixture_distribution.logits, dim=-1)
+        return ops.logsumexp(parts + weights, dim=-1)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
@@ -104,7 +104,7 @@ class MixtureSameFamily(Distribution):
             ones = [1] * (len(self.event_shape) + 1)
             index = chosen.reshape((*chosen.shape, *ones))
             index = index.expand((*chosen.shape, 1, *self.event_shape))
-            return whole.gather(parts, first, index).squeeze(first)
+            return ops.gather(parts, first, index).squeeze(first)
 
     def _pad(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-1 - self._event_ndims)

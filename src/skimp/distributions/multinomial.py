@@ -11,7 +11,7 @@ from skimp.distributions import constraints
 from skimp.distributions.binomial import Binomial
 from skimp.distributions.categorical import Categorical, OfCategorical
 from skimp.distributions.utils import size_of
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Multinomial(OfCategorical):
@@ -56,20 +56,20 @@ class Multinomial(OfCategorical):
         drawn = self._categorical.sample(Size((self.total_count,)) + sample_shape)
         drawn = drawn.permute(*range(1, drawn.dim()), 0)
         counts = drawn.new_zeros(self._extended_shape(sample_shape))
-        counts.scatter_add_(-1, drawn, whole.ones_like(drawn))
+        counts.scatter_add_(-1, drawn, ops.ones_like(drawn))
         return counts.type_as(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        logits, value = whole.broadcast_tensors(self.logits, value)
+        logits, value = ops.broadcast_tensors(self.logits, value)
         logits = logits.clone()
         logits[(value == 0) & (logits == -float("inf"))] = 0
-        choices = whole.lgamma(value.sum(-1) + 1) - whole.lgamma(value + 1).sum(-1)
+        choices = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)
         return choices + (logits * value).sum(-1)
 
     def entropy(self) -> Tensor:
-        n = whole.tensor(self.total_count)
+        n = ops.tensor(self.total_count)
         support = self._binomial.enumerate_support(expand=False)[1:]
-        chance = whole.exp(self._binomial.log_prob(support))
-        rest = (chance * whole.lgamma(support + 1)).sum((0, -1))
-        return self.total_count * special.entr(self.probs).sum(-1) - whole.lgamma(n + 1) + rest
+        chance = ops.exp(self._binomial.log_prob(support))
+        rest = (chance * ops.lgamma(support + 1)).sum((0, -1))
+        return self.total_count * special.entr(self.probs).sum(-1) - ops.lgamma(n + 1) + rest

@@ -10,17 +10,17 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import standard_normal
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 def batch_mv(matrices: Tensor, vectors: Tensor) -> Tensor:
     """Products of matrices and vectors, with broadcast batches."""
-    return whole.matmul(matrices, vectors.unsqueeze(-1)).squeeze(-1)
+    return ops.matmul(matrices, vectors.unsqueeze(-1)).squeeze(-1)
 
 
 def batch_mahalanobis(lower: Tensor, x: Tensor) -> Tensor:
     """x^T (L L^T)^-1 x, for vectors x and lower triangles L, with broadcast batches."""
-    batch = whole.broadcast_shapes(lower.shape[:-2], x.shape[:-1])
+    batch = ops.broadcast_shapes(lower.shape[:-2], x.shape[:-1])
     if lower.dim() == 2:  # one factor for all vectors: they are the columns of one system
         columns = x.reshape(-1, x.size(-1)).mT
         solved = linalg.solve_triangular(lower, columns, upper=False)
@@ -31,9 +31,9 @@ def batch_mahalanobis(lower: Tensor, x: Tensor) -> Tensor:
 
 def precision_to_scale_tril(precision: Tensor) -> Tensor:
     """The Cholesky factor of the inverse of a matrix."""
-    flipped = linalg.cholesky(whole.flip(precision, (-2, -1)))
-    upper = whole.transpose(whole.flip(flipped, (-2, -1)), -2, -1)
-    eye = whole.eye(precision.shape[-1], dtype=precision.dtype)
+    flipped = linalg.cholesky(ops.flip(precision, (-2, -1)))
+    upper = ops.transpose(ops.flip(flipped, (-2, -1)), -2, -1)
+    eye = ops.eye(precision.shape[-1], dtype=precision.dtype)
     return linalg.solve_triangular(upper, eye, upper=False)
 
 
@@ -50,12 +50,12 @@ def the_factor(d: Any) -> Tensor:
 def the_covariance(d: Any) -> Tensor:
     """L L^T."""
     lower = d._unbroadcasted_scale_tril
-    return for_batch(d, whole.matmul(lower, lower.mT))
+    return for_batch(d, ops.matmul(lower, lower.mT))
 
 
 def the_precision(d: Any) -> Tensor:
     """(L L^T)^-1."""
-    return for_batch(d, whole.cholesky_inverse(d._unbroadcasted_scale_tril))
+    return for_batch(d, ops.cholesky_inverse(d._unbroadcasted_scale_tril))
 
 
 MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
@@ -111,7 +111,7 @@ class MultivariateNormal(Distribution):
             raise ValueError(
                 f"{name} must be at least two-dimensional, with optional leading batch dimensions"
             )
-        batch_shape = whole.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
+        batch_shape = ops.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
         self.loc = loc.expand((*batch_shape, -1))
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)

@@ -12,7 +12,7 @@ from skimp.distributions.bernoulli import Binary, from_logits, from_probs
 from skimp.distributions.distribution import parameter
 from skimp.distributions.gamma import Gamma
 from skimp.distributions.utils import lazy_property
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 
 class NegativeBinomial(Binary):
@@ -40,7 +40,7 @@ class NegativeBinomial(Binary):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * whole.exp(self.logits)
+        return self.total_count * ops.exp(self.logits)
 
     @property
     def mode(self) -> Tensor:
@@ -48,20 +48,20 @@ class NegativeBinomial(Binary):
 
     @property
     def variance(self) -> Tensor:
-        return self.mean / whole.sigmoid(-self.logits)
+        return self.mean / ops.sigmoid(-self.logits)
 
     @lazy_property
     def _gamma(self) -> Gamma:
-        return Gamma(self.total_count, whole.exp(-self.logits), validate_args=False)
+        return Gamma(self.total_count, ops.exp(-self.logits), validate_args=False)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return whole.poisson(self._gamma.sample(sample_shape))
+            return ops.poisson(self._gamma.sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         n = self.total_count
         plain = n * F.logsigmoid(-self.logits) + special.xlogy(value, self.probs)
-        norm = -whole.lgamma(n + value) + whole.lgamma(1.0 + value) + whole.lgamma(n)
+        norm = -ops.lgamma(n + value) + ops.lgamma(1.0 + value) + ops.lgamma(n)
         norm = norm.masked_fill(n + value == 0.0, 0.0)
         return plain - norm

@@ -11,7 +11,7 @@ from skimp.distributions import constraints
 from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import standard_normal
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Normal(ExponentialFamily):
@@ -40,7 +40,7 @@ class Normal(ExponentialFamily):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            return whole.normal(self.loc.expand(shape), self.scale.expand(shape))
+            return ops.normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -57,13 +57,13 @@ class Normal(ExponentialFamily):
 
     def cdf(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        return 0.5 * (1 + whole.erf((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)))
+        return 0.5 * (1 + ops.erf((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.loc + self.scale * whole.erfinv(2 * value - 1) * math.sqrt(2)
+        return self.loc + self.scale * ops.erfinv(2 * value - 1) * math.sqrt(2)
 
     def entropy(self) -> Tensor:
-        return 0.5 + 0.5 * math.log(2 * math.pi) + whole.log(self.scale)
+        return 0.5 + 0.5 * math.log(2 * math.pi) + ops.log(self.scale)
 
     _mean_carrier_measure = 0.0
 
@@ -73,4 +73,4 @@ class Normal(ExponentialFamily):
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
         x, y = natural_params
-        return -0.25 * x.pow(2) / y + 0.5 * whole.log(-math.pi / y)
+        return -0.25 * x.pow(2) / y + 0.5 * ops.log(-math.pi / y)

@@ -9,7 +9,7 @@ from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical, OfCategorical
 from skimp.distributions.distribution import forwarded
 from skimp.distributions.utils import size_of
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 
 class OneHotCategorical(OfCategorical):
@@ -51,7 +51,7 @@ class OneHotCategorical(OfCategorical):
         return self._categorical.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = whole.eye(self.event_shape[0], dtype=self._param.dtype)
+        values = ops.eye(self.event_shape[0], dtype=self._param.dtype)
         return self._skimp_enumerated(values, expand)
 
 

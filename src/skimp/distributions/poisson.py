@@ -9,7 +9,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Poisson(ExponentialFamily):
@@ -34,16 +34,16 @@ class Poisson(ExponentialFamily):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return whole.poisson(self.rate.expand(self._extended_shape(sample_shape)))
+            return ops.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        rate, value = whole.broadcast_tensors(self.rate, value)
+        rate, value = ops.broadcast_tensors(self.rate, value)
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
-        return (whole.log(self.rate),)
+        return (ops.log(self.rate),)
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        return whole.exp(natural_params[0])
+        return ops.exp(natural_params[0])

@@ -11,7 +11,7 @@ from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import SigmoidTransform
 from skimp.distributions.utils import clamp_probs
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class LogitRelaxedBernoulli(Binary):
@@ -42,14 +42,14 @@ class LogitRelaxedBernoulli(Binary):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         probs = clamp_probs(self.probs.expand(shape))
-        uniforms = clamp_probs(whole.rand(shape, dtype=probs.dtype))
+        uniforms = clamp_probs(ops.rand(shape, dtype=probs.dtype))
         return (
             uniforms.log() - (-uniforms).log1p() + probs.log() - (-probs).log1p()
         ) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        logits, value = whole.broadcast_tensors(self.logits, value)
+        logits, value = ops.broadcast_tensors(self.logits, value)
         away = logits - value.mul(self.temperature)
         return self.temperature.log() + away - 2 * away.exp().log1p()
 

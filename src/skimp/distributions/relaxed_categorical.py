@@ -11,7 +11,7 @@ from skimp.distributions.distribution import forwarded
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import ExpTransform
 from skimp.distributions.utils import clamp_probs
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class ExpRelaxedCategorical(OfCategorical):
@@ -41,7 +41,7 @@ class ExpRelaxedCategorical(OfCategorical):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        uniforms = clamp_probs(whole.rand(shape, dtype=self.logits.dtype))
+        uniforms = clamp_probs(ops.rand(shape, dtype=self.logits.dtype))
         gumbels = -((-(uniforms.log())).log())
         scores = (self.logits + gumbels) / self.temperature
         return scores - scores.logsumexp(dim=-1, keepdim=True)
@@ -49,11 +49,9 @@ class ExpRelaxedCategorical(OfCategorical):
     def log_prob(self, value: Tensor) -> Tensor:
         k = self._categorical._num_events
         self._skimp_check(value)
-        logits, value = whole.broadcast_tensors(self.logits, value)
-        temperature = whole.as_tensor(self.temperature, dtype=logits.dtype)
-        constant = whole.lgamma(whole.full_like(temperature, float(k))) + temperature.log() * (
-            k - 1
-        )
+        logits, value = ops.broadcast_tensors(self.logits, value)
+        temperature = ops.as_tensor(self.temperature, dtype=logits.dtype)
+        constant = ops.lgamma(ops.full_like(temperature, float(k))) + temperature.log() * (k - 1)
         score = logits - value.mul(self.temperature)
         score = (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1)
         return score + constant

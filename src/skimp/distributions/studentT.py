@@ -10,7 +10,7 @@ from skimp.distributions import constraints
 from skimp.distributions.chi2 import Chi2
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import standard_normal
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class StudentT(Distribution):
@@ -56,7 +56,7 @@ class StudentT(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         x = standard_normal(shape, self.df.dtype)
-        y = x * whole.rsqrt(self._chi2.rsample(sample_shape) / self.df)
+        y = x * ops.rsqrt(self._chi2.rsample(sample_shape) / self.df)
         return self.loc + self.scale * y
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -66,17 +66,17 @@ class StudentT(Distribution):
             self.scale.log()
             + 0.5 * self.df.log()
             + 0.5 * math.log(math.pi)
-            + whole.lgamma(0.5 * self.df)
-            - whole.lgamma(0.5 * (self.df + 1.0))
+            + ops.lgamma(0.5 * self.df)
+            - ops.lgamma(0.5 * (self.df + 1.0))
         )
-        return -0.5 * (self.df + 1.0) * whole.log1p(y**2.0 / self.df) - z
+        return -0.5 * (self.df + 1.0) * ops.log1p(y**2.0 / self.df) - z
 
     def entropy(self) -> Tensor:
         half, more = 0.5 * self.df, 0.5 * (self.df + 1)
-        log_beta = whole.lgamma(half) + math.lgamma(0.5) - whole.lgamma(more)
+        log_beta = ops.lgamma(half) + math.lgamma(0.5) - ops.lgamma(more)
         return (
             self.scale.log()
-            + more * (whole.digamma(more) - whole.digamma(half))
+            + more * (ops.digamma(more) - ops.digamma(half))
             + 0.5 * self.df.log()
             + log_beta
         )

@@ -11,7 +11,7 @@ from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.utils import size_of, sum_rightmost
-from skimp.nn import whole
+from skimp.nn import ops
 
 SAYS = """\
 Shape: any whose last dims are an event of `domain`; `forward_shape` tells the result's.
@@ -234,7 +234,7 @@ class ComposeTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
-            return whole.zeros_like(x)
+            return ops.zeros_like(x)
         values = [x]
         for part in self.parts[:-1]:
             values.append(part(values[-1]))

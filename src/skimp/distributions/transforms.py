@@ -26,7 +26,7 @@ from skimp.distributions.transforms_vectors import (
     StickBreakingTransform,
 )
 from skimp.distributions.utils import broadcast_all
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
@@ -84,7 +84,7 @@ class PowerTransform(Transform):
         return (self.exponent * y / x).abs().log()
 
     def forward_shape(self, shape: Any) -> Any:
-        return whole.broadcast_shapes(shape, self.exponent.shape)
+        return ops.broadcast_shapes(shape, self.exponent.shape)
 
     inverse_shape = forward_shape
 
@@ -97,7 +97,7 @@ class SigmoidTransform(_Plain):
 
     def _call(self, x: Tensor) -> Tensor:
         info = finfo(x.dtype)
-        return whole.clamp(whole.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
+        return ops.clamp(ops.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
 
     def _inverse(self, y: Tensor) -> Tensor:
         info = finfo(y.dtype)
@@ -134,7 +134,7 @@ class TanhTransform(_Plain):
         return x.tanh()
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return whole.atanh(y)
+        return ops.atanh(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         # log(1 - tanh(x)**2) without its cancellation for large |x|
@@ -202,16 +202,16 @@ class AffineTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         shape, scale = x.shape, self.scale
         if isinstance(scale, Tensor):
-            result = whole.abs(scale).log()
+            result = ops.abs(scale).log()
         else:
-            result = whole.full_like(x, math.log(abs(scale)))
+            result = ops.full_like(x, math.log(abs(scale)))
         if self.event_dim:
             result = result.view((*result.size()[: -self.event_dim], -1)).sum(-1)
             shape = shape[: -self.event_dim]
         return result.expand(shape)
 
     def forward_shape(self, shape: Any) -> Any:
-        return whole.broadcast_shapes(
+        return ops.broadcast_shapes(
             shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ())
         )
 

@@ -8,7 +8,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transform import Transform
 from skimp.distributions.utils import sum_rightmost
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class _Joined(Transform):
@@ -74,7 +74,7 @@ class CatTransform(_Joined):
         return zip(self.transforms, x.split(self.lengths, self.dim), strict=True)
 
     def _skimp_join(self, parts: list[Tensor]) -> Tensor:
-        return whole.cat(parts, dim=self.dim)
+        return ops.cat(parts, dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         slopes = []
@@ -85,7 +85,7 @@ class CatTransform(_Joined):
             slopes.append(slope)
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
         dim += self.event_dim
-        return whole.cat(slopes, dim=dim) if dim < 0 else sum(slopes)
+        return ops.cat(slopes, dim=dim) if dim < 0 else sum(slopes)
 
     @constraints.dependent_property
     def domain(self) -> Any:
@@ -112,7 +112,7 @@ class StackTransform(_Joined):
         return zip(self.transforms, x.unbind(self.dim), strict=True)
 
     def _skimp_join(self, parts: list[Tensor]) -> Tensor:
-        return whole.stack(parts, dim=self.dim)
+        return ops.stack(parts, dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         both = zip(self._skimp_parts(x), self._skimp_parts(y), strict=True)

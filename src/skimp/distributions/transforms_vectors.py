@@ -11,7 +11,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transform import Transform, _Plain, require_dims
 from skimp.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 
 class CorrCholeskyTransform(Transform):
@@ -22,17 +22,17 @@ class CorrCholeskyTransform(Transform):
     bijective = True
 
     def _call(self, x: Tensor) -> Tensor:
-        x = whole.tanh(x)
+        x = ops.tanh(x)
         eps = finfo(x.dtype).eps
         x = x.clamp(min=-1 + eps, max=1 - eps)
         r = vec_to_tril_matrix(x, diag=-1)
         # row by row: what is left of the unit length is shared out
         left = (1 - r**2).sqrt().cumprod(-1)
-        r = r + whole.eye(r.shape[-1], dtype=r.dtype)
+        r = r + ops.eye(r.shape[-1], dtype=r.dtype)
         return r * F.pad(left[..., :-1], [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        left = 1 - whole.cumsum(y * y, dim=-1)
+        left = 1 - ops.cumsum(y * y, dim=-1)
         left = F.pad(left[..., :-1], [1, 0], value=1)
         vec, left = tril_matrix_to_vec(y, diag=-1), tril_matrix_to_vec(left, diag=-1)
         t = vec / left.sqrt()
@@ -90,7 +90,7 @@ class StickBreakingTransform(_Plain):
     def _call(self, x: Tensor) -> Tensor:
         offset = x.shape[-1] + 1 - x.new_ones(x.shape[-1]).cumsum(-1)
         info = finfo(x.dtype)
-        z = (whole.sigmoid(x - offset.log())).clamp(min=info.tiny, max=1.0 - info.eps)
+        z = (ops.sigmoid(x - offset.log())).clamp(min=info.tiny, max=1.0 - info.eps)
         left = (1 - z).cumprod(-1)
         return F.pad(z, [0, 1], value=1) * F.pad(left, [1, 0], value=1)
 

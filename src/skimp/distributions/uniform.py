@@ -7,7 +7,7 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, parameter
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Uniform(Distribution):
@@ -49,14 +49,14 @@ class Uniform(Distribution):
         return (self.high - self.low).pow(2) / 12
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        rand = whole.rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
+        rand = ops.rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
         return self.low + rand * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         above = self.low.le(value).type_as(self.low)
         below = self.high.gt(value).type_as(self.low)
-        return whole.log(above.mul(below)) - whole.log(self.high - self.low)
+        return ops.log(above.mul(below)) - ops.log(self.high - self.low)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
@@ -66,4 +66,4 @@ class Uniform(Distribution):
         return value * (self.high - self.low) + self.low
 
     def entropy(self) -> Tensor:
-        return whole.log(self.high - self.low)
+        return ops.log(self.high - self.low)

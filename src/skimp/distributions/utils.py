@@ -12,7 +12,7 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 euler_constant = 0.57721566490153286060
 
@@ -35,14 +35,14 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         )
     first = next((value for value in values if isinstance(value, Tensor)), None)
     dtype = get_default_dtype() if first is None else first.dtype
-    tensors = [v if isinstance(v, Tensor) else whole.tensor(v, dtype=dtype) for v in values]
-    return tuple(whole.broadcast_tensors(*tensors))
+    tensors = [v if isinstance(v, Tensor) else ops.tensor(v, dtype=dtype) for v in values]
+    return tuple(ops.broadcast_tensors(*tensors))
 
 
 def standard_normal(shape: Any, dtype: Any, device: Any = None) -> Tensor:
     """Normal numbers drawn as torch.normal draws them for tensors of zeros and ones."""
     like = {"dtype": dtype, "device": device}
-    return whole.normal(whole.zeros(shape, **like), whole.ones(shape, **like))
+    return ops.normal(ops.zeros(shape, **like), ops.ones(shape, **like))
 
 
 def sum_rightmost(value: Tensor, dim: int) -> Tensor:
@@ -54,7 +54,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Chances of the same shape from log-odds (binary), or from unnormalised log-probabilities of
     the last dimension.
     """
-    return whole.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
+    return ops.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
@@ -69,12 +69,12 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """
     clamped = clamp_probs(probs)
     if is_binary:
-        return whole.log(clamped) - whole.log1p(-clamped)
-    return whole.log(clamped)
+        return ops.log(clamped) - ops.log1p(-clamped)
+    return ops.log(clamped)
 
 
 def infinite_like(tensor: Tensor) -> Tensor:
-    return whole.full_like(tensor, float("inf"))
+    return ops.full_like(tensor, float("inf"))
 
 
 class lazy_property:  # noqa: N801 (PyTorch's name)
@@ -101,7 +101,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     n = mat.shape[-1]
     if diag < -n or diag >= n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    rows, columns = whole.tril_indices(n, n, diag)
+    rows, columns = ops.tril_indices(n, n, diag)
     return mat[..., rows, columns]
 
 
@@ -119,7 +119,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
         )
     n = int(n)
     mat = vec.new_zeros([*vec.shape[:-1], n, n])
-    rows, columns = whole.tril_indices(n, n, diag)
+    rows, columns = ops.tril_indices(n, n, diag)
     mat[..., rows, columns] = vec
     return mat
 

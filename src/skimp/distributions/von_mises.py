@@ -12,7 +12,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import lazy_property, size_of
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class VonMises(Distribution):
@@ -56,22 +56,22 @@ class VonMises(Distribution):
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
         r = (1 + rho**2) / (2 * rho)
         series = 1 / kappa + kappa  # where rho has no digits left
-        return whole.where(kappa < 1e-5, series, r)
+        return ops.where(kappa < 1e-5, series, r)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
             shape = self._extended_shape(sample_shape)
             kappa = self.concentration.to(float64).expand(shape)
             r = self._proposal_r.expand(shape)
-            x = whole.empty(shape, dtype=float64)
-            done = whole.zeros(shape, dtype=boolean)
+            x = ops.empty(shape, dtype=float64)
+            done = ops.zeros(shape, dtype=boolean)
             while not done.all():
-                u1, u2, u3 = whole.rand((3, *shape), dtype=float64).unbind()
-                z = whole.cos(math.pi * u1)
+                u1, u2, u3 = ops.rand((3, *shape), dtype=float64).unbind()
+                z = ops.cos(math.pi * u1)
                 f = (1 + r * z) / (r + z)
                 c = kappa * (r - f)
                 accept = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
-                x = whole.where(accept, (u3 - 0.5).sign() * f.acos(), x)
+                x = ops.where(accept, (u3 - 0.5).sign() * f.acos(), x)
                 done = done | accept
             wrapped = (x + math.pi + self.loc.to(float64)) % (2 * math.pi) - math.pi
             return wrapped.to(self.loc.dtype)
@@ -79,4 +79,4 @@ class VonMises(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
         log_i0 = special.i0e(self.concentration).log() + self.concentration
-        return self.concentration * whole.cos(value - self.loc) - math.log(2 * math.pi) - log_i0
+        return self.concentration * ops.cos(value - self.loc) - math.log(2 * math.pi) - log_i0

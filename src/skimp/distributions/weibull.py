@@ -11,7 +11,7 @@ from skimp.distributions.exponential import Exponential
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, PowerTransform
 from skimp.distributions.utils import broadcast_all, euler_constant
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class Weibull(TransformedDistribution):
@@ -29,7 +29,7 @@ class Weibull(TransformedDistribution):
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
-        base = Exponential(whole.ones_like(self.scale), validate_args=validate_args)
+        base = Exponential(ops.ones_like(self.scale), validate_args=validate_args)
         super().__init__(base, self._skimp_steps(), validate_args=validate_args)
 
     def _skimp_steps(self) -> list[Any]:
@@ -45,7 +45,7 @@ class Weibull(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.scale * whole.exp(whole.lgamma(1 + self.concentration_reciprocal))
+        return self.scale * ops.exp(ops.lgamma(1 + self.concentration_reciprocal))
 
     @property
     def mode(self) -> Tensor:
@@ -55,10 +55,8 @@ class Weibull(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         r = self.concentration_reciprocal
-        return self.scale.pow(2) * (
-            whole.exp(whole.lgamma(1 + 2 * r)) - whole.exp(2 * whole.lgamma(1 + r))
-        )
+        return self.scale.pow(2) * (ops.exp(ops.lgamma(1 + 2 * r)) - ops.exp(2 * ops.lgamma(1 + r)))
 
     def entropy(self) -> Tensor:
         r = self.concentration_reciprocal
-        return euler_constant * (1 - r) + whole.log(self.scale * r) + 1
+        return euler_constant * (1 - r) + ops.log(self.scale * r) + 1

@@ -21,12 +21,12 @@ from skimp.distributions.multivariate_normal import (
     the_precision,
 )
 from skimp.distributions.utils import size_of
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 def _mvdigamma(x: Tensor, p: int) -> Tensor:
-    steps = whole.arange(p, dtype=x.dtype)
-    return whole.digamma(x.unsqueeze(-1) - steps.div(2)).sum(-1)
+    steps = ops.arange(p, dtype=x.dtype)
+    return ops.digamma(x.unsqueeze(-1) - steps.div(2)).sum(-1)
 
 
 class Wishart(ExponentialFamily):
@@ -73,8 +73,8 @@ class Wishart(ExponentialFamily):
                 "with optional leading batch dimensions"
             )
         if not isinstance(df, Tensor):
-            df = whole.tensor(df, dtype=matrix.dtype)
-        batch_shape = whole.broadcast_shapes(matrix.shape[:-2], df.shape)
+            df = ops.tensor(df, dtype=matrix.dtype)
+        batch_shape = ops.broadcast_shapes(matrix.shape[:-2], df.shape)
         event_shape = matrix.shape[-2:]
         if df.le(event_shape[-1] - 1).any():
             raise ValueError(
@@ -90,7 +90,7 @@ class Wishart(ExponentialFamily):
                 stacklevel=2,
             )
         self._unbroadcasted_scale_tril = factor_of(name, matrix)
-        steps = whole.arange(event_shape[-1], dtype=self.df.dtype)
+        steps = ops.arange(event_shape[-1], dtype=self.df.dtype)
         self._dist_chi2 = Chi2(df=self.df.unsqueeze(-1) - steps.expand((*batch_shape, -1)))
 
     @property
@@ -111,7 +111,7 @@ class Wishart(ExponentialFamily):
     def variance(self) -> Tensor:
         v = self.covariance_matrix
         diagonal = v.diagonal(dim1=-2, dim2=-1)
-        outer = whole.einsum("...i,...j->...ij", diagonal, diagonal)
+        outer = ops.einsum("...i,...j->...ij", diagonal, diagonal)
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
 
     def _bartlett_sampling(self, sample_shape: Any = ()) -> Tensor:
@@ -119,8 +119,8 @@ class Wishart(ExponentialFamily):
         tiny = finfo(self.df.dtype).tiny
         diagonal = self._dist_chi2.rsample(sample_shape).sqrt().clamp(min=tiny)
         noise = diagonal.diag_embed(dim1=-2, dim2=-1)
-        i, j = whole.tril_indices(p, p, offset=-1)
-        noise[..., i, j] = whole.randn(
+        i, j = ops.tril_indices(p, p, offset=-1)
+        noise[..., i, j] = ops.randn(
             (*sample_shape, *self._batch_shape, p * (p - 1) // 2), dtype=noise.dtype
         )
         chol = self._unbroadcasted_scale_tril @ noise
@@ -155,13 +155,13 @@ class Wishart(ExponentialFamily):
         nu, p = self.df, self._event_shape[-1]
         half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         trace = (
-            whole.cholesky_solve(value, self._unbroadcasted_scale_tril)
+            ops.cholesky_solve(value, self._unbroadcasted_scale_tril)
             .diagonal(dim1=-2, dim2=-1)
             .sum(-1)
         )
         return (
             -nu * (p * math.log(2) / 2 + half_log_det)
-            - whole.mvlgamma(nu / 2, p=p)
+            - ops.mvlgamma(nu / 2, p=p)
             + (nu - p - 1) / 2 * linalg.slogdet(value).logabsdet
             - trace / 2
         )
@@ -171,7 +171,7 @@ class Wishart(ExponentialFamily):
         half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return (
             (p + 1) * (p * math.log(2) / 2 + half_log_det)
-            + whole.mvlgamma(nu / 2, p=p)
+            + ops.mvlgamma(nu / 2, p=p)
             - (nu - p - 1) / 2 * _mvdigamma(nu / 2, p=p)
             + nu * p / 2
         )
@@ -185,4 +185,4 @@ class Wishart(ExponentialFamily):
         p = self._event_shape[-1]
         return (y + (p + 1) / 2) * (
             -linalg.slogdet(-2 * x).logabsdet + math.log(2) * p
-        ) + whole.mvlgamma(y + (p + 1) / 2, p=p)
+        ) + ops.mvlgamma(y + (p + 1) / 2, p=p)

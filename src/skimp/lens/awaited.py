@@ -89,17 +89,8 @@ class Events:
     """
 
     __slots__ = (
-        "_orders",
-        "births",
-        "bytes",
-        "count",
-        "left",
-        "most",
-        "numbers",
-        "older",
-        "told",
-        "whats",
-    )
+        "_orders", "births", "bytes", "count", "left", "most", "numbers", "older", "told", "whats",
+    )  # fmt: skip
 
     def __init__(self, whats: list[Any], sizes: list[int], numbers: list[int]) -> None:
         self.whats = whats

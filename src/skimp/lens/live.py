@@ -46,16 +46,8 @@ class LiveRecords:
     """
 
     __slots__ = (
-        "before",
-        "bytes_before",
-        "count_before",
-        "order",
-        "owners",
-        "peak",
-        "peak_order",
-        "peak_record",
-        "total",
-        "went",
+        "before", "bytes_before", "count_before", "order", "owners", "peak", "peak_order",
+        "peak_record", "total", "went",
     )  # fmt: skip
 
     def __init__(self, total: int, allocations: int) -> None:

@@ -33,7 +33,6 @@ class Kept:
         self.marks: deque[tuple[str, str, float, float]] = deque(maxlen=4096)  # as of `Mark`
         self.followed: Any = None  # its events, where it was like the one before (routine.py)
         self.end: float | None = None
-        self.last_order = order
 
 
 class Steps:
@@ -48,7 +47,7 @@ class Steps:
     def end(self, when: float, order: int, total: int) -> Kept:
         """The step is over, and the next begins; gives the one that ended."""
         done = self.now
-        done.end, done.last_order = when, order
+        done.end = when
         rows, number = self._rows, done.number
         rows.append((number, number, done.start, when - done.start, done.peak, total))
         if len(rows) > ROWS:

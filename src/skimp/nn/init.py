@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
@@ -148,8 +148,8 @@ def _within(tensor: Tensor, mean: float, std: float, a: float, b: float, generat
         outside = (tensor < low) | (tensor > high)
         if not bool(outside.any()):
             return tensor
-        drawn = whole.empty_like(tensor).normal_(mean, std, generator=generator)
-        tensor.copy_(whole.where(outside, drawn, tensor))
+        drawn = ops.empty_like(tensor).normal_(mean, std, generator=generator)
+        tensor.copy_(ops.where(outside, drawn, tensor))
 
 
 def _by_rejection(
@@ -159,11 +159,11 @@ def _by_rejection(
     gives.
     """
     peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
-    drawn, chance = whole.empty_like(tensor), whole.empty_like(tensor)
+    drawn, chance = ops.empty_like(tensor), ops.empty_like(tensor)
     pending = None
     while pending is None or bool(pending.any()):
         drawn.uniform_(a, b, generator=generator)
-        tensor.copy_(drawn if pending is None else whole.where(pending, drawn, tensor))
+        tensor.copy_(drawn if pending is None else ops.where(pending, drawn, tensor))
         drawn.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
         rejected = chance.uniform_(generator=generator).log_() > drawn
         pending = rejected if pending is None else pending & rejected
@@ -180,7 +180,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """
     _needs_2d(tensor)
     with no_grad():
-        whole.eye(*tensor.shape, out=tensor, requires_grad=tensor.requires_grad)
+        ops.eye(*tensor.shape, out=tensor, requires_grad=tensor.requires_grad)
     return tensor
 
 
@@ -336,7 +336,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.size(0)
     columns = tensor.numel() // rows
-    made = whole.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator)
+    made = ops.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator)
     drawn = made._skimp_array()
     promotion.refuse("geqrf_cpu", tensor.dtype, dtypes.HALVES)
     if tensor.is_complex():
@@ -348,7 +348,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     q *= np.sign(np.diag(r))
     with no_grad():
         tensor.copy_(
-            whole.from_numpy(np.ascontiguousarray(q.T if rows < columns else q)).view(tensor.shape)
+            ops.from_numpy(np.ascontiguousarray(q.T if rows < columns else q)).view(tensor.shape)
         )
         return tensor.mul_(gain)
 
@@ -368,7 +368,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[whole.randperm(rows)[:zeros], column] = 0
+            tensor[ops.randperm(rows)[:zeros], column] = 0
     return tensor
 
 

@@ -15,7 +15,7 @@ from skimp._engine.tensor.formats import preserve_format
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.tensor import Tensor, mark
-from skimp.nn import whole
+from skimp.nn import ops
 
 
 class _ParameterMeta(type):
@@ -44,7 +44,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
-            data = whole.empty(0)
+            data = ops.empty(0)
         if data._skimp_meta is not None:
             return _without_bytes(data, requires_grad)  # type: ignore[no-any-return]
         if type(data) is not Tensor and not type.__instancecheck__(Parameter, data):
@@ -156,7 +156,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
-            data = whole.empty(0)
+            data = ops.empty(0)
         t: Any = data.detach().requires_grad_(data.requires_grad)
         t.persistent = persistent
         t._is_buffer = True
@@ -200,7 +200,7 @@ class Uninitialized:
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a tensor of this shape, uninitialised as to its values."""
         devices.check(device)
-        made = whole.empty(tuple(shape), dtype=dtype if dtype is not None else self._dtype)
+        made = ops.empty(tuple(shape), dtype=dtype if dtype is not None else self._dtype)
         self.__class__ = self.cls_to_become
         whole_self: Any = self
         whole_self.__dict__.pop("_lazy", None)
@@ -208,7 +208,7 @@ class Uninitialized:
 
     def _skimp_apply(self, fn: Callable[[Tensor], Tensor]) -> None:
         """Take the dtype that `fn` gives to a tensor of this one's."""
-        made = fn(whole.empty(0, dtype=self._dtype))
+        made = fn(ops.empty(0, dtype=self._dtype))
         own, self.__class__ = type(self), self.cls_to_become
         whole_self: Any = self
         whole_self.data = made
@@ -234,7 +234,7 @@ class Uninitialized:
 
 def _uninitialized(cls: Any, dtype: Any, requires_grad: bool) -> Any:
     dtype = dtype if dtype is not None else promotion.get_default_dtype()
-    new = ghost(whole.empty(0, dtype=dtype), cls)
+    new = ghost(ops.empty(0, dtype=dtype), cls)
     new._rg = requires_grad
     return new
 

@@ -8,7 +8,7 @@ from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.fused import lerp, maximum, sqrt
-from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, zeros
+from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, named, zeros
 
 
 def moments(m: Any, v: Any, g: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
@@ -82,7 +82,7 @@ class Adam(ByFormula):
         "weight_decay": "weight_decay value",
     }
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
-    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
+    _skimp_numbers = named("lr betas eps weight_decay decoupled_weight_decay maximize")
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         lr, (one, other) = given["lr"], given["betas"]

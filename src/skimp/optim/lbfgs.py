@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from skimp._engine.autograd.modes import enable_grad, no_grad
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.line_search import Point, search
 from skimp.optim.steps import Declared, hyperparameters, number
 
@@ -51,16 +51,16 @@ class LBFGS(Declared):
     def _gather_flat_grad(self) -> Tensor:
         parts = []
         for p in self._params:
-            grad = whole.zeros_like(p) if p.grad is None else p.grad
+            grad = ops.zeros_like(p) if p.grad is None else p.grad
             parts.append(
-                whole.view_as_real(grad).reshape(-1) if grad.is_complex() else grad.reshape(-1)
+                ops.view_as_real(grad).reshape(-1) if grad.is_complex() else grad.reshape(-1)
             )
-        return whole.cat(parts)
+        return ops.cat(parts)
 
     def _add_grad(self, step_size: float, direction: Tensor) -> None:
         start = 0
         for p in self._params:
-            target = whole.view_as_real(p) if p.is_complex() else p
+            target = ops.view_as_real(p) if p.is_complex() else p
             count = target.numel()
             target.add_(direction[start : start + count].view_as(target), alpha=step_size)
             start += count

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from skimp._engine.tensor.checks import require_ndim, require_not_negative, require_one_of
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.fused import lerp
 from skimp.optim.steps import PerParameter, hyperparameters, number, update, zeros
 
@@ -28,7 +28,7 @@ def orthogonal(matrix: Tensor, coefficients: Any, steps: int, eps: float) -> Ten
     x.div_(x.norm().clamp(min=eps))
     for _ in range(steps):
         gram = x @ x.mT
-        x = whole.addmm(x, whole.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = ops.addmm(x, ops.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.adam import decayed
 from skimp.optim.fused import above, below, clamp, sign, update, where
 from skimp.optim.steps import (
@@ -17,6 +17,7 @@ from skimp.optim.steps import (
     advance,
     counter,
     hyperparameters,
+    named,
     number,
     zeros,
 )
@@ -33,7 +34,7 @@ def rprop(p: Any, prev: Any, size: Any, g: Any, *options: Any) -> tuple[Any, ...
 
 
 def _first_size(lr: float) -> Callable[[Tensor], Tensor]:
-    return lambda p: whole.full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
+    return lambda p: ops.full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
 
 
 @hyperparameters("lr etas step_sizes foreach maximize differentiable capturable")
@@ -58,7 +59,7 @@ class Rprop(ByFormula):
 
     _skimp_checks: ClassVar = {"lr": "learning rate"}
     _skimp_formula = staticmethod(rprop)
-    _skimp_numbers = "etas step_sizes maximize"
+    _skimp_numbers = named("etas step_sizes maximize")
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         super()._skimp_check(given)
@@ -99,7 +100,7 @@ class ASGD(PerParameter):
     capturable: bool = False
 
     _skimp_checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
-    _skimp_numbers = "lambd weight_decay maximize"
+    _skimp_numbers = named("lambd weight_decay maximize")
 
     def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]

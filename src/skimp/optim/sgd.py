@@ -7,8 +7,8 @@ from typing import Any
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
-from skimp.optim.steps import PerParameter, hyperparameters, number, update
+from skimp.nn import ops
+from skimp.optim.steps import PerParameter, hyperparameters, named, number, update
 
 
 def _gradient(p: Any, g: Any, decay: float, maximize: bool) -> Any:
@@ -65,7 +65,7 @@ class SGD(PerParameter):
     differentiable: bool = False
     fused: bool | None = None
 
-    _skimp_numbers = "lr momentum dampening weight_decay nesterov maximize"
+    _skimp_numbers = named("lr momentum dampening weight_decay nesterov maximize")
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
         super()._skimp_check(given)
@@ -90,7 +90,7 @@ class SGD(PerParameter):
         formula = later
         if buf is None:
             formula = first
-            buf = state["momentum_buffer"] = whole.empty_like(p.detach())
+            buf = state["momentum_buffer"] = ops.empty_like(p.detach())
         update(formula, (p, buf), (grad,), *options)
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require_between
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim.adam import decayed
 from skimp.optim.fused import lerp, sqrt
-from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, number, zeros
+from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, named, number, zeros
 
 
 def adagrad(p: Any, total: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ class Adagrad(ByFormula):
     }
     _skimp_state: ClassVar = {"step": counter, "sum": zeros}
     _skimp_formula = staticmethod(adagrad)
-    _skimp_numbers = "lr lr_decay eps weight_decay maximize"
+    _skimp_numbers = named("lr lr_decay eps weight_decay maximize")
 
     def _skimp_begin(self) -> None:
         super()._skimp_begin()
@@ -66,7 +66,7 @@ class Adagrad(ByFormula):
             for p in group["params"]:
                 start = group["initial_accumulator_value"]
                 value = complex(start, start) if p.is_complex() else start
-                self.state[p] = {"step": counter(), "sum": whole.full_like(p.detach(), value)}
+                self.state[p] = {"step": counter(), "sum": ops.full_like(p.detach(), value)}
 
     def share_memory(self) -> None:
         """Move the state to memory that other processes can map."""
@@ -122,7 +122,7 @@ class Adadelta(ByFormula):
     }
     _skimp_state: ClassVar = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
     _skimp_formula = staticmethod(adadelta)
-    _skimp_numbers = "lr rho eps weight_decay maximize"
+    _skimp_numbers = named("lr rho eps weight_decay maximize")
 
 
 def rmsprop(p: Any, squares: Any, *rest: Any) -> tuple[Any, ...]:
@@ -177,7 +177,7 @@ class RMSprop(ByFormula):
     }
     _skimp_state: ClassVar = {"step": counter, "square_avg": zeros}
     _skimp_formula = staticmethod(rmsprop)
-    _skimp_numbers = "lr alpha eps weight_decay momentum centered maximize"
+    _skimp_numbers = named("lr alpha eps weight_decay momentum centered maximize")
 
     def _skimp_state_of(self, group: dict[str, Any]) -> Any:
         buffer = {"momentum_buffer": zeros} if group["momentum"] > 0 else {}

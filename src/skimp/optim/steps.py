@@ -18,6 +18,7 @@ and its state, in the order of `_skimp_state`, by `_skimp_formula(p, *state, gra
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from skimp._engine.autograd import modes
@@ -27,13 +28,13 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require, require_below, require_not_negative
 from skimp._engine.tensor.options import declared, parameters
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.optim import fused
 from skimp.optim.optimizer import Optimizer
 
 __all__ = [
     "ByFormula", "Declared", "PerParameter", "advance", "counter", "fractions", "hyperparameters",
-    "number", "update", "zeros",
+    "named", "number", "update", "zeros",
 ]  # fmt: skip
 
 SAYS = """\
@@ -133,7 +134,7 @@ def number(value: Any) -> Any:
 def counter(p: Any = None, value: float = 0.0) -> Tensor:
     """A number of an optimizer's state, as PyTorch keeps it: a tensor of its own."""
     kept = promotion.get_default_dtype()
-    return whole.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
+    return ops.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
 
 
 def advance(state: dict[str, Any]) -> float:
@@ -145,10 +146,15 @@ def advance(state: dict[str, Any]) -> float:
 
 def zeros(p: Tensor) -> Tensor:
     """State of a parameter, at 0."""
-    return whole.zeros_like(p.detach())
+    return ops.zeros_like(p.detach())
 
 
 # -- steps ----------------------------------------------------------------------------------------
+
+
+def named(options: str) -> Any:
+    """What takes these options of a group, in this order."""
+    return itemgetter(*options.split())
 
 
 class PerParameter(Declared):
@@ -157,7 +163,7 @@ class PerParameter(Declared):
     # whether `_skimp_update` does nothing more with what `update` changes, which may then wait
     # until all parameters' updates run at once
     _skimp_may_wait: ClassVar[bool] = True
-    _skimp_numbers: ClassVar[str] = ""  # the options that the formula takes, in this order
+    _skimp_numbers: ClassVar[Any] = None  # the `named` options that the formula takes
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""
@@ -196,8 +202,13 @@ class PerParameter(Declared):
         raise NotImplementedError
 
     def _skimp_numbers_of(self, group: dict[str, Any]) -> tuple[Any, ...]:
-        values = [group[name] for name in self._skimp_numbers.split()]
-        return tuple([v if type(v) in _PLAIN else number(v) for v in values])
+        if self._skimp_numbers is None:
+            return ()
+        values: tuple[Any, ...] = self._skimp_numbers(group)
+        for value in values:
+            if type(value) not in _PLAIN:
+                return tuple(map(number, values))
+        return values
 
 
 class ByFormula(PerParameter):

@@ -11,7 +11,7 @@ from typing import Any
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.batchnorm import _BatchNorm
 from skimp.nn.modules.module import Module
 from skimp.optim.lr_scheduler import LRScheduler
@@ -128,7 +128,7 @@ class AveragedModel(Module):
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer("n_averaged", whole.tensor(0, dtype=dtypes.int64, device=device))
+        self.register_buffer("n_averaged", ops.tensor(0, dtype=dtypes.int64, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers

@@ -15,6 +15,7 @@ from skimp.optim.steps import (
     counter,
     fractions,
     hyperparameters,
+    named,
     update,
     zeros,
 )
@@ -59,7 +60,7 @@ class NAdam(PerParameter):
     differentiable: bool = False
 
     _skimp_checks: ClassVar = {**_CHECKS, "momentum_decay": "momentum_decay value"}
-    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
+    _skimp_numbers = named("lr betas eps weight_decay decoupled_weight_decay maximize")
 
     def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]
@@ -124,7 +125,7 @@ class RAdam(ByFormula):
     _skimp_checks: ClassVar = _CHECKS
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
     _skimp_formula = staticmethod(radam)
-    _skimp_numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
+    _skimp_numbers = named("lr betas eps weight_decay decoupled_weight_decay maximize")
 
 
 def adamax(p: Any, m: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
@@ -156,4 +157,4 @@ class Adamax(ByFormula):
     _skimp_checks: ClassVar = _CHECKS
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
     _skimp_formula = staticmethod(adamax)
-    _skimp_numbers = "lr betas eps weight_decay maximize"
+    _skimp_numbers = named("lr betas eps weight_decay maximize")

@@ -227,7 +227,7 @@ class Sigmoid(Module):
     Raises: nothing in forward.
     """
 
-    forward = calling("whole.sigmoid")
+    forward = calling("ops.sigmoid")
 
 
 class Tanh(Module):
@@ -237,7 +237,7 @@ class Tanh(Module):
     Raises: nothing in forward.
     """
 
-    forward = calling("whole.tanh")
+    forward = calling("ops.tanh")
 
 
 class LogSigmoid(Module):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 from skimp.nn.modules.container import ModuleList, Sequential
 from skimp.nn.modules.linear import Linear
 from skimp.nn.modules.module import Module
@@ -119,13 +119,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i in range(self.n_clusters):
             cluster = head[:, self.shortlist_size + i].unsqueeze(1)
             parts.append(F.log_softmax(self.tail[i](input), dim=1) + cluster)
-        return whole.cat(parts, dim=1)
+        return ops.cat(parts, dim=1)
 
     def predict(self, input: Tensor) -> Tensor:
         """The most probable class of each example."""
         head = self.head(input)
-        best = whole.argmax(head, dim=1)
+        best = ops.argmax(head, dim=1)
         rare = best >= self.shortlist_size
         if not bool(rare.any()):
             return best
-        return whole.where(rare, whole.argmax(self.log_prob(input), dim=1), best)  # type: ignore[no-any-return]
+        return ops.where(rare, ops.argmax(self.log_prob(input), dim=1), best)  # type: ignore[no-any-return]

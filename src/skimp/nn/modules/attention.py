@@ -6,7 +6,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn.multihead import multi_head_attention_forward
-from skimp.nn import init, whole
+from skimp.nn import init, ops
 from skimp.nn.modules.linear import NonDynamicallyQuantizableLinear
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
@@ -69,7 +69,7 @@ class MultiheadAttention(Module):
             raise AssertionError("embed_dim must be divisible by num_heads")
 
         def make(*shape: int) -> Parameter:
-            return Parameter(whole.empty(shape, device=device, dtype=dtype))
+            return Parameter(ops.empty(shape, device=device, dtype=dtype))
 
         if self._qkv_same_embed_dim:
             self.in_proj_weight = make(3 * embed_dim, embed_dim)

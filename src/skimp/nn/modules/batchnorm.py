@@ -11,7 +11,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, init, whole
+from skimp.nn import functional as F, init, ops
 from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
@@ -50,9 +50,9 @@ class _NormBase(ByRank):
                 self.register_buffer(name, None)
             return
         n, place = self.num_features, {"device": device, "dtype": dtype}
-        self.register_buffer("running_mean", whole.zeros(n, **place))
-        self.register_buffer("running_var", whole.ones(n, **place))
-        count = whole.tensor(0, dtype=dtypes.int64, device=device)
+        self.register_buffer("running_mean", ops.zeros(n, **place))
+        self.register_buffer("running_var", ops.ones(n, **place))
+        count = ops.tensor(0, dtype=dtypes.int64, device=device)
         self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
@@ -74,24 +74,15 @@ class _NormBase(ByRank):
         raise NotImplementedError
 
     def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing: Any,
-        unexpected: Any,
-        errors: Any,
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
         """Checkpoints older than `num_batches_tracked` keep the module's own."""
         version = local_metadata.get("version", None)
         key = prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             own = self.num_batches_tracked
-            state_dict[key] = own if own is not None else whole.tensor(0, dtype=dtypes.int64)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing, unexpected, errors
-        )
+            state_dict[key] = own if own is not None else ops.tensor(0, dtype=dtypes.int64)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
 @own_init
@@ -247,7 +238,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = whole.tensor(0, dtype=dtypes.int64)
+            self.num_batches_tracked = ops.tensor(0, dtype=dtypes.int64)
 
     def reset_parameters(self) -> None:
         if not self.has_uninitialized_params() and self.num_features != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from skimp._engine.tensor.options import own_init
 from skimp.nn.modules.module import Module
 
 INPUT = {
@@ -24,6 +25,7 @@ class ByRank(Module):
     """
 
     _skimp_inputs: ClassVar[dict[int, str]] = INPUT
+    _skimp_owns_init: ClassVar[bool] = False  # members have an `__init__` of their own in PyTorch
 
     _skimp_family: ClassVar[str] = ""
     _skimp_about: ClassVar[str] = ""
@@ -35,5 +37,7 @@ class ByRank(Module):
         if dims is None:
             return
         cls._skimp_dims, cls._skimp_function = dims, f"{cls._skimp_family}{dims}d"
+        if cls._skimp_owns_init:
+            own_init(cls)
         if cls.__doc__ is None:  # a class of its own may say more
             cls.__doc__ = cls._skimp_about.format(input=cls._skimp_inputs[dims], dims=dims)

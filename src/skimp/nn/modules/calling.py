@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.generated import compiled
-from skimp.nn import functional, whole
+from skimp.nn import functional, ops
 
 
 class _Forward:
@@ -21,7 +21,7 @@ class _Forward:
         to = function[0] if "." in function[0] else f"F.{function[0]}"
         called = to if function[0] else "getattr(F, self._skimp_function)"  # a layer by rank
         text = [f"def {name}(self, {', '.join(takes)}):", f"    return {called}({given})"]
-        space = {"__name__": owner.__module__, "F": functional, "whole": whole}
+        space = {"__name__": owner.__module__, "F": functional, "ops": ops}
         made = compiled(name, text, space, f"{owner.__name__}.")
         made.__qualname__ = f"{owner.__qualname__}.{name}"
         setattr(owner, name, made)

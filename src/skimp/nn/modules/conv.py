@@ -11,7 +11,6 @@ from skimp._engine.tensor.checks import (
     require_one_of,
     require_positive,
 )
-from skimp._engine.tensor.options import own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init
 from skimp.nn.modules.by_rank import ByRank
@@ -24,6 +23,7 @@ _STRINGS = {"same", "valid"}
 class _ConvNd(ByRank):
     """A convolution's weights and hyperparameters; all sizes are tuples here."""
 
+    _skimp_owns_init = True
     weight: Any
     bias: Any
 
@@ -164,9 +164,9 @@ class _ForwardConv(_ConvNd):
     ) -> None:
         size = ntuple(self._skimp_dims)
         padding = padding if isinstance(padding, str) else size(padding)
-        sizes = (size(kernel_size), size(stride), padding, size(dilation), False, size(0))
-        rest = (groups, bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, *sizes, *rest)
+        steps = (size(stride), padding, size(dilation), False, size(0), groups)
+        rest = (*steps, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, size(kernel_size), *rest)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return self._skimp_conv(getattr(F, self._skimp_function), input, weight, bias)
@@ -175,12 +175,10 @@ class _ForwardConv(_ConvNd):
         return self._conv_forward(input, self.weight, self.bias)
 
 
-@own_init
 class Conv1d(_ForwardConv, dims=1):
     pass
 
 
-@own_init
 class Conv2d(_ForwardConv, dims=2):
     """Cross-correlation of channels with learnt kernels, plus bias.
 
@@ -200,7 +198,6 @@ class Conv2d(_ForwardConv, dims=2):
     """
 
 
-@own_init
 class Conv3d(_ForwardConv, dims=3):
     pass
 
@@ -242,9 +239,9 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         size = ntuple(self._skimp_dims)
-        sizes = (size(kernel_size), size(stride), size(padding), size(dilation))
-        rest = (True, size(output_padding), groups, bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, *sizes, *rest)
+        steps = (size(stride), size(padding), size(dilation), True, size(output_padding), groups)
+        rest = (*steps, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, size(kernel_size), *rest)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self._output_padding(input, output_size)
@@ -282,16 +279,13 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(w - m for w, m in zip(wanted, least, strict=True))
 
 
-@own_init
 class ConvTranspose1d(_ConvTransposeNd, dims=1):
     pass
 
 
-@own_init
 class ConvTranspose2d(_ConvTransposeNd, dims=2):
     pass
 
 
-@own_init
 class ConvTranspose3d(_ConvTransposeNd, dims=3):
     pass

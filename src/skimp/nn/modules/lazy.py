@@ -50,26 +50,12 @@ class LazyModuleMixin:
         """Whether a parameter or buffer still waits."""
         return any(is_lazy(p) for p in (*self._parameters.values(), *self._buffers.values()))
 
-    def _lazy_load_hook(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: Any,
-        missing: Any,
-        unexpected: Any,
-        errors: Any,
-    ) -> None:
+    def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
         """Parameters that wait take the shapes of what is loaded."""
         for name, param in (*self._parameters.items(), *self._buffers.items()):
-            key = prefix + name
-            if (
-                param is not None
-                and key in state_dict
-                and is_lazy(param)
-                and not is_lazy(state_dict[key])
-            ):
-                param.materialize(state_dict[key].shape)
+            given = state_dict.get(prefix + name)
+            if given is not None and is_lazy(param) and not is_lazy(given):
+                param.materialize(given.shape)
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
         """The first call: shapes, then the module is an ordinary one."""

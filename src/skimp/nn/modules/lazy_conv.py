@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.tensor.options import own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.conv import (
     Conv1d,
@@ -109,31 +108,25 @@ class _LazyConvTranspose(_LazyConv):
         self._skimp_wait(out_channels, bias, device, dtype)
 
 
-@own_init
 class LazyConv1d(_LazyConv, Conv1d, dims=1):
     cls_to_become = Conv1d
 
 
-@own_init
 class LazyConv2d(_LazyConv, Conv2d, dims=2):
     cls_to_become = Conv2d
 
 
-@own_init
 class LazyConv3d(_LazyConv, Conv3d, dims=3):
     cls_to_become = Conv3d
 
 
-@own_init
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d, dims=1):
     cls_to_become = ConvTranspose1d
 
 
-@own_init
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d, dims=2):
     cls_to_become = ConvTranspose2d
 
 
-@own_init
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d, dims=3):
     cls_to_become = ConvTranspose3d

@@ -13,7 +13,7 @@ from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.options import default_of
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.shape.conversions import to_arguments
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.hooks import (
     Hooked,
     register_module_backward_hook,
@@ -99,7 +99,7 @@ class Module(Hooked, State):
     def _skimp_new_parameters(self, device: Any, dtype: Any, **shapes: Any) -> None:
         """Register parameters of these shapes, uninitialised; None stands where there is none."""
         for name, shape in shapes.items():
-            made = None if shape is None else whole.empty(shape, device=device, dtype=dtype)
+            made = None if shape is None else ops.empty(shape, device=device, dtype=dtype)
             self.register_parameter(name, None if made is None else Parameter(made))
 
     # -- changing all tensors ---------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Module(Hooked, State):
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Fresh, uninitialised storages for everything."""
-        return self._apply(lambda t: whole.empty_like(t, device=device), recurse=recurse)
+        return self._apply(lambda t: ops.empty_like(t, device=device), recurse=recurse)
 
     def share_memory(self) -> Any:
         """Move everything to memory that other processes can map."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from skimp._engine.tensor.checks import require_ndim
-from skimp._engine.tensor.options import options, own_init
+from skimp._engine.tensor.options import options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.by_rank import ByRank
@@ -27,6 +27,7 @@ Memory: a new tensor."""
 class _PadNd(ByRank):
     """Padding around the last `_skimp_dims` dimensions."""
 
+    _skimp_owns_init = True
     _skimp_shows = "padding"
     _skimp_mode: ClassVar[str]
     padding: Any
@@ -53,17 +54,14 @@ class _CircularPadNd(_PadNd):
         return super().forward(input)  # type: ignore[no-any-return]
 
 
-@own_init
 class CircularPad1d(_CircularPadNd, dims=1):
     pass
 
 
-@own_init
 class CircularPad2d(_CircularPadNd, dims=2):
     pass
 
 
-@own_init
 class CircularPad3d(_CircularPadNd, dims=3):
     pass
 
@@ -77,7 +75,6 @@ class _ConstantPadNd(_PadNd):
         return F.pad(input, self.padding, "constant", self.value)  # type: ignore[no-any-return]
 
 
-@own_init
 class ConstantPad1d(_ConstantPadNd, dims=1):
     """Padded with one value.
 
@@ -85,7 +82,6 @@ class ConstantPad1d(_ConstantPadNd, dims=1):
     """
 
 
-@own_init
 class ConstantPad2d(_ConstantPadNd, dims=2):
     """Padded with one value.
 
@@ -93,7 +89,6 @@ class ConstantPad2d(_ConstantPadNd, dims=2):
     """
 
 
-@own_init
 class ConstantPad3d(_ConstantPadNd, dims=3):
     """Padded with one value.
 
@@ -142,17 +137,14 @@ class _ReflectionPadNd(_PadNd):
     """
 
 
-@own_init
 class ReflectionPad1d(_ReflectionPadNd, dims=1):
     pass
 
 
-@own_init
 class ReflectionPad2d(_ReflectionPadNd, dims=2):
     pass
 
 
-@own_init
 class ReflectionPad3d(_ReflectionPadNd, dims=3):
     pass
 
@@ -165,16 +157,13 @@ class _ReplicationPadNd(_PadNd):
     """
 
 
-@own_init
 class ReplicationPad1d(_ReplicationPadNd, dims=1):
     pass
 
 
-@own_init
 class ReplicationPad2d(_ReplicationPadNd, dims=2):
     pass
 
 
-@own_init
 class ReplicationPad3d(_ReplicationPadNd, dims=3):
     pass

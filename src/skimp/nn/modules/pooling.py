@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.tensor.checks import require
-from skimp._engine.tensor.options import InitVar, options, own_init
+from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.by_rank import ByRank
@@ -71,6 +71,7 @@ class MaxPool3d(_MaxPoolNd, dims=3):
 
 @options
 class _MaxUnpoolNd(ByRank):
+    _skimp_owns_init = True
     _skimp_family = "max_unpool"
     _skimp_about = """Maxima back where MaxPool{dims}d's indices say they were, zeros elsewhere.
 
@@ -94,17 +95,14 @@ class _MaxUnpoolNd(ByRank):
         return f(input, indices, self.kernel_size, self.stride, self.padding, output_size)  # type: ignore[no-any-return]
 
 
-@own_init
 class MaxUnpool1d(_MaxUnpoolNd, dims=1):
     pass
 
 
-@own_init
 class MaxUnpool2d(_MaxUnpoolNd, dims=2):
     pass
 
 
-@own_init
 class MaxUnpool3d(_MaxUnpoolNd, dims=3):
     pass
 
@@ -134,6 +132,7 @@ class AvgPool1d(Module):
 
 @options
 class _AvgPool(ByRank):
+    _skimp_owns_init = True
     _skimp_family = "avg_pool"
     _skimp_about = """The mean of each window: the sum over its size, over what of it is no padding
     (`count_include_pad=False`), or over `divisor_override`.
@@ -157,18 +156,17 @@ class _AvgPool(ByRank):
     )
 
 
-@own_init
 class AvgPool2d(_AvgPool, dims=2):
     pass
 
 
-@own_init
 class AvgPool3d(_AvgPool, dims=3):
     pass
 
 
 @options
 class _FractionalMaxPool(ByRank):
+    _skimp_owns_init = True
     _skimp_family = "fractional_max_pool"
     kernel_size: Any
     output_size: Any = None
@@ -198,7 +196,6 @@ class _FractionalMaxPool(ByRank):
     )
 
 
-@own_init
 class FractionalMaxPool2d(_FractionalMaxPool, dims=2):
     """The maximum of windows that begin at random steps, as many as `output_size` or
     `output_ratio` asks for.
@@ -209,7 +206,6 @@ class FractionalMaxPool2d(_FractionalMaxPool, dims=2):
     """
 
 
-@own_init
 class FractionalMaxPool3d(_FractionalMaxPool, dims=3):
     """The maximum of windows that begin at random steps, in three dimensions.
 

@@ -12,7 +12,7 @@ from skimp._engine.tensor.checks import refuse_cast
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn import recurrent
 from skimp.amp.state import is_autocast_enabled
-from skimp.nn import functional as F, whole
+from skimp.nn import functional as F, ops
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
 Cell = Callable[
@@ -27,7 +27,7 @@ def _simple(activation: Callable[[Tensor], Tensor]) -> Callable[[Weights], tuple
         across = w.t()
 
         def cell(x: Tensor, state: State) -> State:
-            return (activation(whole.addmm(x, state[0], across)),)
+            return (activation(ops.addmm(x, state[0], across)),)
 
         return _sum(b_ih, b_hh), cell
 
@@ -40,14 +40,14 @@ def _lstm(weights: Weights) -> tuple[Any, Cell]:
     down = None if w_hr is None else w_hr.t()
 
     def cell(x: Tensor, state: State) -> State:
-        gates, c = whole.addmm(x, state[0], across), state[1]
+        gates, c = ops.addmm(x, state[0], across), state[1]
         if recurrent.is_plain((gates, c)) and gates.shape[:-1] == c.shape[:-1]:
             h, c = recurrent.lstm_step(gates, c)
         else:
             i, f, g, o = gates.chunk(4, 1)
-            c = whole.sigmoid(f) * c + whole.sigmoid(i) * whole.tanh(g)
-            h = whole.sigmoid(o) * whole.tanh(c)
-        return h if down is None else whole.mm(h, down), c
+            c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+            h = ops.sigmoid(o) * ops.tanh(c)
+        return h if down is None else ops.mm(h, down), c
 
     return _sum(b_ih, b_hh), cell
 
@@ -59,8 +59,8 @@ def _gru(weights: Weights) -> tuple[Any, Cell]:
         h = state[0]
         x_r, x_z, x_n = x.chunk(3, 1)
         h_r, h_z, h_n = F.linear(h, w, b_hh).chunk(3, 1)
-        n = whole.tanh(x_n + whole.sigmoid(x_r + h_r) * h_n)
-        return (n + whole.sigmoid(x_z + h_z) * (h - n),)
+        n = ops.tanh(x_n + ops.sigmoid(x_r + h_r) * h_n)
+        return (n + ops.sigmoid(x_z + h_z) * (h - n),)
 
     return b_ih, cell
 
@@ -70,8 +70,8 @@ def _sum(a: Any, b: Any) -> Any:
 
 
 CELLS: dict[str, Callable[[Weights], tuple[Any, Cell]]] = {
-    "RNN_TANH": _simple(lambda t: whole.tanh(t)),
-    "RNN_RELU": _simple(lambda t: whole.relu(t)),
+    "RNN_TANH": _simple(lambda t: ops.tanh(t)),
+    "RNN_RELU": _simple(lambda t: ops.relu(t)),
     "LSTM": _lstm,
     "GRU": _gru,
 }
@@ -101,7 +101,7 @@ def _padded(cell: Cell, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor
         found.append(state[0])
     if reverse:
         found.reverse()
-    return whole.stack(found), state
+    return ops.stack(found), state
 
 
 def _packed(
@@ -130,7 +130,7 @@ def _packed_on(
         state = cell(x, state)
         found.append(state[0])
     ended.append(state)
-    return whole.cat(found), _rows(ended[::-1])
+    return ops.cat(found), _rows(ended[::-1])
 
 
 def _packed_back(
@@ -144,14 +144,14 @@ def _packed_back(
             going = _rows([going, tuple([s[have:size] for s in state])])
         going = cell(x, going)
         found.append(going[0])
-    return whole.cat(found[::-1]), going
+    return ops.cat(found[::-1]), going
 
 
 def _rows(states: list[State]) -> State:
     return (
         states[0]
         if len(states) == 1
-        else tuple([whole.cat(parts) for parts in zip(*states, strict=True)])
+        else tuple([ops.cat(parts) for parts in zip(*states, strict=True)])
     )
 
 
@@ -197,7 +197,7 @@ def run(
             out, end = _direction(mode, input, start, weights[index], direction == 1, sizes)
             outs.append(out)
             ends.append(end)
-        input = outs[0] if directions == 1 else whole.cat(outs, -1)
+        input = outs[0] if directions == 1 else ops.cat(outs, -1)
         if dropout > 0 and layer < layers - 1:
             input = F.dropout(input, dropout, True)
-    return input, tuple([whole.stack(parts) for parts in zip(*ends, strict=True)])
+    return input, tuple([ops.stack(parts) for parts in zip(*ends, strict=True)])

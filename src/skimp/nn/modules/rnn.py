@@ -20,7 +20,7 @@ from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.amp.casting import lowered
 from skimp.amp.state import state as autocast
-from skimp.nn import init, whole
+from skimp.nn import init, ops
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
 from skimp.nn.utils.rnn import PackedSequence
@@ -268,7 +268,7 @@ class RNNBase(Module):
     ) -> tuple[Tensor, ...]:
         shape = self.get_expected_hidden_size(input, sizes)
         if hidden is None:
-            return (whole.zeros(shape, dtype=input.dtype),)
+            return (ops.zeros(shape, dtype=input.dtype),)
         self.check_hidden_size(hidden[0], shape)
         return hidden  # type: ignore[no-any-return]
 
@@ -360,7 +360,7 @@ class LSTM(RNNBase):
             self.get_expected_cell_size(input, sizes),
         )
         if hidden is None:
-            return tuple([whole.zeros(shape, dtype=input.dtype) for shape in shapes])
+            return tuple([ops.zeros(shape, dtype=input.dtype) for shape in shapes])
         self.check_hidden_size(hidden[0], shapes[0], "Expected hidden[0] size {}, got {}")
         self.check_hidden_size(hidden[1], shapes[1], "Expected hidden[1] size {}, got {}")
         return hidden  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import init, whole
+from skimp.nn import init, ops
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
 
@@ -90,7 +90,7 @@ class RNNCellBase(Module):
 
     def _skimp_state(self, h: Tensor | None, rows: Tensor, batched: bool) -> Tensor:
         if h is None:
-            return whole.zeros(rows.size(0), self.hidden_size, dtype=rows.dtype)
+            return ops.zeros(rows.size(0), self.hidden_size, dtype=rows.dtype)
         return h if batched else h.unsqueeze(0)
 
 

@@ -8,7 +8,7 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, init, whole
+from skimp.nn import functional as F, init, ops
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
@@ -38,7 +38,7 @@ class _Table(Module):
         shape = (self.num_embeddings, self.embedding_dim)
         if given is None:
             self.weight = Parameter(
-                whole.empty(shape, device=device, dtype=dtype), requires_grad=not frozen
+                ops.empty(shape, device=device, dtype=dtype), requires_grad=not frozen
             )
             self.reset_parameters()
             return

@@ -61,10 +61,8 @@ class State(Tree):
         module's memory.
         """
         if args:
-            destination, prefix, keep_vars = (
-                *args,
-                *(destination, prefix, keep_vars)[len(args) :],
-            )[:3]
+            named = (destination, prefix, keep_vars)
+            destination, prefix, keep_vars = (*args, *named[len(args) :])[:3]
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -142,16 +140,9 @@ class State(Tree):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
+        found = (missing_keys, unexpected_keys, error_msgs)
         for hook in self._load_state_dict_pre_hooks.values():
-            hook(
-                state_dict,
-                prefix,
-                local_metadata,
-                strict,
-                missing_keys,
-                unexpected_keys,
-                error_msgs,
-            )
+            hook(state_dict, prefix, local_metadata, strict, *found)
         assign = local_metadata.get("assign_to_params_buffers", False)
         own = self._skimp_persistent()
         for name, tensor in own.items():
@@ -199,10 +190,8 @@ class State(Tree):
         errors: list[str] = []
         _load(self, work, "", metadata, assign, keys, errors)
         if strict:
-            for kind, names in (
-                ("Unexpected", keys.unexpected_keys),
-                ("Missing", keys.missing_keys),
-            ):
+            found = {"Unexpected": keys.unexpected_keys, "Missing": keys.missing_keys}
+            for kind, names in found.items():
                 if names:
                     listed = ", ".join(f'"{k}"' for k in names)
                     errors.insert(0, f"{kind} key(s) in state_dict: {listed}. ")

@@ -6,10 +6,10 @@ from typing import Any
 
 from skimp import distributed
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.batchnorm import _BatchNorm
 
-cat: Any = whole.cat
+cat: Any = ops.cat
 dist: Any = distributed  # whose functions come when they are asked for
 
 

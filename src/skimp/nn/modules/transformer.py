@@ -10,7 +10,7 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn.multihead import canonical_mask
-from skimp.nn import functional as F, init, whole
+from skimp.nn import functional as F, init, ops
 from skimp.nn.modules.activation import GELU, ReLU
 from skimp.nn.modules.attention import MultiheadAttention
 from skimp.nn.modules.container import ModuleList
@@ -29,7 +29,7 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-    return whole.triu(whole.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
+    return ops.triu(ops.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
 def _detect_is_causal_mask(

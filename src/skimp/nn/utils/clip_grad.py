@@ -9,17 +9,14 @@ from typing import Any
 from skimp import distributed, linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 
 dist: Any = distributed  # whose functions come when they are asked for
 
 __all__ = [
-    "clip_grad_norm",
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grads_with_norm_",
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
     "get_total_norm",
-]
+]  # fmt: skip
 
 
 def _listed(tensors: Any) -> list[Tensor]:
@@ -42,9 +39,9 @@ def get_total_norm(
     listed = _listed(tensors)
     norms = [linalg.vector_norm(t, norm_type) for t in listed]
     if not norms:
-        return whole.tensor(0.0)
+        return ops.tensor(0.0)
     dtype = norms[0].dtype
-    together = whole.stack([n if n.dtype is dtype else n.to(dtype) for n in norms])
+    together = ops.stack([n if n.dtype is dtype else n.to(dtype) for n in norms])
     if any([getattr(t, "_spec", None) is not None for t in listed]):  # parts, of fully_shard
         together = dist.tensor.norms.over_ranks(together, listed, norm_type)
     total = linalg.vector_norm(together, norm_type)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.queries import typename
-from skimp.nn import whole
+from skimp.nn import ops
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
@@ -17,7 +17,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     Shape: any shapes of n elements in all, to (n,).
     Memory: a new tensor, with a gradient to each parameter.
     """
-    return whole.cat([p.view(-1) for p in parameters])
+    return ops.cat([p.view(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -50,7 +50,7 @@ def flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
     which trainers over several processes take).
     """
     flat = [t.contiguous().view(-1) for t in tensors]
-    return flat[0] if len(flat) == 1 else whole.cat(flat)
+    return flat[0] if len(flat) == 1 else ops.cat(flat)
 
 
 def unflatten_dense_tensors(flat: Tensor, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.parameter import Parameter
 
 __all__ = [
@@ -94,9 +94,9 @@ def fuse_linear_bn_weights(
 
 
 def _affine(mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> tuple[Any, Any]:
-    scale = whole.rsqrt(var + eps)
+    scale = ops.rsqrt(var + eps)
     return (scale if weight is None else weight * scale), (
-        whole.zeros_like(mean) if bias is None else bias
+        ops.zeros_like(mean) if bias is None else bias
     )
 
 

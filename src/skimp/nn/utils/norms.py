@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from skimp import linalg
+from skimp._engine.tensor.checks import require_positive
 from skimp._engine.tensor.tensor import Tensor
 
 
@@ -29,3 +32,17 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 def unit(v: Tensor, eps: float) -> Tensor:
     """A vector of length 1."""
     return v / linalg.vector_norm(v).clamp_min(eps)
+
+
+def check_iterations(n: int) -> None:
+    """A power iteration has at least one step."""
+    says = "Expected n_power_iterations to be positive, but got n_power_iterations={got}"
+    require_positive(n, says)
+
+
+def hook_of(hooks: dict[int, Any], kind: type, name: str) -> int | None:
+    """The key of a hook of this kind for a parameter of this name."""
+    for key, hook in hooks.items():
+        if isinstance(hook, kind) and hook.name == name:  # type: ignore[attr-defined]
+            return key
+    return None

@@ -9,7 +9,7 @@ import numpy as np
 from skimp import linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.module import Module
 from skimp.nn.utils import norms, parametrize
 from skimp.nn.utils.spectral_norm import default_dim
@@ -76,11 +76,7 @@ class _SpectralNorm(Module):
                 f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got "
                 f"{dim})"
             )
-        if n_power_iterations <= 0:
-            raise ValueError(
-                "Expected n_power_iterations to be positive, but got "
-                f"n_power_iterations={n_power_iterations}"
-            )
+        norms.check_iterations(n_power_iterations)
         self.dim = dim % ndim
         self.eps = eps
         if ndim > 1:
@@ -96,8 +92,8 @@ class _SpectralNorm(Module):
     @no_grad()  # type: ignore[untyped-decorator]
     def _power_method(self, matrix: Tensor, n: int) -> None:
         for _ in range(n):
-            self._u.copy_(norms.unit(whole.mv(matrix, self._v), self.eps))
-            self._v.copy_(norms.unit(whole.mv(matrix.mH, self._u), self.eps))
+            self._u.copy_(norms.unit(ops.mv(matrix, self._v), self.eps))
+            self._v.copy_(norms.unit(ops.mv(matrix.mH, self._u), self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
@@ -107,7 +103,7 @@ class _SpectralNorm(Module):
             self._power_method(matrix, self.n_power_iterations)
         # clones: the next access changes u and v, which this one's backward reads
         u, v = self._u.clone(), self._v.clone()
-        return weight / whole.vdot(u, whole.mv(matrix, v))
+        return weight / ops.vdot(u, ops.mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value
@@ -142,7 +138,7 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 def _positive_q(matrix: Tensor) -> Tensor:
     """Q of a QR decomposition whose R has a positive diagonal."""
-    a, tau = whole.geqrf(matrix)
+    a, tau = ops.geqrf(matrix)
     signs = a.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
     q: Tensor = linalg.householder_product(a, tau) * signs
     return q
@@ -151,7 +147,7 @@ def _positive_q(matrix: Tensor) -> Tensor:
 def _is_orthogonal(q: Tensor) -> bool:
     k = q.size(-1)
     eps = 10.0 * k * float(np.finfo(q.dtype.to_real().np).eps)
-    return bool(((q.mH @ q - whole.eye(k, dtype=q.dtype)).abs() <= eps).all())
+    return bool(((q.mH @ q - ops.eye(k, dtype=q.dtype)).abs() <= eps).all())
 
 
 class _Orthogonal(Module):
@@ -181,12 +177,12 @@ class _Orthogonal(Module):
         n, k = x.shape[-2:]
         x = x.tril()
         if n != k:
-            x = whole.cat([x, x.new_zeros(n, n - k).expand(*x.shape[:-2], -1, -1)], dim=-1)
+            x = ops.cat([x, x.new_zeros(n, n - k).expand(*x.shape[:-2], -1, -1)], dim=-1)
         a = x - x.mH
         if self.orthogonal_map == "matrix_exp":
             q = linalg.matrix_exp(a)
         else:
-            one = whole.eye(n, dtype=a.dtype)
+            one = ops.eye(n, dtype=a.dtype)
             q = linalg.solve(one - 0.5 * a, one + 0.5 * a)
         return q[..., :k] if n != k else q
 
@@ -210,13 +206,11 @@ class _Orthogonal(Module):
         if not hasattr(self, "base"):
             return self._as_reflectors(q, transposed)
         if n != k:
-            q = _positive_q(
-                whole.cat([q, whole.randn(*q.shape[:-2], n, n - k, dtype=q.dtype)], dim=-1)
-            )
+            q = _positive_q(ops.cat([q, ops.randn(*q.shape[:-2], n, n - k, dtype=q.dtype)], dim=-1))
         else:
             q = q.clone() if _is_orthogonal(q) else _positive_q(q)
         self.base = q
-        minus_one = whole.zeros_like(Q)
+        minus_one = ops.zeros_like(Q)
         minus_one.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return minus_one
 
@@ -227,9 +221,9 @@ class _Orthogonal(Module):
                 "parametrizations when use_trivialization=False."
             )
         a: Tensor
-        a, tau = whole.geqrf(q)
+        a, tau = ops.geqrf(q)
         diagonal = a.diagonal(dim1=-2, dim2=-1)
-        diagonal.copy_(whole.where(tau == 0.0, -diagonal.sign(), diagonal.sign()))
+        diagonal.copy_(ops.where(tau == 0.0, -diagonal.sign(), diagonal.sign()))
         return a.mT if transposed else a
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.module import Module
 from skimp.nn.utils import pruned_masks
 from skimp.nn.utils.convert_parameters import parameters_to_vector
@@ -72,7 +72,7 @@ class BasePruningMethod(ABC):
         if earlier is None:
             del module._parameters[name]
             module.register_parameter(f"{name}_orig", orig)
-            before = whole.ones_like(orig)
+            before = ops.ones_like(orig)
         else:
             before = getattr(module, f"{name}_mask").detach().clone()
         try:
@@ -92,7 +92,7 @@ class BasePruningMethod(ABC):
         """A tensor times the mask that this method gives it."""
         scores = t if importance_scores is None else importance_scores
         pruned_masks.check_scores(scores, t, "tensor t")
-        before = whole.ones_like(t) if default_mask is None else default_mask
+        before = ops.ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(scores, default_mask=before)
 
     def remove(self, module: Module) -> None:
@@ -218,9 +218,7 @@ class RandomUnstructured(_Amount):
         number = pruned_masks.number_of(self.amount, t.numel())
         if number == 0:
             return default_mask.clone()
-        return pruned_masks.without(
-            default_mask, whole.topk(whole.rand_like(t).view(-1), k=number)[1]
-        )
+        return pruned_masks.without(default_mask, ops.topk(ops.rand_like(t).view(-1), k=number)[1])
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -242,7 +240,7 @@ class L1Unstructured(_Amount):
         number = pruned_masks.number_of(self.amount, t.numel())
         if number == 0:
             return default_mask.clone()
-        _, smallest = whole.topk(t.detach().abs().view(-1), k=number, largest=False)
+        _, smallest = ops.topk(t.detach().abs().view(-1), k=number, largest=False)
         return pruned_masks.without(default_mask, smallest)
 
     @classmethod
@@ -273,7 +271,7 @@ class _Channels(_Amount):
         if number == 0:
             return default_mask
         dim = self.dim % t.ndim
-        mask = whole.zeros_like(t)
+        mask = ops.zeros_like(t)
         mask[(*(slice(None),) * dim, self._skimp_kept(t, dim, number))] = 1
         return mask.mul_(default_mask.to(dtype=mask.dtype))
 
@@ -290,8 +288,8 @@ class RandomStructured(_Channels):
     """
 
     def _skimp_kept(self, t: Tensor, dim: int, number: int) -> Tensor:
-        chances = whole.rand(t.shape[dim])
-        return chances > whole.kthvalue(chances, k=number)[0]
+        chances = ops.rand(t.shape[dim])
+        return chances > ops.kthvalue(chances, k=number)[0]
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -313,8 +311,8 @@ class LnStructured(_Channels):
 
     def _skimp_kept(self, t: Tensor, dim: int, number: int) -> Tensor:
         others = [d for d in range(t.ndim) if d != dim]
-        norms = whole.norm(t.detach(), p=self.n, dim=others)
-        return whole.topk(norms, k=t.shape[dim] - number, largest=True)[1]
+        norms = ops.norm(t.detach(), p=self.n, dim=others)
+        return ops.topk(norms, k=t.shape[dim] - number, largest=True)[1]
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -449,7 +447,7 @@ def global_unstructured(
 
 def _mask_of(module: Module, name: str) -> Tensor:
     found: Tensor | None = getattr(module, f"{name}_mask", None)
-    return whole.ones_like(getattr(module, name)) if found is None else found
+    return ops.ones_like(getattr(module, name)) if found is None else found
 
 
 def custom_from_mask(module: M, name: str, mask: Tensor) -> M:

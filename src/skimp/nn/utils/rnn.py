@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
@@ -108,7 +108,7 @@ def invert_permutation(permutation: Any) -> Any:
     order = permutation._skimp_array()
     back = np.empty_like(order)
     back[order] = np.arange(order.size, dtype=order.dtype)
-    return whole.from_numpy(back)
+    return ops.from_numpy(back)
 
 
 def _places(lengths: Any) -> tuple[Any, Any]:
@@ -140,12 +140,12 @@ def pack_padded_sequence(
     _check_lengths(input, counts)
     ordered = None
     if order is not None:
-        ordered = whole.from_numpy(order)
+        ordered = ops.from_numpy(order)
         input = input.index_select(1, ordered)
     steps, rows = _places(counts)
     sizes = np.bincount(steps, minlength=int(counts[0]))
-    data = input[whole.from_numpy(steps), whole.from_numpy(rows)]
-    return PackedSequence(data, whole.from_numpy(sizes), ordered, None)
+    data = input[ops.from_numpy(steps), ops.from_numpy(rows)]
+    return PackedSequence(data, ops.from_numpy(sizes), ordered, None)
 
 
 def _check_lengths(input: Tensor, counts: Any) -> None:
@@ -198,13 +198,13 @@ def pad_packed_sequence(
     step, row = _places(lengths)
     shape = (steps, int(counts[0]), *data.shape[1:])
     padded = data.new_full(shape, padding_value)
-    padded = padded.index_put((whole.from_numpy(step), whole.from_numpy(row)), data)
+    padded = padded.index_put((ops.from_numpy(step), ops.from_numpy(row)), data)
     if batch_first:
         padded = padded.transpose(0, 1)
     if back is not None:  # after the transpose, so that a new tensor is row-major
         padded = padded.index_select(0 if batch_first else 1, back)
         lengths = lengths[back._skimp_array()]
-    return padded, whole.from_numpy(lengths)
+    return padded, ops.from_numpy(lengths)
 
 
 def pad_sequence(
@@ -236,8 +236,8 @@ def pad_sequence(
     rows = []
     for p in parts:
         fill = p.new_full((longest - p.size(0), *p.shape[1:]), padding_value)
-        rows.append(whole.cat([p, fill] if padding_side == "right" else [fill, p]))
-    return whole.stack(rows, 0 if batch_first else 1)
+        rows.append(ops.cat([p, fill] if padding_side == "right" else [fill, p]))
+    return ops.stack(rows, 0 if batch_first else 1)
 
 
 def unpad_sequence(
@@ -262,7 +262,7 @@ def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence
     Shape: sequences (L, ...), the longest first unless `enforce_sorted` is False.
     Memory: a new tensor.
     """
-    lengths = whole.tensor([v.size(0) for v in sequences])
+    lengths = ops.tensor([v.size(0) for v in sequences])
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

@@ -7,18 +7,15 @@ from typing import Any
 from skimp import linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import whole
+from skimp.nn import ops
 from skimp.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from skimp.nn.parameter import Parameter, is_lazy
 from skimp.nn.utils import norms
 
 __all__ = [
-    "SpectralNorm",
-    "SpectralNormLoadStateDictPreHook",
-    "SpectralNormStateDictHook",
-    "remove_spectral_norm",
-    "spectral_norm",
-]
+    "SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook",
+    "remove_spectral_norm", "spectral_norm",
+]  # fmt: skip
 
 
 def default_dim(module: Any) -> int:
@@ -36,11 +33,7 @@ class SpectralNorm:
     def __init__(
         self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ) -> None:
-        if n_power_iterations <= 0:
-            raise ValueError(
-                "Expected n_power_iterations to be positive, but got "
-                f"n_power_iterations={n_power_iterations}"
-            )
+        norms.check_iterations(n_power_iterations)
         self.name = name
         self.dim = dim
         self.n_power_iterations = n_power_iterations
@@ -54,24 +47,21 @@ class SpectralNorm:
         if do_power_iteration:
             with no_grad():
                 for _ in range(self.n_power_iterations):
-                    v.copy_(norms.unit(whole.mv(matrix.t(), u), self.eps))
-                    u.copy_(norms.unit(whole.mv(matrix, v), self.eps))
-                u, v = (
-                    u.clone(),
-                    v.clone(),
-                )  # the next forward changes them, and this one's backward reads them
-        return weight / whole.dot(u, whole.mv(matrix, v))  # type: ignore[no-any-return]
+                    v.copy_(norms.unit(ops.mv(matrix.t(), u), self.eps))
+                    u.copy_(norms.unit(ops.mv(matrix, v), self.eps))
+                # the next forward changes them, and this one's backward reads them
+                u, v = u.clone(), v.clone()
+        return weight / ops.dot(u, ops.mv(matrix, v))  # type: ignore[no-any-return]
 
     @staticmethod
     def apply(
         module: Any, name: str, n_power_iterations: int, dim: int, eps: float
     ) -> SpectralNorm:
         """Replace the weight by another parameter, two buffers and this hook."""
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(
-                    f"Cannot register two spectral_norm hooks on the same parameter {name}"
-                )
+        if norms.hook_of(module._forward_pre_hooks, SpectralNorm, name) is not None:
+            raise RuntimeError(
+                f"Cannot register two spectral_norm hooks on the same parameter {name}"
+            )
         fn = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
@@ -128,14 +118,7 @@ class SpectralNormLoadStateDictPreHook:
         self.fn = fn
 
     def __call__(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: list[str]
     ) -> None:
         key = prefix + self.fn.name
         versions = local_metadata.get("spectral_norm", {})
@@ -147,14 +130,14 @@ class SpectralNormLoadStateDictPreHook:
             return
         missing = [key + end for end in ("_orig", "", "_u") if key + end not in state_dict]
         if missing:
-            missing_keys.extend(missing if strict else [])
+            lists[0].extend(missing if strict else [])  # the missing keys
             return
         with no_grad():
             first = state_dict[key + "_orig"]
             sigma = (first / state_dict.pop(key)).mean()
             w, u = norms.as_matrix(first, self.fn.dim), state_dict[key + "_u"]
             v = linalg.multi_dot([(w.t() @ w).pinverse(), w.t(), u.unsqueeze(1)]).squeeze(1)
-            state_dict[key + "_v"] = v.mul_(sigma / whole.dot(u, w @ v))
+            state_dict[key + "_v"] = v.mul_(sigma / ops.dot(u, w @ v))
 
 
 def spectral_norm(
@@ -185,13 +168,10 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     Shape: none.
     Raises: ValueError where there is none of this name.
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            break
-    else:
+    own = norms.hook_of(module._forward_pre_hooks, SpectralNorm, name)
+    if own is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    module._forward_pre_hooks.pop(own).remove(module)
     for key, hook in module._state_dict_hooks.items():
         if isinstance(hook, SpectralNormStateDictHook) and hook.fn.name == name:
             del module._state_dict_hooks[key]

@@ -35,11 +35,10 @@ class WeightNorm:
             FutureWarning,
             stacklevel=3,
         )
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(
-                    f"Cannot register two weight_norm hooks on the same parameter {name}"
-                )
+        if norms.hook_of(module._forward_pre_hooks, WeightNorm, name) is not None:
+            raise RuntimeError(
+                f"Cannot register two weight_norm hooks on the same parameter {name}"
+            )
         fn = WeightNorm(name, dim)
         weight = getattr(module, name)
         if is_lazy(weight):
@@ -48,9 +47,8 @@ class WeightNorm:
                 "to run the dummy forward before applying weight normalization"
             )
         del module._parameters[name]
-        module.register_parameter(
-            name + "_g", Parameter(norms.norm_except_dim(weight, fn.dim).data)
-        )
+        lengths = norms.norm_except_dim(weight, fn.dim)
+        module.register_parameter(name + "_g", Parameter(lengths.data))
         module.register_parameter(name + "_v", Parameter(weight.data))
         setattr(module, name, fn.compute_weight(module))
         module.register_forward_pre_hook(fn)
@@ -87,9 +85,8 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     Shape: none.
     Raises: ValueError where there is none of this name.
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    key = norms.hook_of(module._forward_pre_hooks, WeightNorm, name)
+    if key is None:
+        raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    module._forward_pre_hooks.pop(key).remove(module)
+    return module

@@ -13,12 +13,9 @@ from skimp.distributed.reductions import all_reduce
 from skimp.multiprocessing.futures import Future
 
 __all__ = [
-    "allreduce_hook",
-    "bf16_compress_hook",
-    "bf16_compress_wrapper",
-    "fp16_compress_hook",
+    "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook",
     "fp16_compress_wrapper",
-]
+]  # fmt: skip
 
 
 def summed(t: Tensor, group: Any) -> Future:

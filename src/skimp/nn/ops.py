@@ -1,5 +1,5 @@
-"""The package's functions as seen from below it: `whole.stack` is `skimp.stack` (the package
-itself imports nn).
+"""The public functions for those who stand between the ops and the package's root, which imports
+them: `ops.stack` is `skimp.stack`.
 """
 
 from typing import TYPE_CHECKING

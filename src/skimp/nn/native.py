@@ -1,6 +1,6 @@
 """Functions that PyTorch's package has beside those of torch.nn.functional, in the order of
-arguments of its kernels: recurrent layers and their cells, normalisation, embedding_bag, losses
-whose reduction is a number.
+arguments of its native kernels: recurrent layers and their cells, normalisation, embedding_bag,
+losses whose reduction is a number.
 """
 
 from __future__ import annotations
