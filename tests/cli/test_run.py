@@ -89,6 +89,14 @@ def test_a_limit_holds(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("words", [("--no-spill",), ("--verify",), ("--spill-dir", "/tmp")])
+def test_what_is_for_a_budget_needs_one(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = skimp("run", *words, write(tmp_path, "print(1)\n"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == f"skimp run: {words[0]} needs --budget SIZE\n"
+    assert not done.stdout
+
+
 # -- the examples ---------------------------------------------------------------------------------
 
 

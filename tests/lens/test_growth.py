@@ -111,3 +111,16 @@ def test_what_is_alive_at_the_end_has_its_holder() -> None:
         (4000, "kept['a'] in test_what_is_alive_at_the_end_has_its_holder()")
     ]
     assert kept
+
+
+def test_what_a_budget_had_back_is_nothing_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter that came back in some step looks as if that step had left it."""
+    monkeypatch.setattr("skimp.lens.recording.look", lambda *_: "a parameter")
+    monkeypatch.setattr("skimp.lens.recording.growth", lambda seen, _: seen)
+    seen = []
+    for size in ("1GiB", f"{memory.memory_allocated() + (2 << 20)}"):
+        with memory.budget(size), Recording() as recording:
+            kept = [torch.randn(1 << 18) for _ in range(3)]
+            seen.append(recording.report().growth)
+            kept.clear()
+    assert seen == ["a parameter", None]

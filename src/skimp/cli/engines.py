@@ -18,6 +18,10 @@ def prepare(options: argparse.Namespace) -> None:
 
     RuntimeError, OSError: that can't be had.
     """
+    if options.budget is None:
+        for word in ("no_spill", "verify", "spill_dir"):
+            if getattr(options, word):
+                raise RuntimeError(f"--{word.replace('_', '-')} needs --budget SIZE")
     if options.engine == "torch":
         _prepare_torch(options)
         return

@@ -77,7 +77,8 @@ class Recording:
         collector = self.collector
         places = Places(self.watch.stacks, self.watch.paths)
         made = make(self.program, collector, places)
-        ends = look(collector) or self._seen
+        # what a budget had back in a step is older than that
+        ends = None if self._evicted() else look(collector) or self._seen
         done = finished(made, collector, places, growth(ends, places))
         if host.budget is None:
             return done

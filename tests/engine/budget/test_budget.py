@@ -220,6 +220,20 @@ def test_no_file_stays(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+def test_each_budget_spills_to_its_own_directory(tmp_path: Path) -> None:
+    with torch.memory.budget(held() + 2 * MIB):
+        kept = [numbers(i) for i in range(4)]
+        assert any(map(is_away, kept))
+    with pytest.raises(OSError, match="there is no directory"):
+        torch.memory.set_budget("1GiB", spill_dir=str(tmp_path / "none"))
+    there = f"tmpfs:{tmp_path}"
+    with torch.memory.budget(held() + 2 * MIB, spill_dir=there):
+        kept += [numbers(i) for i in range(4, 8)]
+        assert spill.file(there).directory == str(tmp_path)
+        assert spill.file(there).end >= 2 * MIB
+    assert [float(t[0]) for t in kept] == [float(numbers(i)[0]) for i in range(8)]
+
+
 def test_a_tmpfs_is_refused_unless_told(tmp_path: Path) -> None:
     mounts = ["1 0 0:1 / / rw - ext4 /dev/a rw", f"2 1 0:2 / {tmp_path} rw shared:1 - tmpfs t rw"]
     assert places._kind_of(str(tmp_path / "x"), mounts) == "tmpfs"

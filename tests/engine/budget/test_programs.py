@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from skimp._engine.budget import recipes
 from tests.engine.budget import programs
 from tests.support.running import default_mode
 
@@ -20,6 +21,15 @@ FOUND = (7, 20, 57, 101, 153, 167, 293, 424, 70028, 8300479, 8301024)
 
 @pytest.mark.parametrize("seed", [*FOUND, *range(40_000, 40_012)])
 def test_a_random_program_has_the_same_bits_within_a_budget(seed: int) -> None:
+    programs.check(seed)
+
+
+@pytest.mark.parametrize("seed", [5010, 5053, *range(40_012, 40_020)])
+def test_chains_too_long_to_be_followed_are_not_relied_on(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is away is never left without a way back: here chains are forgotten after two."""
+    monkeypatch.setattr(recipes, "DEEPEST", 2)
     programs.check(seed)
 
 

@@ -15,6 +15,7 @@ _BEGIN = """
 import faulthandler, gc, threading
 faulthandler.dump_traceback_later(40, exit=True)
 import skimp
+from skimp._engine.memory.ledger import host
 from skimp._kernels import threads
 
 skimp.set_num_threads(3)
@@ -81,3 +82,12 @@ def test_finalizers_on_helpers_read_deferred_storages_and_draw(program: str) -> 
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
+
+
+def test_a_storage_may_outlive_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When Python ends, what modules hold goes before the last object does."""
+    kept = [skimp.ones(1 << 18)]
+    before = host.allocated
+    monkeypatch.setattr("skimp._engine.memory.storage.host", None)
+    kept.clear()
+    assert host.allocated == before - (1 << 20)

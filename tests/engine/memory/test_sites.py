@@ -26,7 +26,8 @@ OURS = call_site.__file__.replace("sites.py", "made_up.py")
 @pytest.mark.parametrize(
     ("function", "op"),
     [("relu_", "relu_"), ("__add__", "add"), ("__radd__", "add"), ("__imul__", "mul_"),
-     ("__getitem__", "getitem"), ("__len__", "__len__"), ("__invert__", "bitwise_not")],
+     ("__getitem__", "getitem"), ("__len__", "__len__"), ("__invert__", "bitwise_not"),
+     ("_skimp_array", "materialize")],
 )  # fmt: skip
 def test_the_line_and_the_op(filename: str, function: str, op: str) -> None:
     inner = our_code("def helper(): return sites.find()", OURS)["helper"]

@@ -435,6 +435,8 @@ class Spending:
         """
         if s.recipe is None or s.held or s.place is not None or s.exported:
             return None
+        if s.recipe[0].depth >= recipes.DEEPEST and evictable.is_needed(s):
+            return None  # what is made from these bytes can't be by way of that recipe
         try:
             way = list(recipes.upstream(s.recipe[0]))
         except recipes.Lost:

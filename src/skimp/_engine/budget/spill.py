@@ -223,16 +223,17 @@ def _start() -> None:
         _worker.append(thread)
 
 
-# -- the file of this process ---------------------------------------------------------------------
+# -- the files of this process --------------------------------------------------------------------
 
-_files: list[File] = []
+_files: dict[str | None, File] = {}  # by the directory that was asked for
 
 
 def file(directory: str | None) -> File:
     """The file that is written to now. OSError: there is no place for one."""
-    if not _files or _forking:
-        _files[:] = [File(places.directory(directory))]
-    return _files[0]
+    found = None if _forking else _files.get(directory)
+    if found is None:
+        found = _files[directory] = File(places.directory(directory))
+    return found
 
 
 def seal() -> None:

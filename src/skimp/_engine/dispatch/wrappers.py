@@ -290,7 +290,7 @@ def behind(form: Form, f: Function) -> Function:
     fine = form.fine
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        kinds = tuple(map(type, args))
+        kinds: tuple[Any, ...] = tuple(map(type, args))
         if kwargs:
             kinds += (*kwargs, *map(type, kwargs.values()))
         if kinds not in fine:

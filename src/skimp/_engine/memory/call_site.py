@@ -162,6 +162,8 @@ def _dunders() -> dict[str, str]:
     found |= {f"__{word}__": word for word in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs")}
     found |= {"__pos__": "positive", "__invert__": "bitwise_not", "__next__": "DataLoader"}
     found["__deepcopy__"] = "deepcopy"
+    # an optimizer's step looks at what waits, or is away
+    found |= {"_skimp_array": "materialize", "_skimp_writable": "materialize"}
     return found | {"__rsub__": "rsub", "__getitem__": "getitem", "__setitem__": "setitem"}
 
 

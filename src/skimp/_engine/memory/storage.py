@@ -24,7 +24,7 @@ from skimp._engine.interrupts import raise_later
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.layout import Layout
-from skimp._engine.memory.ledger import host
+from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.pending import (
     LOCK,
     WAITING,
@@ -83,7 +83,7 @@ class Storage:
     _flat: Array | None = None
 
     @enters_uninterrupted
-    def __del__(self) -> None:
+    def __del__(self, host: Ledger = host) -> None:  # modules end before the last storage does
         n = self.nbytes
         if n >= 0:
             host.dropped = host.dropped + 1
