@@ -365,7 +365,8 @@ class Spending:
                     tried.add(id(s))
                 continue
             began = perf_counter()
-            found = choice.choose(self.known, tried, self.spills, self.repetition.repeats)
+            lacking = host.reserved_for(nbytes) - (host.bound or 0)
+            found = choice.choose(self.known, tried, self.spills, self.repetition.repeats, lacking)
             counts.search_seconds += perf_counter() - began
             if not found:
                 if self._wake():
