@@ -197,15 +197,10 @@ class Spending:
             self._note_soon()
 
     def after_backward(self) -> None:
-        """Backward has ended: what comes may be known, if nothing is away but small storages in
-        the file.
-        """
+        """Backward has ended: what comes may be known, if nothing is away but in the file."""
         repetition = self.repetition
         if self.always or any(
-            [
-                s.block is None and (s.needs is not None or len(s) >= KEPT)
-                for s in self.gone.values()
-            ]
+            [s.block is None and s.needs is not None for s in self.gone.values()]
         ):
             return
         if repetition.expected is not None:
@@ -360,6 +355,8 @@ class Spending:
         tried: set[int] = set()
         while not host.fits(nbytes):
             s = self.repetition.next_to_go()
+            if s is None and self.spills:
+                s = self.repetition.ahead(tried)
             if s is not None:
                 if (self.spills or type(s) is Evictable) and not (self._know(s) and self._evict(s)):
                     tried.add(id(s))
