@@ -1,4 +1,4 @@
-"""What a budget without a file does while a program repeats: the same goes, without a search."""
+"""What a budget does while a program repeats: the same goes, without a search."""
 
 from __future__ import annotations
 
@@ -33,6 +33,37 @@ class Deep(torch.nn.Module):
                 x = torch.cat([x, x.cumsum(0) * 0.01]).sin()
             x = torch.tanh(layer(x))
         return x
+
+
+@pytest.mark.parametrize("otherwise", [set(), {9}, {8, 10, 12}])
+def test_with_a_file_what_went_goes_again(otherwise: set[int]) -> None:
+    """And nothing is known of any other storage; whatever comes else is made room for."""
+    x = torch.randn(1024, 128)
+    asleep = []
+
+    def train(budget: int | None) -> list[Any]:
+        net = Deep(otherwise)
+        setting.set_budget(None if budget is None else host.allocated + budget)
+        counts.reset()
+        losses = []
+        try:
+            for _ in range(18):
+                searched, went = counts.search_seconds, counts.evictions
+                losses += steps(net, [x])[0]
+                if budget is not None:
+                    assert held() <= host.budget.nbytes  # type: ignore[union-attr]
+                    assert counts.evictions > went
+                    known: Any = host.budget
+                    asleep.append(counts.search_seconds == searched and not known.knows)
+        finally:
+            setting.set_budget(None)
+        return losses
+
+    assert train(6 * MIB) == train(None)
+    assert not asleep[0]
+    assert not any([asleep[i - 1] for i in otherwise])
+    assert all(asleep[6:7])
+    assert all(asleep[-3:]) == (len(otherwise) < 2)
 
 
 @pytest.mark.parametrize("otherwise", [set(), {7}, {6, 8, 10, 12}])

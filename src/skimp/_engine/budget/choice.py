@@ -22,7 +22,7 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import KEPT
 
-SAMPLE: Final = 64  # candidates that a search looks at
+SAMPLE: Final = 32  # candidates that a search looks at
 BATCH: Final = 8  # of them that may go before there is another search
 RECENT: Final = 32  # evictions for which the price of a recipe is taken to be the same
 LEAST: Final = 4 << 10  # bytes of a storage, or more in large budgets: what has less stays
@@ -37,9 +37,11 @@ def goes_from(budget: int) -> int:
     return min(max(budget >> 12, LEAST), POOLED)
 
 
-def choose(known: Known, tried: Collection[int], can_spill: bool, large: bool) -> list[Evictable]:
-    """The storages to evict next, the first one last, among those that are `known` and not `tried`;
-    none: there is none. `large`: small ones go last.
+def choose(
+    known: Known, tried: Collection[int], can_spill: bool, large: bool, lacking: int
+) -> list[Evictable]:
+    """The storages to evict next, the first one last, among those that are `known` and not `tried`,
+    no more than give the `lacking` bytes; none: there is none. `large`: small ones go last.
 
     What has died is forgotten on the way. What a storage costs at least is looked up, what it costs
     with all beneath it only as long as it may be one of the cheapest.
@@ -48,12 +50,14 @@ def choose(known: Known, tried: Collection[int], can_spill: bool, large: bool) -
     step = len(keys) // SAMPLE
     if step > 1:
         sampled = keys[_random.randrange(step) :: step]
-        if found := _best(_resident(known, tried, sampled), can_spill, large):
+        if found := _best(_resident(known, tried, sampled), can_spill, large, lacking):
             return found
-    return _best(_resident(known, tried, keys), can_spill, large)
+    return _best(_resident(known, tried, keys), can_spill, large, lacking)
 
 
-def _best(candidates: list[Evictable], can_spill: bool, large: bool) -> list[Evictable]:
+def _best(
+    candidates: list[Evictable], can_spill: bool, large: bool, lacking: int
+) -> list[Evictable]:
     now = perf_counter()
     lowest = []
     for s in candidates:
@@ -63,20 +67,24 @@ def _best(candidates: list[Evictable], can_spill: bool, large: bool) -> list[Evi
             lowest.append(((least + CALL) / gain, id(s), gain, s))
     lowest.sort()
     first = [one for one in lowest if one[3].nbytes >= KEPT] if large else []
-    return _cheapest(first, can_spill) or _cheapest(lowest, can_spill)
+    return _cheapest(first, can_spill, lacking) or _cheapest(lowest, can_spill, lacking)
 
 
 def _cheapest(
-    lowest: list[tuple[float, int, float, Evictable]], can_spill: bool
+    lowest: list[tuple[float, int, float, Evictable]], can_spill: bool, lacking: int
 ) -> list[Evictable]:
     best: list[tuple[float, int, Evictable]] = []
+    gives = 0  # bytes
     for low, key, gain, s in lowest:
-        if len(best) == BATCH and low >= best[-1][0]:
+        if (gives >= lacking or len(best) == BATCH) and low >= best[-1][0]:
             break
         cost = cost_of(s, can_spill)
-        if cost is not None:
-            insort(best, ((cost + CALL) / gain, key, s))
-            del best[BATCH:]
+        if cost is None:
+            continue
+        insort(best, ((cost + CALL) / gain, key, s))
+        gives += s.nbytes
+        while len(best) > BATCH or (len(best) > 1 and gives - best[-1][2].nbytes >= lacking):
+            gives -= best.pop()[2].nbytes
     return [s for _, _, s in reversed(best)]
 
 

@@ -89,7 +89,7 @@ class Recipe:
         """Whether this will be followed whatever becomes of `s`, which it then makes as well: for
         another of its results.
         """
-        return any([one.needs is not None for one in self.others(s)])
+        return len(self.results) > 1 and any([one.needs is not None for one in self.others(s)])
 
     def others(self, s: Evictable) -> list[Evictable]:
         """The living storages of its results, but for `s`."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.ledger import host
+from skimp._engine.memory.ledger import KEPT, host
 
 MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
 KNOWN: Final = 64  # periods
@@ -27,12 +27,13 @@ SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice w
 
 class Gone(NamedTuple):
     """A storage that went: at which allocation, and after which of them it was made, how many
-    expressions later.
+    expressions later. `older`: or which, as it was there before the period.
     """
 
     at: int
     made: tuple[int, int]
     nbytes: int
+    older: weakref.ref[Any] | None = None
 
 
 class Period:
@@ -186,8 +187,11 @@ class Repetition:
             return
         now = self._now
         turn, place, expression = s.number
-        now.whole &= turn == self._turns
-        now.goes.append(Gone(self.at, (place, expression), nbytes))
+        older = None
+        if turn != self._turns:
+            older = weakref.ref(s)
+            now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
+        now.goes.append(Gone(self.at, (place, expression), nbytes, older))
         for one in recipes:
             turn, start, end = one.noted
             now.whole &= turn == self._turns
@@ -269,11 +273,26 @@ class Repetition:
             if one.at > self.at:
                 break
             self._gone += 1
-            ref = self._owners.get(one.made)
-            s = None if ref is None else ref()
+            s = self._who(one)
             if s is not None:
                 return s
         return None
+
+    def ahead(self, tried: Collection[int]) -> Any:
+        """What will go next, is there already and was not `tried`, where what went was not enough;
+        None: nothing is.
+        """
+        if self.expected is None:
+            return None
+        for one in itertools.islice(self.expected.goes, self._gone, None):
+            s = self._who(one)
+            if s is not None and s.block is not None and id(s) not in tried:
+                return s
+        return None
+
+    def _who(self, one: Gone) -> Any:
+        ref = one.older or self._owners.get(one.made)
+        return None if ref is None else ref()
 
     def notes(self) -> bool:
         """Whether a recipe that is needed is noted about here."""

@@ -197,15 +197,10 @@ class Spending:
             self._note_soon()
 
     def after_backward(self) -> None:
-        """Backward has ended: what comes may be known, if nothing is away but small storages in
-        the file.
-        """
+        """Backward has ended: what comes may be known, if nothing is away but in the file."""
         repetition = self.repetition
         if self.always or any(
-            [
-                s.block is None and (s.needs is not None or len(s) >= KEPT)
-                for s in self.gone.values()
-            ]
+            [s.block is None and s.needs is not None for s in self.gone.values()]
         ):
             return
         if repetition.expected is not None:
@@ -360,12 +355,15 @@ class Spending:
         tried: set[int] = set()
         while not host.fits(nbytes):
             s = self.repetition.next_to_go()
+            if s is None and self.spills:
+                s = self.repetition.ahead(tried)
             if s is not None:
                 if (self.spills or type(s) is Evictable) and not (self._know(s) and self._evict(s)):
                     tried.add(id(s))
                 continue
             began = perf_counter()
-            found = choice.choose(self.known, tried, self.spills, self.repetition.repeats)
+            lacking = host.reserved_for(nbytes) - (host.bound or 0)
+            found = choice.choose(self.known, tried, self.spills, self.repetition.repeats, lacking)
             counts.search_seconds += perf_counter() - began
             if not found:
                 if self._wake():
