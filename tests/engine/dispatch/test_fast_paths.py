@@ -38,6 +38,11 @@ MAKERS: dict[str, Callable[[], Any]] = {
         skimp.arange(*given)
         for given in ((5,), (2, 9), (2, 9, 3), (-3, 3, 2), (0,), (7, 2, -2), (2.5,))
     ],
+    "eye": lambda: [
+        skimp.eye(*sizes, **words)
+        for sizes in ((3,), (1,), (2, 5), (5, 2), (4, 1), (0,), (3, 0))
+        for words in ({}, {"dtype": skimp.float64}, {"dtype": skimp.int64}, {"device": "cpu"})
+    ],
     "nothing": lambda: [skimp.arange(0, dtype=d) for d in (None, skimp.float32, skimp.int64)],
     "with a type and a place": lambda: [
         made
@@ -73,7 +78,19 @@ MAKERS: dict[str, Callable[[], Any]] = {
     ],
     "lists": lambda: [
         skimp.tensor(given, dtype=dtype)
-        for given in ([1.5, 1e300, -0.0], [1, -2, 3], [True, 2], [1, 2.5], [], [[1, 2], [3, 4]])
+        for given in (
+            [1.5, 1e300, -0.0],
+            [1, -2, 3],
+            [True, 2],
+            [1, 2.5],
+            [],
+            [[1, 2], [3, 4]],
+            [[], []],
+            [[1.5, -0.0], [100.0, 2.0]],
+            [[1.0, 2], [3.0, 4.0]],
+            [[1, True]],
+            [[[1, 2]], [[3, 4]]],
+        )
         for dtype in (None, skimp.float32, skimp.float64, skimp.float16, skimp.int64, skimp.int8)
         if 1e300 not in given or dtype in (None, skimp.float32, skimp.float64)
     ],

@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels.threads import quietly
+
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
@@ -35,10 +37,10 @@ def flat(out: NDArray[Any]) -> NDArray[Any]:
 
 def narrowed(values: F64, dtype: np.dtype[Any]) -> NDArray[Any]:
     """float64 cast as C++ casts it: to the 16-bit types by way of float32."""
-    with np.errstate(over="ignore"):
-        if dtype.itemsize == 2 and dtype.kind not in "iu":
-            return values.astype(np.float32).astype(dtype)
-        return values.astype(dtype, copy=False)
+    if dtype.itemsize == 2 and dtype.kind not in "iu":
+        values = quietly(values.astype, np.float32)
+    made: NDArray[Any] = quietly(values.astype, dtype, "K", "unsafe", True, False)
+    return made
 
 
 def fma32(a: F32, b: np.float32, c: Any) -> F32:

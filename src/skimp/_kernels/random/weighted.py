@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,10 @@ def _with_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
 
 def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     """The largest of weight / exponential: a race of exponential clocks."""
-    if not bool(((rows >= 0) & (rows < np.inf)).all()):
+    most = np.maximum.reduce(rows, axis=1).tolist()
+    if most and not (np.minimum.reduce(rows, None) >= 0 and max(most) < math.inf):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not bool(rows.any(axis=1).all()):
+    if most and not min(most) > 0:
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     clocks = narrowed(-log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
     scores = rows / clocks

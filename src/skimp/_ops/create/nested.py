@@ -8,6 +8,7 @@ element count as numbers.
 from __future__ import annotations
 
 from functools import reduce
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from skimp._kernels.threads import quietly
 
 _MOST: Final = 64  # dims that an ndarray can have
 _NUMBERS: Final = frozenset({bool, int, float, complex})
+_LISTS: Final = frozenset({list})
 _FLOATS: Final = frozenset({float})
 _INTS: Final = frozenset({int})
 _TEXT: Final = (str, bytes)
@@ -214,8 +216,12 @@ def _check_real(leaves: list[Any], numbers: list[Any]) -> None:
 
 
 def _of_one_kind(data: list[Any], asked: Any) -> tuple[Array, dtypes.dtype] | None:
-    """The elements of a list of nothing but floats, or but ints, where they become such."""
+    """The elements of a list, or of a list of lists of one length, of nothing but floats, or but
+    ints, where they become such.
+    """
     kinds = set(map(type, data))
+    if kinds == _LISTS and len(set(map(len, data))) == 1:
+        kinds = set(map(type, chain.from_iterable(data)))
     if kinds == _FLOATS:
         dtype = promotion.get_default_dtype() if asked is None else asked
         if dtype is dtypes.float64 or dtype is dtypes.float32:

@@ -14,7 +14,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random.arithmetic import fma32, fma64
-from skimp._ops.create.creation import create
+from skimp._ops.create.creation import create, created
 from skimp._ops.create.options import Options, dense_tensor, finish, making
 from skimp._ops.shape.views import as_int
 from skimp.config import config
@@ -202,7 +202,19 @@ def logspace(
     return finish(t, **options) if out is None else t
 
 
-@create
+def _small_eye(n: Any, m: Any = None, *, dtype: Any = None) -> Tensor | None:
+    columns = n if m is None else m
+    if type(n) is not int or type(columns) is not int or not n > 0 < columns:
+        return None
+    own = promotion.get_default_dtype() if dtype is None else dtype
+    if n * columns >= config.small_below or own not in dtypes.FLOATING:
+        return None
+    made = np.zeros((n, columns), own.np)
+    made.reshape(-1)[: min(n, columns) * columns : columns + 1] = 1
+    return fresh(made, own)
+
+
+@created(_small_eye)
 @making()
 def eye(
     n: Any,

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
 from skimp._kernels import attention as attend, shaping
@@ -44,13 +45,15 @@ def _described(
 def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]:
     """Blank, where PyTorch's lies; a small one is made by NumPy."""
     shape = (*shape_of(query)[:-1], shape_of(value)[-1])
+    strides = shapes.attention_strides(query, key, value, kept)
     a = query._np
-    if a is None or a.flags.c_contiguous or 1 in shape or not all(a.strides):
-        return blank(shape, query._dtype, shapes.attention_strides(query, key, value, kept))
-    if not shapes.in_one_pass(query, key, value, kept):
-        return blank(shape, query._dtype)
+    if a is None or strides is None or not all(a.strides):
+        return blank(shape, query._dtype, strides)
     array = np.empty_like(a)
-    return as_it_lies(array, query._dtype), array
+    made = as_it_lies(array, query._dtype)
+    if 1 in shape:  # of which NumPy's strides may be any
+        made._skimp_layout = Layout(shape, strides, 0)
+    return made, array
 
 
 def _back(

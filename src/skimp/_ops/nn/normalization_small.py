@@ -47,6 +47,8 @@ def quick_layer_norm(
     input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     """The rows alone: nobody asks for their statistics where nothing is recorded."""
+    if input._rg and modes.state.grad:
+        return None
     tensors = [t for t in (input, weight, bias) if t is not None]
     if not ORDINARY.issuperset(map(type, tensors)):
         return None

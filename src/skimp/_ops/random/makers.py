@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -269,12 +270,19 @@ def _few_in_order(n: Any, *, dtype: Any = None, generator: Any = None) -> Tensor
         return None
     engine = engine_of(generator)
     with engine.lock:
-        drawn: list[int] = engine.random32(n - 1).tolist()
+        words = engine.random32(n - 1)
+    words %= _left(n)
     numbers = list(range(n))
-    for i, word in enumerate(drawn):
-        j = i + word % (n - i)
+    for i, ahead in enumerate(words.tolist()):
+        j = i + ahead
         numbers[i], numbers[j] = numbers[j], numbers[i]
     return fresh(np.array(numbers, np.int64), dtypes.int64)
+
+
+@lru_cache(maxsize=64)
+def _left(n: int) -> Array:
+    """How many numbers are left for each place, but for the last."""
+    return np.arange(n, 1, -1, dtype=np.uint32)
 
 
 @making()
