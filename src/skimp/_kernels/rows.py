@@ -15,7 +15,7 @@ from skimp._kernels.order import stable_order
 Array = np.ndarray[Any, Any]
 Give = Callable[[Array, Array], Any]  # writes the rows of these numbers into an array
 
-_NARROW: Final = 8  # elements of a row, below which elements are merged one by one
+NARROW: Final = 8  # elements of a row, below which elements are merged one by one
 _FEW: Final = 1 << 15  # elements in all, the same
 _MANY: Final = 32  # rows of one place from which on they are merged by themselves
 _BLOCK: Final = 1 << 16  # elements that are merged at once: they stay in the cache
@@ -23,6 +23,7 @@ _BLOCK: Final = 1 << 16  # elements that are merged at once: they stay in the ca
 
 def taking(rows: Array) -> Give:
     """What gives the rows of an array, in whatever type it is asked for."""
+    rows = np.ascontiguousarray(rows)  # or each `take` would do it
 
     def give(numbers: Array, out: Array) -> None:
         if out.dtype == rows.dtype:
@@ -40,7 +41,7 @@ def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) ->
     writes the rows of these numbers into `out`, of the target's dtype.
     """
     n, width = target.shape
-    if width < _NARROW or places.size * width <= _FEW:
+    if width < NARROW or places.size * width <= _FEW:
         _merge_elements(target, places, give, ufunc)
         return
     order = stable_order(places, n)
@@ -93,5 +94,7 @@ def _merge_elements(target: Array, places: Array, give: Give, ufunc: Any) -> Non
         numbers = np.arange(first, min(first + step, places.size))
         rows = np.empty((numbers.size, width), target.dtype)
         give(numbers, rows)
-        at = places[numbers].astype(np.int64, copy=False)[:, None] * width + columns
+        at = places[first : first + step].astype(np.int64, copy=False)
+        if width != 1:
+            at = at[:, None] * width + columns
         ufunc.at(flat, at.reshape(-1), rows.reshape(-1))

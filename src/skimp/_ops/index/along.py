@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.eval.positions import Along, bits, boxes, in_boxes, span
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels import shaping
-from skimp._kernels.rows import Give, merge_rows, taking
+from skimp._kernels.rows import NARROW, Give, merge_rows, taking
 
 
 def _whole_rows(a: Array, dim: int, index: Array) -> bool:
@@ -78,11 +78,12 @@ def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any =
 
 
 def _is_table(source: Array, target: Array) -> bool:
-    """Whether a source is one number, or has rows that can be taken as they lie and are the
-    target's in shape; of the target's type.
+    """Whether rows are long, and a source is one number, or has rows that can be taken as they lie
+    and are the target's in shape; of the target's type.
     """
     fits = not source.ndim or source.shape[1:] == target.shape[1:]
-    return fits and source.dtype == target.dtype and source.flags.c_contiguous
+    long = target.size >= NARROW * len(target)
+    return fits and long and source.dtype == target.dtype and source.flags.c_contiguous
 
 
 def _filling(number: Array) -> Give:

@@ -49,6 +49,7 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     )
     made, into = blank((n, x.shape[1]), x._dtype)
     into[...] = 0
+    rows = np.ascontiguousarray(rows)  # or each `take` would do it
 
     def give(entries: Array, out: Array) -> None:
         rows.take(source[entries], 0, out=out, mode="clip")
