@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from itertools import count
+from typing import Any
 
 __all__ = ["DispatchKey", "DispatchKeySet"]
 
@@ -43,13 +43,12 @@ _NONE: _Numbers = frozenset()
 def _numbers() -> Iterator[tuple[str, int]]:
     """Each key's name and number; a group begins with a key that marks its start."""
     yield from _ALONE.items()
-    numbers = count(_FIRST_GROUP)
+    first = _FIRST_GROUP
     for prefix, group in _GROUPS:
-        yield f"StartOf{group}Backends", next(numbers)
-        for backend in _BACKENDS:
-            number = next(numbers)
-            yield prefix + backend, number
-        yield f"EndOf{group}Backends", number
+        yield f"StartOf{group}Backends", first
+        yield from [(prefix + b, first + i) for i, b in enumerate(_BACKENDS, 1)]
+        yield f"EndOf{group}Backends", first + len(_BACKENDS)
+        first += len(_BACKENDS) + 1
 
 
 class _Key(Enum):
@@ -61,7 +60,8 @@ class _Key(Enum):
     __index__ = __int__
 
 
-DispatchKey = _Key("DispatchKey", list(_numbers()), module="torch._C")  # type: ignore[call-overload]
+_make: Any = _Key  # its members are made of the table, which no type checker reads
+DispatchKey: Any = _make("DispatchKey", list(_numbers()), module="torch._C")
 
 
 class DispatchKeySet:
@@ -81,6 +81,8 @@ class DispatchKeySet:
                 "supported:\n    1. torch._C.DispatchKeySet(arg0: torch._C.DispatchKey)\n\n"
                 f"Invoked with: {key!r}"
             )
+        self._kinds: _Numbers
+        self._backends: _Numbers
         self._kinds, self._backends = _parts(key.value)
 
     def _of(self, kinds: _Numbers, backends: _Numbers) -> DispatchKeySet:

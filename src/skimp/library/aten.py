@@ -388,3 +388,11 @@ class Namespace:
 
 
 aten: Namespace = Namespace("aten")
+
+
+def __getattr__(name: str) -> Function:
+    """The function of an op, by the op's name: `torch._C._nn` has some of them."""
+    found = function_of(name) if name in _overloads() else None
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

@@ -11,6 +11,9 @@ import sys
 
 import pytest
 
+import skimp
+from skimp._engine.memory.ledger import host
+
 _BEGIN = """
 import faulthandler, gc, threading
 faulthandler.dump_traceback_later(40, exit=True)

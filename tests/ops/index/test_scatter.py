@@ -229,6 +229,34 @@ def test_large() -> None:
     same(y.clone().masked_fill_(y > 1, 9), x.clone().masked_fill_(x > 1, 9))
 
 
+@pytest.mark.parametrize("count", [40, 3000])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(50, 40), (50, 8, 5), (3, 40)])
+def test_expanded_indices_tell_rows(shape: tuple[int, ...], dtype: str, count: int) -> None:
+    x, src = numbers(shape, dtype), numbers((count, *shape[1:]), dtype, 1)
+    vector = index((count,), shape[0])
+    expanded = vector.reshape(-1, *[1] * (len(shape) - 1)).expand(src.shape)
+    y, t, v = twin(x), twin(src), twin(vector)
+    same(y.index_add(0, v, t), x.index_add(0, vector, src))
+    same(y.index_put((v,), t, accumulate=True), x.index_put((vector,), src, accumulate=True))
+    for which in (expanded, expanded.contiguous()):
+        i = twin(vector).reshape(-1, *[1] * (len(shape) - 1)).expand(src.shape)
+        i = i if which is expanded else i.contiguous()
+        same(y.gather(0, i), x.gather(0, which))
+        same(y.scatter_add(0, i, t), x.scatter_add(0, which, src))
+        for how in ("sum", "mean", "amax") if dtype != "bfloat16" else ("amax",):
+            for own in (True, False):
+                got = y.scatter_reduce(0, i, t, how, include_self=own)
+                same(got, x.scatter_reduce(0, which, src, how, include_self=own))
+
+
+def test_expanded_indices_are_checked() -> None:
+    def far(lib: Any, x: Any) -> Any:
+        return x.gather(0, lib.tensor([[0], [9]]).expand(2, x.shape[1]))
+
+    agree(far, numbers((3, 4), "float32"), refused=RuntimeError)
+
+
 X, M = numbers((4, 3), "float64", 5) / 3 + 0.1, numbers((4, 3), "bool", 6)
 INDEX, S = index((3, 3), 4, 7), numbers((3, 3), "float64", 8) / 7
 DIFFERENTIABLE: list[Any] = [

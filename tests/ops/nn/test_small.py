@@ -12,7 +12,6 @@ import torch.nn.functional as oracle
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from skimp._ops.nn import embedding
 
 F = skimp.nn.functional
 
@@ -101,22 +100,6 @@ def test_embedding(data: Any, dtype: Any, index: Any, by_freq: bool) -> None:
     places = skimp.from_numpy(np.array(at))
     call = lambda table: F.embedding(places, table, padding, scale_grad_by_freq=by_freq)  # noqa: E731
     same_both_ways(call, [numbers(data.draw, rows, width, dtype=dtype)], "rows")
-
-
-@pytest.mark.parametrize("few", [0, 1 << 15])
-def test_rows_of_one_number_are_added_in_their_order(
-    few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One by one or number by number: the bits are those of a loop."""
-    monkeypatch.setattr(embedding, "_FEW", few)
-    rng = np.random.default_rng(0)
-    for count, rows in ((200, 7), (20, 19)):
-        numbers, added = rng.integers(0, rows, count), rng.standard_normal((count, 5))
-        got, want = np.zeros((rows, 5)), np.zeros((rows, 5))
-        embedding.add_rows(got, numbers, added)
-        for n, row in zip(numbers, added, strict=True):
-            want[n] += row
-        assert got.tobytes() == want.tobytes()
 
 
 def test_embedding_refuses_as_before() -> None:

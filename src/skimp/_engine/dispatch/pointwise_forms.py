@@ -336,11 +336,9 @@ def operators(
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
         if active:
-            return (
-                public(self, other)
-                if isinstance(other, OPERANDS)
-                else offered(other, public, self, other)
-            )
+            if isinstance(other, OPERANDS):
+                return public(self, other)
+            return offered(other, public, self, other)  # type: ignore[no-any-return]
         if kind is Tensor or kind in ORDINARY:
             dtype = self._dtype
             if dtype is other._dtype and (dtype is usual or dtype in ok):
@@ -485,17 +483,13 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                     return slow(self, other)
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if (
-                x is not None
-                and not self._skimp_turned
-                and (self._dtype in numbers or (self._dtype is _INT64 and kind is int))
-            ):
+            fits = self._dtype in numbers or (self._dtype is _INT64 and kind is int)
+            if fits and x is not None and not self._skimp_turned:
                 return fresh(ufunc(x, other), _BOOL)
+        elif word == "eq" and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
+            other = fresh(np.array(other, order="C"), dtypes.FROM_NUMPY[other.dtype])
         elif not isinstance(other, OPERANDS):
-            if word == "eq" and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
-                other = fresh(np.array(other, order="C"), dtypes.FROM_NUMPY[other.dtype])
-            else:
-                return offered(other, slow, self, other)  # type: ignore[no-any-return]
+            return offered(other, slow, self, other)  # type: ignore[no-any-return]
         return slow(self, other)
 
     _set(word, operator)

@@ -184,9 +184,8 @@ class Ledger:
         self.fell: Callable[[int, int], None] = self._tell_freed  # tells of a counted free
         self.told: Callable[[int, Any], None] = self.tell_allocated  # and of an allocation
         self.undivert: Callable[[], object] | None = None  # called before others observe
-        self._lock = (
-            threading.RLock()
-        )  # of whoever changes gauges and observers; counters need none
+        # of whoever changes gauges and observers; counters need none
+        self._lock = threading.RLock()
         self._relieving = threading.local()
 
     @property
@@ -461,8 +460,7 @@ class Ledger:
         """Whether so many bytes more are within the bound."""
         if self._bound == NO_LIMIT:
             return True
-        backing = self.backing
-        rounding = 0 if backing is None else backing.rounding
+        rounding = 0 if self.backing is None else self.backing.rounding
         return self.total - self.freed + rounding + nbytes <= self._bound
 
     def reserved_for(self, nbytes: int) -> int:

@@ -35,6 +35,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
+from skimp._kernels.rows import merge_rows, taking
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masked_select import selected
@@ -44,6 +45,7 @@ from skimp._ops.index.writers import writer
 MASKS = (dtypes.bool, dtypes.uint8)
 INDICES = (dtypes.int64, dtypes.int32, dtypes.bool, dtypes.uint8)
 _SMALL = 1 << 12  # elements below which NumPy's own indexing is the shortest way
+_LISTED = 64  # rows whose numbers are looked at one by one
 
 
 def as_index(i: Any) -> Tensor:
@@ -360,18 +362,13 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
         np.add.at(x, arrays, source)
         return
     rows = arrays[0].reshape(-1)
-    values = rows.tolist()
-    if min(values) < 0:
-        rows = counted_from_front(rows, len(x))
-        values = rows.tolist()
-        if min(values) < 0:
-            raise IndexError
-    if len(set(values)) == len(values):  # each place once
-        x[rows] += source.reshape((len(values), *x.shape[1:]))
+    rows = counted_from_front(rows, len(x))
+    if first_outside(rows, 0, len(x)) is not None:
+        raise IndexError
+    if rows.size < _LISTED and len(set(rows.tolist())) == rows.size:  # each place once
+        x[rows] += source.reshape((rows.size, *x.shape[1:]))
         return
-    width = x.size // len(x)
-    places = rows.reshape(-1, 1) * width + np.arange(width)
-    np.add.at(x.reshape(-1), places.reshape(-1), source.reshape(-1))
+    merge_rows(x.reshape(len(x), -1), rows, taking(source.reshape(rows.size, -1)))
 
 
 @writer(
@@ -459,6 +456,10 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
             np.ascontiguousarray(source)
         )
         return
+    if accumulate and _adds_rows(target, source, where):
+        rows = counted_from_front(where.arrays[0], len(target)).reshape(-1)
+        merge_rows(target.reshape(len(target), -1), rows, taking(source.reshape(rows.size, -1)))
+        return
     places = _joint(target, where)
     memory = span(target)
     for box in boxes(places.shape):
@@ -467,6 +468,18 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
             np.add.at(memory, at, source[box].reshape(-1))
         else:
             memory[at] = source[box].reshape(-1)
+
+
+def _adds_rows(target: Array, source: Array, where: Where) -> bool:
+    """Whether one index tells rows, and both arrays lie row by row."""
+    return (
+        tuple(where.dims) == (0,)
+        and target.flags.c_contiguous
+        and source.flags.c_contiguous
+        and source.dtype == target.dtype
+        and source.shape == (*where.arrays[0].shape, *target.shape[1:])
+        and bool(source.size)
+    )
 
 
 def _put_values_back(g: Tensor, indices: Any, shape: Any) -> Tensor:

@@ -13,13 +13,13 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.view_forms import small_array
-from skimp._engine.eval.positions import Along, bits, boxes, first_outside, in_boxes, span
+from skimp._engine.eval.positions import bits, first_outside
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
 from skimp._ops import batching
+from skimp._ops.index.along import read_along, write_along
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.writers import writer
 
@@ -38,7 +38,8 @@ def check_index_dtype(name: str, index: Tensor) -> None:
 
 
 def check_inside(index: Array, dim: int, n: int) -> None:
-    bad = first_outside(index, 0, n)
+    each = tuple([slice(None if step else 1) for step in index.strides])  # an expanded one's once
+    bad = first_outside(index[each], 0, n)
     if bad is not None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
 
@@ -187,45 +188,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     return result
 
 
-def read_along(target: Array, source: Array, dim: int, index: Array) -> None:
-    """`target` (row-major) becomes the elements of `source` along `dim` at `index`."""
-    if source.ndim == 0:
-        source, index, target = source.reshape(1), index.reshape(1), target.reshape(1)
-    if index.ndim == 0:
-        index, target = index.reshape(1), target.reshape(1)
-    memory, places = span(source), Along(source, dim, index)
-
-    def work(box: Any) -> None:
-        np.take(memory, places(box), out=target[box], mode="clip")
-
-    in_boxes(target.shape, work)
-
-
 # -- scatter --------------------------------------------------------------------------------------
-
-
-def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any = None) -> None:
-    """Put (or with a ufunc merge) `source`, an array or a 0-d one, into `target` along `dim` at
-    `index`, in C order.
-    """
-    if target.ndim == 0:
-        target = target.reshape(1)
-    if index.ndim == 0:
-        index = index.reshape(1)
-    if isinstance(source, np.ndarray) and source.ndim == 0:
-        source = shaping.broadcast(source, index.shape)
-    memory, places = span(target), Along(target, dim, index)
-    if ufunc is None:
-        memory, source = bits(memory), bits(source)
-    for box in boxes(index.shape):
-        at = places(box).reshape(-1)
-        values = source[
-            tuple([slice(c.start, min(c.stop, n)) for c, n in zip(box, index.shape, strict=True)])
-        ]
-        if ufunc is None:
-            memory[at] = values.reshape(-1)
-        else:
-            ufunc.at(memory, at, values.reshape(-1))
 
 
 def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:

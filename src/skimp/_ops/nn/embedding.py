@@ -15,14 +15,13 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels.order import stable_order
+from skimp._kernels.rows import merge_rows, taking
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.sparse.tensor import made
 
 INDICES = (dtypes.int64, dtypes.int32)
-_FEW: Final = 1 << 15  # elements that are added up one by one: their places cost 8 bytes each
 _UNSIGNED: Final = {dtypes.int64: np.uint64, dtypes.int32: np.uint32}
 
 
@@ -40,39 +39,6 @@ def numbers_of(indices: Any, rows: int) -> Array:
 
 
 # -- the gradient of a table ----------------------------------------------------------------------
-
-
-def add_rows(target: Array, numbers: Array, rows: Array) -> None:
-    """target[numbers[i]] += rows[i] for all i, in this order, where target is 0: rows of one number
-    are added up next to each other, then written once."""
-    if not numbers.size:
-        return
-    if rows.size <= _FEW and target.flags.c_contiguous and rows.dtype == target.dtype:
-        width = rows.shape[1]
-        places = numbers.astype(np.int64, copy=False)[:, None] * width + np.arange(width)
-        np.add.at(target.reshape(-1), places.reshape(-1), rows.reshape(-1))
-        return
-    order = stable_order(numbers, len(target))
-    sorted_ = numbers[order]
-    starts = np.flatnonzero(np.concatenate(([True], sorted_[1:] != sorted_[:-1])))
-    stops = np.concatenate((starts[1:], [len(sorted_)]))
-    if len(starts) * 4 > len(sorted_) * 3:  # hardly any number comes twice
-        _by_rank(target, sorted_, order, rows, starts, stops)
-        return
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        np.add.reduce(
-            rows.take(order[start:stop], 0), axis=0, out=target[sorted_[start]], dtype=target.dtype
-        )
-
-
-def _by_rank(
-    target: Array, sorted_: Array, order: Array, rows: Array, starts: Array, stops: Array
-) -> None:
-    """All first rows of their numbers at once, then all second ones."""
-    target[sorted_[starts]] = rows.take(order[starts], 0)
-    for rank in range(1, int((stops - starts).max())):
-        here = starts[stops - starts > rank] + rank
-        target[sorted_[here]] += rows.take(order[here], 0)
 
 
 def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool) -> Any:
@@ -115,11 +81,11 @@ def embedding_dense_backward(
     acc = dtypes.accumulator(grad_output._dtype)
     if acc is not grad_output._dtype:
         total = np.zeros((num_weights, width), acc.np)
-        quietly(add_rows, total, numbers, rows)
+        quietly(merge_rows, total, numbers, taking(rows))
         return fresh(total.astype(grad_output._dtype.np), grad_output._dtype)
     result, target = blank((num_weights, width), grad_output._dtype)
     target[...] = 0
-    quietly(add_rows, target, numbers, rows)
+    quietly(merge_rows, target, numbers, taking(rows))
     return result
 
 

@@ -13,7 +13,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels.order import stable_order
+from skimp._kernels.rows import merge_rows
 
 _BLOCK = 1 << 18  # elements of gathered rows at a time
 
@@ -22,14 +22,6 @@ def _blocks(count: int, width: int) -> Any:
     step = max(1, _BLOCK // max(1, width))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
-
-
-def _add_rows(into: Array, rows: Array, at: Array) -> None:
-    """into[at] += rows, where `at` does not fall: equal places are summed first."""
-    starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
-    if len(starts) < len(at):
-        rows = np.add.reduceat(rows, starts, axis=0)
-    into[at[starts]] += rows
 
 
 _both: dict[str, Any] = {}
@@ -57,14 +49,13 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     )
     made, into = blank((n, x.shape[1]), x._dtype)
     into[...] = 0
-    order = None
-    if where.size > 1 and (where[1:] < where[:-1]).any():
-        order = stable_order(where, n)
-    for block in _blocks(where.size, rows.shape[1]):
-        part = block if order is None else order[block]
-        gathered = rows.take(source[part], 0)
-        gathered *= v[part, None]
-        _add_rows(into, gathered, where[part])
+    rows = np.ascontiguousarray(rows)  # or each `take` would do it
+
+    def give(entries: Array, out: Array) -> None:
+        rows.take(source[entries], 0, out=out, mode="clip")
+        out *= v[entries, None]
+
+    merge_rows(into, where, give)
     return made
 
 
