@@ -1,8 +1,8 @@
 """Whether a program does what it did before: then what was enough is enough again, and what went
 then goes at the same allocations, without a search, and no recipe is noted but for that.
 
-A period is what lies between two ends of backward at which nothing is away, known by the sizes of
-its large allocations. What came after a period is expected after the next
+A period is what lies between two ends of backward at which nothing is away (but in the file), known
+by the sizes of its large allocations. What came after a period is expected after the next
 one like it. Where small ones, which nobody sees, are more than half, nothing is expected.
 """
 
