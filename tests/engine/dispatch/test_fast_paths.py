@@ -426,6 +426,11 @@ def test_small_tensors_however_they_lie(name: str) -> None:
     assert fast == general
 
 
+def test_logsumexp_of_no_dim_is_refused() -> None:
+    with pytest.raises(TypeError, match="dim"):
+        skimp.ones(2, 3).logsumexp(None)
+
+
 def test_small_integers_and_bools_however_they_lie() -> None:
     def run() -> Iterator[Any]:
         for x in integers_that_lie():
