@@ -37,8 +37,7 @@ def read_along(target: Array, source: Array, dim: int, index: Array) -> None:
     if index.ndim == 0:
         index, target = index.reshape(1), target.reshape(1)
     if _whole_rows(source, dim, index):
-        numbers = index[(slice(None), *[0] * (index.ndim - 1))]
-        _rows(source).take(numbers, 0, out=_rows(target), mode="clip")
+        _rows(source).take(_rows(index)[:, 0], 0, out=_rows(target), mode="clip")
         return
     memory, places = span(source), Along(source, dim, index)
 
@@ -57,9 +56,8 @@ def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any =
     if index.ndim == 0:
         index = index.reshape(1)
     if ufunc is not None and _whole_rows(target, dim, index) and _is_table(source, target):
-        numbers = index[(slice(None), *[0] * (index.ndim - 1))]
         give = taking(_rows(source)) if source.ndim else _filling(source)
-        merge_rows(_rows(target), numbers, give, ufunc)
+        merge_rows(_rows(target), _rows(index)[:, 0], give, ufunc)
         return
     if isinstance(source, np.ndarray) and source.ndim == 0:
         source = shaping.broadcast(source, index.shape)
