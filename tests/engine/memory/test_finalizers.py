@@ -18,7 +18,6 @@ _BEGIN = """
 import faulthandler, gc, threading
 faulthandler.dump_traceback_later(40, exit=True)
 import skimp
-from skimp._engine.memory.ledger import host
 from skimp._kernels import threads
 
 skimp.set_num_threads(3)
