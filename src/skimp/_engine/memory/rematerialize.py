@@ -22,7 +22,7 @@ class Followed(Storage):
 
     followers: list[weakref.ref[Rematerialized]] | None = None
 
-    @finalizer
+    @finalizer  # type: ignore[override]  # nobody gives it what Storage's keeps by its default
     @enters_uninterrupted
     def __del__(self) -> None:
         Storage.__del__(self)  # first: nothing can come before it
