@@ -22,9 +22,9 @@ class Followed(Storage):
 
     followers: list[weakref.ref[Rematerialized]] | None = None
 
-    @finalizer  # type: ignore[override]  # nobody gives it what Storage's keeps by its default
+    @finalizer
     @enters_uninterrupted
-    def __del__(self) -> None:
+    def __del__(self) -> None:  # type: ignore[override]  # Storage's has a default, and no more
         Storage.__del__(self)  # first: nothing can come before it
         for ref in self.followers or ():
             follower = ref()
