@@ -9,7 +9,7 @@ import pytest
 from tools import suites
 
 LIBRARY = """
-import pytest, torch
+import os, pytest, torch
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_passes(n):
@@ -17,7 +17,7 @@ def test_passes(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_only_there(n):
-    assert not hasattr(torch, "skimp_is_here") and torch.__file__.count("skimp") == 0, f"n is {n}"
+    assert torch.__file__.replace(os.sep, "/").split("/")[-2] == "torch", f"n is {n}"
 
 def test_from_inside():
     torch.ones(2, 3, dtype=torch.chalf)

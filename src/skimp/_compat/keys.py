@@ -61,7 +61,7 @@ class _Key(Enum):
 
 
 _make: Any = _Key  # its members are made of the table, which no type checker reads
-DispatchKey: Any = _make("DispatchKey", list(_numbers()), module="torch._C")
+DispatchKey: Any = _make("DispatchKey", list(_numbers()), module="torch")
 
 
 class DispatchKeySet:
@@ -72,6 +72,7 @@ class DispatchKeySet:
     """
 
     __slots__ = ("_backends", "_kinds")
+    __module__ = "torch"
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, key: Enum) -> None:

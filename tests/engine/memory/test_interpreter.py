@@ -16,7 +16,7 @@ import pytest
 
 import skimp
 from skimp._engine.autograd import modes
-from skimp._engine.interpreter import breaks_between, enters_uninterrupted, refusal
+from skimp._engine.interpreter import enters_uninterrupted, refusal
 from skimp._engine.memory.caching import Pool
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
@@ -25,6 +25,7 @@ from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import tensor
 from skimp._kernels.threads import Guard
 from skimp.lens.collect import Collector
+from tests.support.steps import breaks_between
 
 # Where the code says "one step": a function, the first line of the step, and its last.
 STEPS = [

@@ -107,7 +107,7 @@ def _check_product(a: Tensor, b: Tensor) -> None:
             "addmm: expected both matrices to have the same dtype, but got "
             f"{scalar_type_name(a._dtype)} and {scalar_type_name(b._dtype)}"
         )
-    if a._dtype in dtypes.HALVES:
+    if a._dtype in dtypes.HALVES or a._dtype is dtypes.bool:
         raise no_kernel("addmm_sparse_dense", a._dtype)
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError(f"addmm: matrices expected, got {a.ndim}D and {b.ndim}D tensors")
