@@ -32,9 +32,8 @@ _GROUPS = (
     ("", "Dense"), ("Quantized", "Quantized"), ("Sparse", "Sparse"), ("SparseCsr", "SparseCsr"),
     ("NestedTensor", "NestedTensor"), ("Autograd", "AutogradFunctionality"),
 )  # fmt: skip
-_FIRST_GROUP = (
-    48  # below it each key is a kind of its own; beyond the groups are other names of several
-)
+# Below it each key is a kind of its own; beyond the groups are other names of several.
+_FIRST_GROUP = 48
 
 _Numbers = frozenset[int]
 _NONE: _Numbers = frozenset()

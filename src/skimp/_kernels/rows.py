@@ -19,6 +19,7 @@ NARROW: Final = 8  # elements of a row, below which elements are merged one by o
 _FEW: Final = 1 << 15  # elements in all, the same
 _MANY: Final = 32  # rows of one place from which on they are merged by themselves
 _BLOCK: Final = 1 << 16  # elements that are merged at once: they stay in the cache
+_LISTED: Final = 64  # places that are looked at one by one
 
 
 def taking(rows: Array) -> Give:
@@ -32,6 +33,19 @@ def taking(rows: Array) -> Give:
             out[...] = rows.take(numbers, 0)
 
     return give
+
+
+def are_distinct(places: Array) -> bool:
+    """Whether these are few, and each is there once: then rows may be written to all at once."""
+    return places.size < _LISTED and len(set(places.tolist())) == places.size
+
+
+def add_rows(target: Array, places: Array, source: Array) -> None:
+    """target[places[i]] += source[i] for all i: `merge_rows` of arrays that lie row by row, of any
+    dims behind the first.
+    """
+    rows = source.reshape(places.size, -1)
+    merge_rows(target.reshape(len(target), -1), places, taking(rows))
 
 
 def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) -> None:

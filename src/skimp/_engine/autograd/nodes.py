@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Grads = list["Tensor | None"]
 Hook = Callable[..., Any]
 
-
 _number = sequence.__next__
 _ref = weakref.ref
 

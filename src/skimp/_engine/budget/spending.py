@@ -98,7 +98,7 @@ class Spending:
         """Bytes from which storages are known now: of what is made again, as when it was noted."""
         return self.smallest if counts.bringing else self.least
 
-    def receive(self, nbytes: int, owner: Any) -> object:
+    def receive(self, nbytes: int, owner: Any) -> None:
         """Know an owner of `nbytes`, which are about to be charged."""
         if self.notes:
             self.highest = max(self.highest, host.total - host.freed + nbytes)
@@ -106,14 +106,13 @@ class Spending:
         if nbytes >= KEPT and not back:
             self._large(nbytes, owner)
         if nbytes < self._lowest():
-            return None
+            return
         if self.knows or back:
             self._know(owner)
         else:
             owner.made_at = call_site.find()
         if self.always:
             self._evict_all()
-        return self
 
     def computes(self, owner: Any) -> object:
         """Know an expression that is about to be computed, how that is done and what it reads."""

@@ -75,7 +75,7 @@ def of_dims(body: Function, nd: int, title: str, doc: str, **always: Any) -> Fun
     others = list(own.parameters.values())[1:]
     passed = [repr(always[p.name]) if p.name in always else p.name for p in others]
     own = own.replace(parameters=others)
-    return _made(body, title, own, f"{nd}, {', '.join(passed)}", doc)
+    return caller_of(body, title, own, f"{nd}, {', '.join(passed)}", doc)
 
 
 def form_of(
@@ -93,15 +93,18 @@ def form_of(
             by_name = left_out or p.kind is p.KEYWORD_ONLY
             passed.append(f"{p.name}={p.name}" if by_name else p.name)
     own = own.replace(parameters=[p for p in own.parameters.values() if p.name not in without])
-    return _made(body, title, own, ", ".join(passed) + more, doc or body.__doc__)
+    return caller_of(body, title, own, ", ".join(passed) + more, doc or body.__doc__)
 
 
-def _made(
-    body: Function, title: str, own: inspect.Signature, passed: str, doc: str | None
+def caller_of(
+    body: Function, title: str, own: inspect.Signature, passed: str, doc: str | None, **space: Any
 ) -> Function:
+    """A function with this signature and name, whose text calls the body with what is `passed`;
+    `space`: what that names beside the arguments.
+    """
     p = Parameters(own, False, False)
     text = [p.header(), f"    return body({passed})"]
-    made = function_of(title, text, {"body": body})
+    made = function_of(title, text, {"body": body, **space})
     p.give_defaults(made)
     made.__signature__ = own  # type: ignore[attr-defined]
     made.__module__, made.__doc__ = body.__module__, doc

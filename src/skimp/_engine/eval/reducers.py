@@ -177,8 +177,6 @@ def power_sum(exponent: float) -> Reducer:
 SUM: Final = _of_sum("sum", None)
 MEAN: Final = _of_sum("mean", None, _mean, math.nan)
 SUM_ABS: Final = _of_sum("sum_abs", np.absolute)
-
-
 NORM: Final = _of_sum("norm", _abs_squared, _root)
 PROD: Final = _of_ufunc("prod", np.multiply, 1)
 XOR: Final = _of_ufunc("xor", np.bitwise_xor, 0)

@@ -214,7 +214,8 @@ class Ledger:
 
         For a large one, which is charged when it has succeeded: a peak never counts a failure.
         """
-        _kept = self.budget.receive(nbytes, owner) if self.budget is not None else None
+        if self.budget is not None:
+            self.budget.receive(nbytes, owner)
         if not self.fits(nbytes):
             self.relieve(nbytes)
             if not self.fits(nbytes):
@@ -458,10 +459,7 @@ class Ledger:
 
     def fits(self, nbytes: int) -> bool:
         """Whether so many bytes more are within the bound."""
-        if self._bound == NO_LIMIT:
-            return True
-        rounding = 0 if self.backing is None else self.backing.rounding
-        return self.total - self.freed + rounding + nbytes <= self._bound
+        return self._bound == NO_LIMIT or self.reserved_for(nbytes) <= self._bound
 
     def reserved_for(self, nbytes: int) -> int:
         """Bytes that are in use, with what rounding adds, once there are `nbytes` more."""

@@ -35,7 +35,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
-from skimp._kernels.rows import merge_rows, taking
+from skimp._kernels.rows import add_rows, are_distinct
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masked_select import selected
@@ -45,7 +45,6 @@ from skimp._ops.index.writers import writer
 MASKS = (dtypes.bool, dtypes.uint8)
 INDICES = (dtypes.int64, dtypes.int32, dtypes.bool, dtypes.uint8)
 _SMALL = 1 << 12  # elements below which NumPy's own indexing is the shortest way
-_LISTED = 64  # rows whose numbers are looked at one by one
 
 
 def as_index(i: Any) -> Tensor:
@@ -365,10 +364,10 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
     rows = counted_from_front(rows, len(x))
     if first_outside(rows, 0, len(x)) is not None:
         raise IndexError
-    if rows.size < _LISTED and len(set(rows.tolist())) == rows.size:  # each place once
+    if are_distinct(rows):
         x[rows] += source.reshape((rows.size, *x.shape[1:]))
         return
-    merge_rows(x.reshape(len(x), -1), rows, taking(source.reshape(rows.size, -1)))
+    add_rows(x, rows, source)
 
 
 @writer(
@@ -457,8 +456,7 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
         )
         return
     if accumulate and _adds_rows(target, source, where):
-        rows = counted_from_front(where.arrays[0], len(target)).reshape(-1)
-        merge_rows(target.reshape(len(target), -1), rows, taking(source.reshape(rows.size, -1)))
+        add_rows(target, counted_from_front(where.arrays[0], len(target)).reshape(-1), source)
         return
     places = _joint(target, where)
     memory = span(target)

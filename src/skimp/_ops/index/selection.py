@@ -20,7 +20,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
-from skimp._kernels.rows import merge_rows, taking
+from skimp._kernels.rows import add_rows, are_distinct
 from skimp._ops import batching
 from skimp._ops.index.along import read_along, write_along
 from skimp._ops.index.masks import small_number
@@ -103,11 +103,10 @@ def _small_add(x: Array, dim: int, index: Tensor, source: Any, *, alpha: Any = 1
     if found is None or values is None or x.dtype.kind not in "fi":
         return False
     where = found[1]
-    if where.size < _LISTED and len(set(where.tolist())) == where.size:  # each place once
+    if are_distinct(where):
         x[_at(*found)] += values
     elif found[0] == 0:
-        rows = values.reshape(where.size, -1)
-        merge_rows(x.reshape(len(x), -1), where, taking(rows))
+        add_rows(x, where, values)
     else:
         np.add.at(x, _at(*found), values)
     return True

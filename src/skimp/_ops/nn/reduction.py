@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from skimp._engine.dispatch.bodies import caller_of
 from skimp._engine.dispatch.docstrings import completed
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.wrappers import Parameters
-from skimp._engine.generated import function_of
 from skimp._engine.memory.call_site import warn
 
 
@@ -51,14 +51,10 @@ def loss(**known: Any) -> Callable[[F], F]:
             for name in _OLD
         ]
         own = own.replace(parameters=parameters)
-        p = Parameters(own, False, False)
-        passed = p.passed(_OLD).split(", ")
+        passed = Parameters(own, False, False).passed(_OLD).split(", ")
         passed[at] = "reduction_of(size_average, reduce, reduction)"
-        space = {"f": f, "reduction_of": reduction_of}
-        made = function_of(f.__name__, [p.header(), f"    return f({', '.join(passed)})"], space)
-        p.give_defaults(made)
-        made.__signature__ = own  # type: ignore[attr-defined]
-        made.__module__, made.__doc__ = f.__module__, completed(f.__doc__ or "", _SAYS)
+        doc = completed(f.__doc__ or "", _SAYS)
+        made = caller_of(f, f.__name__, own, ", ".join(passed), doc, reduction_of=reduction_of)
         row = {"autocast": "float32", "samples": getattr(f, "samples", None), **known}
         export(f.__name__, made, ("nn.functional",), method=False, **row)
         return f
