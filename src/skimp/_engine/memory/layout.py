@@ -244,6 +244,12 @@ def normalize_dim(dim: int, ndim: int) -> int:
     )
 
 
+def need_dims(dim: int, ndim: int) -> None:
+    """Raise PyTorch's error where a size along `dim` is asked of a tensor without dimensions."""
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+
+
 _WIDE = 1 << 63  # dims are 64 bits wide in PyTorch
 
 

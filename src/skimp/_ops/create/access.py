@@ -70,7 +70,10 @@ def size(self: Tensor, dim: int | None = None) -> Size | int:
     a: Array | None = self._np
     if a is not None and type(dim) is int and -a.ndim <= dim < a.ndim:
         return int(a.shape[dim])
-    return self.shape if dim is None else self.shape[layouts.normalize_dim(dim, self.ndim)]
+    if dim is None:
+        return self.shape
+    layouts.need_dims(dim, self.ndim)
+    return self.shape[layouts.normalize_dim(dim, self.ndim)]
 
 
 @overload
@@ -84,7 +87,10 @@ def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
     Raises: IndexError for a dim that is not there.
     """
     strides = self._skimp_layout_of().strides
-    return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
+    if dim is None:
+        return strides
+    layouts.need_dims(dim, len(strides))
+    return strides[layouts.normalize_dim(dim, len(strides))]
 
 
 @asked()

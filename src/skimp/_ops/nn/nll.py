@@ -17,7 +17,7 @@ from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
-from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
 from skimp._ops.reduce.small import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
 from skimp._ops.ties import tie, tied
@@ -75,7 +75,7 @@ def _small(
     ):
         return None
     n, classes = x.shape
-    if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in _REDUCTIONS:
+    if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in REDUCTIONS:
         return None
     if np.maximum.reduce(t.astype(np.uint64)) >= classes:  # negative ones are large
         return None
@@ -87,9 +87,6 @@ def _small(
     if input._rg and modes.state.grad:
         _SMALL.record(made, input, target, reduction)
     return made
-
-
-_REDUCTIONS = frozenset({"mean", "sum", "none"})
 
 
 @shown(_node, "input")

@@ -68,8 +68,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         made, into = blank(shape, input._dtype)
         _roll_into(into.reshape(-1), flat, {0: steps[0]})
         return made
-    if not shape:
-        raise IndexError(f"Dimension specified as {along[0]} but tensor has no dimensions")
+    layouts.need_dims(along[0], len(shape))
     by: dict[int, int] = {}
     for step, dim in zip(steps, along, strict=True):
         d = layouts.normalize_dim(dim, len(shape))

@@ -405,7 +405,7 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     ),
     fast_view="a[(*(slice(None),) * (dim % a.ndim), index, ...)] "
     "if type(dim) is int and -a.ndim <= dim < a.ndim and type(index) is int else None",
-    batch=batching.dims.by_dims("dim"),
+    batch=batching.dims.at_least(1, batching.dims.by_dims("dim")),
     copy=True,
 )
 def select(layout: Layout, dim: int, index: int) -> Layout:
