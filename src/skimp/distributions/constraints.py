@@ -187,6 +187,8 @@ class _Between(_Bounded):
 
 
 class _IntegerInterval(_Between):
+    """Whole numbers between bounds that count."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
@@ -213,26 +215,36 @@ class _Real(Constraint):
 
 
 class _GreaterThan(_From):
+    """Numbers above a bound."""
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound < value
 
 
 class _GreaterThanEq(_From):
+    """Numbers from a bound on."""
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound <= value
 
 
 class _LessThan(_UpTo):
+    """Numbers below a bound."""
+
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
 class _Interval(_Between):
+    """Numbers between bounds that count."""
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
 class _HalfOpenInterval(_Between):
+    """Numbers between bounds of which the lower one counts."""
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
@@ -245,6 +257,8 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
+    """Counts whose sum is at most a bound."""
+
     is_discrete = True
     event_dim = 1
 
@@ -324,6 +338,8 @@ class _Several(Constraint):
 
 
 class _Cat(_Several):
+    """Constraints of neighbouring parts of one dimension, of given lengths."""
+
     def __init__(
         self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
     ) -> None:
@@ -343,6 +359,8 @@ class _Cat(_Several):
 
 
 class _Stack(_Several):
+    """A constraint for each position of one dimension."""
+
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         super().__init__(cseq, dim)
 

@@ -40,7 +40,13 @@ class AuxOutput(NamedTuple):
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """Everybody sees everything."""
+    """Everybody sees everything.
+
+    Shape: any; the result has `batch`'s.
+    Dtypes: integers; the result's is bool.
+    Raises: nothing.
+    Memory: a new tensor.
+    """
     return batch.new_ones((), dtype=dtypes.bool, device=batch.device)
 
 
@@ -89,6 +95,11 @@ def create_mask(
 ) -> Tensor:
     """The mask of all pairs, or where a function of scores does not give -inf: (B, H, Q_LEN,
     KV_LEN).
+
+    Shape: (B, H, Q_LEN, KV_LEN), with 1 for a B or H of None.
+    Dtypes: bool.
+    Raises: what `mod_fn` raises.
+    Memory: a new tensor of all pairs.
     """
     sizes = (B or 1, H or 1, Q_LEN, KV_LEN)
     at = _positions(*sizes)
@@ -251,6 +262,12 @@ def flex_attention(
     """softmax(score_mod(query keyᵀ scale)) value under a mask; of (B, H, length, features).
 
     The scores of all pairs are in memory at once. Rows that see nothing are 0.
+
+    Shape: query (B, H, L, E), key and value (B, H, S, E); with `enable_gqa` heads that divide.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other than four dims, ValueError for heads, features and batches
+    that don't fit.
+    Memory: a new tensor, and the scores of all pairs.
     """
     if any(t.dim() != 4 for t in (query, key, value)):
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
