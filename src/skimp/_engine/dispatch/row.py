@@ -52,7 +52,8 @@ class Op:
     """One declared op.
 
     `fast` is the op on small arrays (`Tensor._np`), or None where a call is not for it; the
-    wrapper asks it first, and records what it gives.
+    wrapper asks it first, and records what it gives: by `rule`, or by `fast_rule` where the body is
+    made of ops that record themselves.
     `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
     `meta` is the body on tensors without bytes, where the body itself would ask for them.
@@ -80,6 +81,7 @@ class Op:
     otherwise: Function | None = None
     composite: bool = False
     fast: Function | None = None
+    fast_rule: Any = None
     batch: Function | None = None
     autocast: str | None = None
     sparse: Function | str | None = None

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden
@@ -51,7 +49,7 @@ def _small_back(g: Any, input_shape: Any, target: Any, reduction: str, node: Any
     return tie(g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share), node)
 
 
-_SMALL = recording(Rule("NllLossBackward0", input=_small_back), ("input", "target", "reduction"))
+_SMALL = Rule("NllLossBackward0", input=_small_back)
 
 
 def _small(
@@ -83,10 +81,7 @@ def _small(
     if reduction != "none":
         found = total(found)
         found = found / x.dtype.type(n) if reduction == "mean" else found
-    made = fresh(found, input._dtype)
-    if input._rg and modes.state.grad:
-        _SMALL.record(made, input, target, reduction)
-    return made
+    return fresh(found, input._dtype)
 
 
 @shown(_node, "input")
@@ -142,6 +137,7 @@ export(
     nll_loss,
     ("nn.functional",),
     fast=_small,
+    fast_rule=_SMALL,
     method=False,
     composite=False,
     autocast="float32",

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.targets import blank
@@ -73,7 +71,6 @@ SORT = Rule(
     "SortBackward0",
     input=lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1),
 )
-_SORTED = recording(SORT, ("input", "dim", "descending"))
 
 
 @hidden(kind="row-wise", out="same", rule=SORT, batch=batching.dims.by_dims("dim"))
@@ -123,15 +120,10 @@ def _small_sort(
     if type(dim) is not int or not -len(shape) <= dim < len(shape):
         return None
     found = small.in_order(input, dim, descending, shape[dim])
-    if found is None:
-        return None
-    made: Pair = return_types.sort._of(found)
-    if input._rg and modes.state.grad:
-        _SORTED.record(made, input, dim, descending)
-    return made
+    return None if found is None else return_types.sort._of(found)
 
 
-export("sort", sort, fast=_small_sort)
+export("sort", sort, fast=_small_sort, fast_rule=SORT)
 
 
 def argsort(

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden, rowwise
@@ -282,18 +281,9 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 
-def _recorded(rule: Rule, fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
-    """`fast` for functions that end in the op of the rule."""
-
-    of_rule = recording(rule, ("input", "dim"))
-
-    def run(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-        made = fast(input, dim) if dtype is None else None
-        if made is not None and input._rg and modes.state.grad:
-            of_rule.record(made, input, dim)
-        return made
-
-    return run
+def _untyped(fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
+    """`fast` for functions that may cast first."""
+    return lambda input, dim=None, dtype=None: fast(input, dim) if dtype is None else None
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
@@ -314,8 +304,7 @@ SOFTMAX = Rule("SoftmaxBackward0", input=lambda g, result, dim: _softmax_back(g,
 LOG_SOFTMAX = Rule(
     "LogSoftmaxBackward0", input=lambda g, result, dim: _log_softmax_back(g, result, dim)
 )
-_quick_softmax = _recorded(SOFTMAX, _small_softmax)
-_quick_log_softmax = _recorded(LOG_SOFTMAX, _small_log_softmax)
+_quick_softmax, _quick_log_softmax = _untyped(_small_softmax), _untyped(_small_log_softmax)
 
 
 @hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
@@ -338,13 +327,13 @@ def _typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
-@rowwise(out=True, fast=_quick_softmax, namespaces=("", "special"))
+@rowwise(out=True, fast=_quick_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     return _softmax(_typed(input, dtype), dim)
 
 
-@rowwise(out=True, fast=_quick_log_softmax, namespaces=("", "special"))
+@rowwise(out=True, fast=_quick_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
     return _log_softmax(_typed(input, dtype), dim)
@@ -387,7 +376,9 @@ Raises: NotImplementedError for other dtypes, IndexError for a dim that is not t
 Memory: a new tensor; exponentials are never written beside it."""
 
 
-def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -> None:
+def _functional(
+    name: str, doc: str, f: Callable[..., Any], quick: Any = None, rule: Rule | None = None
+) -> None:
     @call_site.named(name)
     def function(
         input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
@@ -399,11 +390,13 @@ def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc}\n\n{_SECTIONS}"
     fast = quick and (lambda input, dim=None, _stacklevel=3, dtype=None: quick(input, dim, dtype))
-    export(name, function, ("nn.functional",), method=False, fast=fast)
+    export(name, function, ("nn.functional",), method=False, fast=fast, fast_rule=rule)
 
 
-_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _quick_softmax)
-_functional("log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_log_softmax)
+_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _quick_softmax, SOFTMAX)
+_functional(
+    "log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_log_softmax, LOG_SOFTMAX
+)
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 
 
