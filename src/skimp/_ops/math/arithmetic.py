@@ -12,18 +12,20 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero, require_tensor
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import (
+from skimp._engine.dispatch.operators import (
     OPERANDS,
-    ROWS,
     attach,
-    binary,
     compare,
-    direct,
-    named,
     offered,
     operators,
     plain_operators,
+)
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
+from skimp._engine.dispatch.pointwise_forms import (
+    ROWS,
+    binary,
+    direct,
+    named,
     small_in_place,
     target_is_small,
     unary,

@@ -12,8 +12,9 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import METHODS, export
 from skimp._engine.dispatch.operands import no_zero
+from skimp._engine.dispatch.operators import plain_operators
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import binary, plain_operators
+from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import common, floating, operand_kind, same
 from skimp._engine.dispatch.rows import (
     COMPLEX,

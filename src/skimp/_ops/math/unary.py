@@ -13,8 +13,9 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import require_tensor
+from skimp._engine.dispatch.operators import attach
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import attach, unary
+from skimp._engine.dispatch.pointwise_forms import unary
 from skimp._engine.dispatch.result_types import common, real_valued, same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, unary_row, zeros
 from skimp._engine.eval.expr import COPY
