@@ -88,7 +88,7 @@ class Op:
     meta: Function | None = None
     samples: Callable[[Function], list[tuple[Any, ...]]] | None = None
     looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
-    foreach: bool = False  # has a form for each tensor of a list, `_foreach_NAME`
+    foreach: int = 0  # its tensors may be those of so many lists: there is `_foreach_NAME`
     row: Any = None  # the table entry of a pointwise op
     forms: dict[str, Function] = field(default_factory=dict)
 

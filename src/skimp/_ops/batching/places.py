@@ -114,7 +114,7 @@ def write_slices(call: Call) -> Any:
     given = call.given
     input, index = given["input"], given["index"]
     source = given.get("source", given.get("value"))
-    scalar = isinstance(given.get("source"), Tensor) and not source.ndim
+    scalar = isinstance(source, Tensor) and "source" in given and not source.ndim
     if not input.ndim or scalar or (not index.ndim and call.has(index)):
         return by_samples(call)
     dim = moved(given["dim"], input.ndim)

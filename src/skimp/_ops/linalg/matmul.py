@@ -170,6 +170,7 @@ _recording = recording(MM, ("input", "mat2"))
     rule=MM,
     batch=batching.products.product_rule,
     sparse=sparse.product,
+    foreach=2,
 )
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices.

@@ -113,7 +113,7 @@ SCALED = {
 
 
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
-    f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
+    f = binary(row, inplace=False, method=False, namespaces=(), doc=doc, foreach=2)
     ufunc, ok = direct(row)
 
     def function(
@@ -316,8 +316,8 @@ FLOOR_DIVIDE = Pointwise(
     bare=True,
 )
 
-mul = binary(MUL, aliases=("multiply",), doc="input * other.")
-divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.")
+mul = binary(MUL, aliases=("multiply",), doc="input * other.", foreach=2)
+divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.", foreach=2)
 divide_ = Tensor.div_
 floor_divide = binary(FLOOR_DIVIDE, doc="The quotient, rounded down.")
 
@@ -378,7 +378,7 @@ neg = unary(
     ),
     aliases=("negative",),
     doc="-input.",
-    foreach=True,
+    foreach=1,
 )
 
 

@@ -89,7 +89,12 @@ POW_OF_NUMBER = Pointwise(
 )
 
 
-@pointwise(None, in_place=(), says_in_place="Dtypes: integers, floating point and complex numbers.")
+@pointwise(
+    None,
+    in_place=(),
+    says_in_place="Dtypes: integers, floating point and complex numbers.",
+    foreach=2,
+)
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
     """input ** exponent; either may be a number.
 

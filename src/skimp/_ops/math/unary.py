@@ -28,7 +28,7 @@ from skimp._ops.index.masks import where
 from skimp._ops.meta import shapes
 from skimp._ops.shape.complex_views import real
 
-_row = partial(unary_row, foreach=True)
+_row = partial(unary_row, foreach=1)
 _zero_row = partial(_row, sparse="values")  # 0 stays 0
 
 # -- exponentials, logarithms, roots --------------------------------------------------------------
@@ -249,7 +249,7 @@ ROUND_AT = Pointwise(
 )
 
 
-@pointwise(ROUND, foreach=True, sparse="values")
+@pointwise(ROUND, foreach=1, sparse="values")
 def round(
     input: Tensor, *, decimals: int = 0, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
@@ -288,7 +288,7 @@ abs = unary(
     ABS,
     aliases=("absolute",),
     doc="The absolute value; of complex numbers a real one.",
-    foreach=True,
+    foreach=1,
     sparse="values",
 )
 

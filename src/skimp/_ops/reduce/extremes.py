@@ -235,7 +235,7 @@ def _pairs(name: str) -> Any:
 
 
 OPS_PAIR.update({"max": _pairs("max"), "min": _pairs("min")})
-max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=True)
+max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=1)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 

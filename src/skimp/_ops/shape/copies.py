@@ -103,7 +103,7 @@ def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
 _ROW_MAJOR = (None, formats.preserve_format, formats.contiguous_format)
 
 
-@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, fast=_small_clone, foreach=True)
+@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, fast=_small_clone, foreach=1)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
