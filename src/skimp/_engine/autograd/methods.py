@@ -291,7 +291,9 @@ def get_data(t: Tensor) -> Tensor:
     if not t._skimp_on_fast_path and t._skimp_asks():
         return t._skimp_hand_over(Tensor.data.__get__, t)  # type: ignore[no-any-return]
     new = ghost(t)
-    mark(new, _skimp_counter=VersionCounter(), _skimp_inference=t._skimp_inference)
+    new._skimp_counter = VersionCounter()  # `mark`, written out
+    new._skimp_inference = t._skimp_inference
+    new._skimp_marked = True
     return new
 
 

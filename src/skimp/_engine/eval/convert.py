@@ -77,7 +77,7 @@ def convert(source: Any, out: Array) -> None:
         through = _THROUGH.get((source.dtype, want))
         if through is not None:
             source = through(source)
-    np.copyto(out, source, casting="unsafe")
+    out[...] = source
 
 
 def laid(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -104,7 +104,7 @@ def turn(source: Array, out: Array) -> None:
     width = turned.shape[-1] + _PAD // turned.itemsize
     area = take(turned.size // max(turned.shape[-1], 1) * width, turned.dtype)
     staged = area.reshape(*turned.shape[:-1], width)[..., : turned.shape[-1]]
-    np.copyto(staged, turned)
+    staged[...] = turned
     back = sorted(range(source.ndim), key=order.__getitem__)
     convert(staged.transpose(back), out)
     give(area)

@@ -37,11 +37,7 @@ _tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
-    __slots__ = ("version",)
-    version: int
-
-    def __init__(self) -> None:
-        self.version = 0
+    version: int = 0
 
 
 class Tensor:

@@ -20,7 +20,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small, small_order
 from skimp._ops.reduce.reductions import UNHASHED, opened
 
 
@@ -97,7 +97,11 @@ amin = _extreme(
 
 def _place(name: str, how: R.Reducer) -> Any:
     @reduction(
-        name, out=True, fast=small.place(name), composite=False, batch=batching.dims.reduces_one
+        name,
+        out=True,
+        fast=small_order.place(name),
+        composite=False,
+        batch=batching.dims.reduces_one,
     )
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         if input._dtype is dtypes.bool or input._dtype.is_complex:
@@ -203,7 +207,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
             if dim is None:
                 return None if input._rg and modes.state.grad else highest(input)
             return OPS_PAIR[name](input, dim) if isinstance(dim, Tensor) else None
-        found = small.extremes(find, input, dim, keepdim)
+        found = small_order.extremes(find, input, dim, keepdim)
         if found is None:
             return None
         made = pair._of(found)
