@@ -122,8 +122,8 @@ def _small_sort(
     shape = input._np.shape
     if type(dim) is not int or not -len(shape) <= dim < len(shape):
         return None
-    if 1 in shape and input._skimp_layout_of().strides != layouts.contiguous_strides(shape):
-        return None  # the result is to have them
+    if 1 in shape and _lies_otherwise(input, shape):
+        return None
     found = small_order.in_order(input, dim, descending, shape[dim])
     if found is None:
         return None
@@ -131,6 +131,11 @@ def _small_sort(
     if input._rg and modes.state.grad:
         _SORTED.record(made, input, dim, descending)
     return made
+
+
+def _lies_otherwise(input: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether dims of size 1 have strides that a new array would not give the result."""
+    return input._skimp_layout_of().strides != layouts.contiguous_strides(shape)
 
 
 export("sort", sort, fast=_small_sort)
@@ -157,6 +162,8 @@ def _small_argsort(
 ) -> Tensor | None:
     x = input._np
     if type(descending) is not bool or axis is not None or x is None or not x.ndim:
+        return None
+    if 1 in x.shape and _lies_otherwise(input, x.shape):
         return None
     found = small_order.places_in_order(x, input._dtype, dim, descending)
     return None if found is None else fresh(found, dtypes.int64)
