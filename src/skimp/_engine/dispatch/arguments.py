@@ -230,7 +230,9 @@ def sort(value: Any, depth: int = 0) -> Any:
     if kind is bool or kind is type:
         return value
     if isinstance(value, Tensor):
-        return (kind, shape_of(value) == (), value._rg, value._dtype)
+        if value._hollow:
+            return (kind, value.ndim == 0, value.requires_grad, value._dtype)
+        return (kind, not shape_of(value), value._rg, value._dtype)
     return (str, value) if kind is str and len(value) < _SHORT else kind
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import record, recording
+from skimp._engine.autograd.record import Recording, record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
@@ -20,6 +20,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
 from skimp.config import config
 
 _new = object.__new__
+_state = modes.state
 _MANY = 1024
 
 # `view_of` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
@@ -98,16 +99,24 @@ def small_array(t: Tensor) -> Any:
     return t._skimp_array() if layouts.numel(layout.shape) < config.small_below else None
 
 
-def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
+def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
         new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
-    if input._rg or input._skimp_marked:
-        history.view_of(input, new, rule, given)
+    base = input._base
+    if base is None:
+        base = input
+    if input._skimp_marked or (input._rg and not _state.grad):
+        history.view_of(input, new, recorded.rule, {"input": input})
+    elif input._rg:
+        new._base = base
+        new._skimp_stale = input._storage.version
+        recorded.record(new, input)
+        if new._skimp_node is None:
+            history.register(base, new)
     else:
-        base = input._base
-        history.plain_view(input if base is None else base, new)
+        history.plain_view(base, new)
     return new
 
 
