@@ -42,6 +42,9 @@ _FAST_VIEW_TEXT = """\
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
                 if input._skimp_marked:
+                    if not state.grad and is_plain(input):
+                        plain(input if input._base is None else input._base, new)
+                        return new
                     if input._skimp_counter is not None:
                         mark(new, _skimp_counter=input._skimp_counter)
                     view_of(input, new, {rule}, {words})
@@ -86,6 +89,13 @@ if input._rg and state.grad and not input._skimp_marked and input._dtype.categor
 _TURNS = """\
                 if not a.flags.c_contiguous and a.ndim > 1:
                     new._skimp_turned = True"""
+
+
+def _is_plain(t: Tensor) -> bool:
+    """Whether all that marks a tensor is that it is a view which was made unrecorded."""
+    return not (
+        t._skimp_creation is None or t._rg or t._skimp_inference or t._skimp_counter is not None
+    )
 
 
 def small_array(t: Tensor) -> Any:
@@ -199,7 +209,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
-        ORDERS=ORDERS,
+        ORDERS=ORDERS, is_plain=_is_plain,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []
