@@ -84,6 +84,8 @@ def laid(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Arra
     """The memory of `array` under another shape and other strides (NumPy's function refuses types
     of one byte that it does not know).
     """
+    if array.dtype.isbuiltin == 1 and array.flags.c_contiguous and array.size:
+        return np.ndarray(shape, array.dtype, array, 0, strides)
     if array.dtype not in _FLOAT8:
         return np.lib.stride_tricks.as_strided(array, shape, strides)
     octets = np.lib.stride_tricks.as_strided(array.view(np.uint8), shape, strides)
