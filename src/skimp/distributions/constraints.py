@@ -186,27 +186,32 @@ class _Between(_Bounded):
         super().__init__()
 
 
+def _if_whole(value: Tensor, inside: Tensor) -> Tensor:
+    """`inside`, where the values are whole numbers, as those of an integer type are."""
+    return (value % 1 == 0) & inside if value.is_floating_point() else inside
+
+
 class _IntegerInterval(_Between):
     """Whole numbers between bounds that count."""
 
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        return _if_whole(value, (self.lower_bound <= value) & (value <= self.upper_bound))
 
 
 class _IntegerLessThan(_UpTo):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value <= self.upper_bound)
+        return _if_whole(value, value <= self.upper_bound)
 
 
 class _IntegerGreaterThan(_From):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value >= self.lower_bound)
+        return _if_whole(value, value >= self.lower_bound)
 
 
 class _Real(Constraint):
@@ -253,6 +258,8 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
+        if value.requires_grad:
+            value = value.detach()  # nobody differentiates a check
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 

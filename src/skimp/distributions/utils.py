@@ -47,8 +47,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 def standard_normal(shape: Any, dtype: Any, device: Any = None) -> Tensor:
     """Normal numbers drawn as torch.normal draws them for tensors of zeros and ones."""
-    like = {"dtype": dtype, "device": device}
-    return ops.normal(ops.zeros(shape, **like), ops.ones(shape, **like))
+    return ops.randn(shape, dtype=dtype, device=device)
 
 
 def sum_rightmost(value: Tensor, dim: int) -> Tensor:

@@ -64,7 +64,7 @@ _SPACE: Final[dict[str, Any]] = {
     "next_number": sequence.__next__,
     "new": object.__new__,
     "node_of_view": node_of_view,
-    "numbers": frozenset({int, float, bool}).issuperset,
+    "numbers": frozenset({int, float, bool, slice, type(None), type(...)}).issuperset,
     "outside": lines.outside,
     "plain": _NO_TENSORS,
     "shape_of": shape_of,

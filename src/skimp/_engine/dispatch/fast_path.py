@@ -315,7 +315,7 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
                 same_order = empty_dense(
                     shape, tuple([s // like.itemsize for s in strides]), a.dtype
                 )
-                np.copyto(same_order, a)
+                same_order[...] = a
                 a = same_order
         found.append(a)
     return found

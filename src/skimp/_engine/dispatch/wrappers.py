@@ -132,7 +132,9 @@ class Parameters:
         found = []
         for p in self.all:
             if p.kind is p.VAR_POSITIONAL:
-                found.append(f"*map(type, {p.name})")
+                alone = f"len({p.name}) == 1 and type({p.name}[0]) in lists"
+                inside = f"((type({p.name}[0]), *map(type, {p.name}[0])),)"
+                found.append(f"*({inside} if {alone} else map(type, {p.name}))")
             elif p.kind is p.VAR_KEYWORD:
                 found += [f"*{p.name}", f"*map(type, {p.name}.values())"]
             elif p.name in LIST_NAMES or NAMES.get(p.name) == "ints":

@@ -88,7 +88,7 @@ def _evaluate_apart(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
     values = [np.empty(root.shape, root.dtype) for root in roots]
     evaluate_many(roots, tuple(values))
     for out, value in zip(outs, values, strict=True):
-        np.copyto(out, value)
+        out[...] = value
 
 
 def _meets(out: Array, leaves: Any) -> bool:
@@ -117,7 +117,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
     else:
         value = np.empty(root.shape, root.dtype)
         kernel.fn(*[_operand(arg, kernel, out.shape) for arg in root.args], out=value)
-        np.copyto(out, value)
+        out[...] = value
 
 
 def _call_of(root: Expr, out: Array) -> list[Call]:
@@ -142,7 +142,7 @@ def _evaluate_nodes(root: Expr, out: Array) -> None:
         value = values[id(node)] = out if direct else np.empty(node.shape, node.dtype)
         kernel.fn(*args, out=value)
     if value is not out:
-        np.copyto(out, value)
+        out[...] = value
 
 
 def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:

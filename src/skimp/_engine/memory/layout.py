@@ -37,6 +37,7 @@ def contiguous_strides(shape: Ints) -> Ints:
     return tuple(reversed(strides))
 
 
+@lru_cache(maxsize=4096)
 def contiguous(shape: Ints) -> Layout:
     """The layout of a fresh row-major tensor."""
     return Layout(shape, contiguous_strides(shape), 0)

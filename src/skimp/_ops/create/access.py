@@ -61,7 +61,7 @@ def asked_of_both(answer: str | None = None) -> Callable[[F], F]:
 def size(self: Tensor, dim: None = None) -> Size: ...
 @overload
 def size(self: Tensor, dim: int) -> int: ...
-@asked("Size(a.shape)")
+@asked("tuple.__new__(Size, a.shape)")
 def size(self: Tensor, dim: int | None = None) -> Size | int:
     """The shape, or one of its sizes.
 

@@ -5,7 +5,6 @@ dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -266,9 +265,9 @@ def _small_list(index: list[Any]) -> Tensor | None:
         return None
 
 
-def index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
+def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
     """The arrays of an index that `picked` is for."""
-    if not 0 < len(indices) <= x.ndim:
+    if type(indices) not in (tuple, list) or not 0 < len(indices) <= x.ndim:
         return None
     arrays = []
     for one in indices:
@@ -338,17 +337,20 @@ def _joint(array: Array, where: Where) -> Joint:
 
 def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> bool:
     source = small_array(values) if type(values) is Tensor else None
-    if type(indices) not in (tuple, list) or source is None or source.dtype != x.dtype:
+    if source is None or source.dtype != x.dtype:
         return False
     arrays = index_arrays(indices, x)
     if arrays is None or not source.size or np.may_share_memory(x, source):
         return False
     shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
-    if arrays[0].dtype == bool or source.shape != (*shape, *x.shape[len(arrays) :]):
+    shape = (*shape, *x.shape[len(arrays) :])
+    if arrays[0].dtype == bool:
         return False
     try:
+        if source.shape != shape:
+            source = shaping.broadcast(source, shape)
         _put_small(x, arrays, source, accumulate)
-    except IndexError:  # the general way has PyTorch's words
+    except (IndexError, ValueError):  # the general way has PyTorch's words
         return False
     return True
 

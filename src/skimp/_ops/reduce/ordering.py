@@ -18,7 +18,7 @@ from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small_order
 
 Pair = tuple[Tensor, Tensor]
 
@@ -119,8 +119,15 @@ def _small_sort(
     shape = input._np.shape
     if type(dim) is not int or not -len(shape) <= dim < len(shape):
         return None
-    found = small.in_order(input, dim, descending, shape[dim])
+    if 1 in shape and _lies_otherwise(input, shape):
+        return None
+    found = small_order.in_order(input, dim, descending, shape[dim])
     return None if found is None else return_types.sort._of(found)
+
+
+def _lies_otherwise(input: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether dims of size 1 have strides that a new array would not give the result."""
+    return input._skimp_layout_of().strides != layouts.contiguous_strides(shape)
 
 
 export("sort", sort, fast=_small_sort, fast_rule=SORT)
@@ -148,7 +155,9 @@ def _small_argsort(
     x = input._np
     if type(descending) is not bool or axis is not None or x is None or not x.ndim:
         return None
-    found = small.places_in_order(x, input._dtype, dim, descending)
+    if 1 in x.shape and _lies_otherwise(input, x.shape):
+        return None
+    found = small_order.places_in_order(x, input._dtype, dim, descending)
     return None if found is None else fresh(found, dtypes.int64)
 
 
@@ -173,7 +182,7 @@ def _small_topk(
 ) -> Pair | None:
     if type(k) is not int or type(largest) is not bool:
         return None
-    found = small.in_order(input, dim, largest, k)
+    found = small_order.in_order(input, dim, largest, k)
     return found and return_types.topk._of(found)
 
 
@@ -262,7 +271,7 @@ _REDUCED = {
 
 
 def _small_kth(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Pair | None:
-    found = small.ranked(input, dim, keepdim, k - 1) if type(k) is int else None
+    found = small_order.ranked(input, dim, keepdim, k - 1) if type(k) is int else None
     return None if found is None else return_types.kthvalue._of(found)
 
 
@@ -330,7 +339,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         x = input._np
         if x is None or not x.flags.c_contiguous:
             return None
-        at = small.places_in_order(x.reshape(-1), input._dtype, 0, False)
+        at = small_order.places_in_order(x.reshape(-1), input._dtype, 0, False)
         return None if at is None else fresh(x.take(at[(x.size - 1) // 2]), input._dtype)
 
     @hidden(
@@ -351,7 +360,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         shape = () if input._np is None else input._np.shape
         if type(dim) is not int or not -len(shape) <= dim < len(shape):
             return None
-        found = small.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
+        found = small_order.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
         return None if found is None else getattr(return_types, name)._of(found)
 
     @hidden(

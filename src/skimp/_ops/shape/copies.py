@@ -204,7 +204,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     history.before_inplace(input)
     if host.watched:
         told.written(y.nbytes, other)
-    np.copyto(input._skimp_writable(), y)
+    input._skimp_writable()[...] = y
     return input
 
 
