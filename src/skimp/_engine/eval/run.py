@@ -14,6 +14,7 @@ from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import Plan
 from skimp._engine.eval.runner import Runner
+from skimp._engine.interrupts import insist
 from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import Call, at_once, quietly, share, whole
@@ -52,14 +53,19 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
     for one in OBSERVERS:
         one.evaluation_begins()
     try:
-        if out.size >= config.small_below and not _is_plain(root, out):
+        small = out.size < config.small_below
+        if not (small or _is_plain(root, out)):
             _evaluate_blocks((root,), (out,), then)
         elif not then:
             quietly(_evaluate_whole, root, out)
         elif root.size == 1 and (calls := _call_of(root, out)):
             at_once([*calls, *then])
+        elif small:
+            value = np.empty(root.shape, root.dtype)
+            quietly(_evaluate_whole, root, value)
+            at_once([(np.copyto, out, value), *then])
         else:
-            whole(partial(_in_turn, partial(quietly, _evaluate_whole, root, out), then))
+            _evaluate_blocks((root,), (out,), then)
     finally:
         for one in OBSERVERS:
             one.evaluation_ends()
@@ -175,13 +181,48 @@ def _evaluate_blocks(
     if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
         return
-    runner = Runner(prepared)  # what is read is gone then: it must not stop halfway
+    if _threads_of(prepared.plan) > 1:  # what is read is gone then: it must not stop halfway
+        whole(partial(_in_turn, partial(run_blocks, prepared, over), then))
+        return
+    runner = Runner(prepared)
     calls = _listed(prepared, over, runner)
     if calls:
         at_once([*calls, *then])
     runner.close()
     if not calls:
-        whole(partial(_in_turn, partial(run_blocks, prepared, over), then))
+        _put_in_place(prepare(roots, outs), outs, then)
+
+
+def _put_in_place(prepared: Prepared, outs: tuple[Array, ...], then: Sequence[Call]) -> None:
+    """Run a plan over what it reads: each block is made in scratch memory, and put in its place by
+    one call of C. What a signal handler leaves undone another thread does, where none runs.
+    """
+    plan = prepared.plan
+    sides, blocks = _sides_of(plan)
+    over = [out.reshape(plan.domain) for out in outs]
+    done: list[None] = []  # an item for each block that is in its place, and one for `then`
+    note = (done.append, None)
+
+    def rest() -> None:
+        runner = Runner(prepared)
+        rooms = [take(math.prod(plan.block), out.dtype) for out in outs]
+        for number in range(len(done), blocks):
+            box, shape = box_of(number, sides)
+            made = [room[: math.prod(shape)].reshape(shape) for room in rooms]
+            quietly(runner.run, box, shape, shape, made)
+            at_once([*[(np.copyto, out[box], a) for out, a in zip(over, made, strict=True)], note])
+        for room in rooms:
+            give(room)
+        runner.close()
+        if len(done) == blocks:
+            at_once([*then, note])
+
+    try:
+        rest()
+    except BaseException:
+        if done:
+            insist(whole, rest)
+        raise
 
 
 def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
@@ -228,7 +269,7 @@ def _listed(prepared: Prepared, outs: tuple[Array, ...], runner: Runner) -> list
     """What `run_blocks` calls, where that is ufuncs, on one thread, in few blocks of one shape."""
     plan = prepared.plan
     sides, blocks = _sides_of(plan)
-    if blocks > _FEW or _threads_of(plan) > 1 or any([s.kernel.ufunc is None for s in plan.steps]):
+    if blocks > _FEW or any([step.kernel.ufunc is None for step in plan.steps]):
         return []
     boxes = [box_of(number, sides) for number in range(blocks)]
     shape = boxes[0][1]
