@@ -65,7 +65,7 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
             quietly(_evaluate_whole, root, value)
             at_once([(np.copyto, out, value), *then])
         else:
-            _evaluate_blocks((root,), (out,), then)
+            _evaluate_over(root, out, then)
     finally:
         for one in OBSERVERS:
             one.evaluation_ends()
@@ -135,6 +135,53 @@ def _call_of(root: Expr, out: Array) -> list[Call]:
     return [(partial(kernel.ufunc, *operands, *kernel.numbers, out=out),)]
 
 
+def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
+    """The values of one kernel over what it reads, in pieces."""
+    kernel, flat = root.kernel, out.reshape(-1)
+    operands = [_operand(arg, kernel, out.shape) for arg in root.args]
+    if any([a.ndim and a.shape != out.shape for a in operands]):
+        _evaluate_blocks((root,), (out,), then)
+        return
+    rows = [a.reshape(-1) if a.ndim else a for a in operands]
+    pieces = [cut for cut, _ in cuts(flat.size, config.block)]
+
+    def make(number: int, rooms: list[Array]) -> None:
+        piece = pieces[number]
+        kernel.fn(*[a[piece] if a.ndim else a for a in rows], out=rooms[0])
+
+    _put_in_place(make, [[flat[piece]] for piece in pieces], then)
+
+
+def _put_in_place(
+    make: Callable[[int, list[Array]], None], places: list[list[Array]], then: Sequence[Call]
+) -> None:
+    """Write blocks over what they are made of: `make(number, rooms)` writes each into scratch
+    memory, and one call of C puts it in its place. What a signal handler leaves undone another
+    thread does, where none runs.
+    """
+    done: list[None] = []  # an item for each block that is in its place, and one for `then`
+    note = (done.append, None)
+
+    def rest() -> None:
+        flat = [take(place.size, place.dtype) for place in places[0]]  # no block is longer
+        for number in range(len(done), len(places)):
+            block = places[number]
+            rooms = [a[: to.size].reshape(to.shape) for a, to in zip(flat, block, strict=True)]
+            quietly(make, number, rooms)
+            at_once([*[(np.copyto, *pair) for pair in zip(block, rooms, strict=True)], note])
+        for a in flat:
+            give(a)
+        if len(done) == len(places):
+            at_once([*then, note])
+
+    try:
+        rest()
+    except BaseException:
+        if done:
+            insist(whole, rest)
+        raise
+
+
 def _evaluate_nodes(root: Expr, out: Array) -> None:
     values: dict[int, Array] = {}
     value = out
@@ -188,41 +235,16 @@ def _evaluate_blocks(
     calls = _listed(prepared, over, runner)
     if calls:
         at_once([*calls, *then])
+    else:
+        sides, blocks = _sides_of(prepared.plan)
+        boxes = [box_of(number, sides) for number in range(blocks)]
+
+        def make(number: int, rooms: list[Array]) -> None:
+            box, shape = boxes[number]
+            runner.run(box, shape, shape, rooms)
+
+        _put_in_place(make, [[out[box] for out in over] for box, _ in boxes], then)
     runner.close()
-    if not calls:
-        _put_in_place(prepare(roots, outs), outs, then)
-
-
-def _put_in_place(prepared: Prepared, outs: tuple[Array, ...], then: Sequence[Call]) -> None:
-    """Run a plan over what it reads: each block is made in scratch memory, and put in its place by
-    one call of C. What a signal handler leaves undone another thread does, where none runs.
-    """
-    plan = prepared.plan
-    sides, blocks = _sides_of(plan)
-    over = [out.reshape(plan.domain) for out in outs]
-    done: list[None] = []  # an item for each block that is in its place, and one for `then`
-    note = (done.append, None)
-
-    def rest() -> None:
-        runner = Runner(prepared)
-        rooms = [take(math.prod(plan.block), out.dtype) for out in outs]
-        for number in range(len(done), blocks):
-            box, shape = box_of(number, sides)
-            made = [room[: math.prod(shape)].reshape(shape) for room in rooms]
-            quietly(runner.run, box, shape, shape, made)
-            at_once([*[(np.copyto, out[box], a) for out, a in zip(over, made, strict=True)], note])
-        for room in rooms:
-            give(room)
-        runner.close()
-        if len(done) == blocks:
-            at_once([*then, note])
-
-    try:
-        rest()
-    except BaseException:
-        if done:
-            insist(whole, rest)
-        raise
 
 
 def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
