@@ -202,7 +202,8 @@ def _lstm_layer(
     bias = None if b_ih is None else b_ih._skimp_array() + b_hh._skimp_array()
     _projected(input, w_ih, bias, scale, gates)
     across = np.ascontiguousarray((w_hh._skimp_array() * scale[:, None]).T)
-    shift = 1 - scale
+    halves = np.tile(scale, (batch, 1))  # of the gates' shape, which ufuncs take twice as soon
+    shift = 1 - halves
     part, product = np.empty((batch, n), dtype.np), np.empty((batch, 4 * n), dtype.np)
     h, c = contiguous_array(h0), c0._skimp_array()
     times_across = multiplier(h, across, product)
@@ -211,7 +212,7 @@ def _lstm_layer(
         times_across(h)
         a += product
         np.tanh(a, out=a)
-        a *= scale
+        a *= halves
         a += shift
         np.multiply(a[:, n : 2 * n], c, out=cell)
         cell += np.multiply(a[:, :n], a[:, 2 * n : 3 * n], out=part)
