@@ -112,4 +112,5 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     def run(*arrays: Any, out: Array) -> None:
         fn(*arrays, *params, out=out)
 
-    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense, kernel.brief)
+    facts = kernel.aliases, kernel.strided, kernel.dense, kernel.brief
+    return Kernel(kernel.name, run, *facts, kernel.ufunc, params)

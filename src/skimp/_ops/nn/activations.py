@@ -195,6 +195,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 _CUT = Kernel("hardtanh", A.hardtanh, brief=True)
+_CUT_FLOATS = Kernel("hardtanh", A.hardtanh, True, True, brief=True, ufunc=CLIP)
 HARDTANH_BACK = back(
     "hardtanh_backward",
     Kernel("hardtanh_backward", A.hardtanh_backward, brief=True),
@@ -207,7 +208,7 @@ HARDTANH = row(
     {
         BOOL: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
         INT: _CUT,
-        FLOAT: _CUT,
+        FLOAT: _CUT_FLOATS,
         COMPLEX: NO_COMPLEX,
     },
     HARDTANH_BACK,
