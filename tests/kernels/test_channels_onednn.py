@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from skimp._kernels import channels, channels_onednn, onednn, teams
+from skimp._kernels import activation, channels, channels_onednn, onednn, teams
 from skimp._kernels.threads import at_once
 from skimp.config import config
 
@@ -87,7 +87,7 @@ def test_what_is_not_finite_stays_as_numpy_has_it(bad: float, where: str) -> Non
     out = np.empty_like(x)
     assert not channels_onednn.scaled(x, a, b, out, (0, inf))
     with np.errstate(invalid="ignore"):
-        channels.held(x, a, b, (0, inf), out=out)
+        channels.scaled(x, a, b, (0, inf), out=out)
         np.testing.assert_array_equal(out, _by_numpy(x, a, b, (0, inf)))
 
 
@@ -95,7 +95,7 @@ def test_the_sign_of_zero_stays() -> None:
     x, a, b = np.zeros((2, 8, 32, 32), "f4"), -np.ones((8, 1, 1), "f4"), _lines(8, 4)[1]
     b[3] = -0.0
     out = np.empty_like(x)
-    channels.held(x, a, b, (0, inf), out=out)
+    channels.scaled(x, a, b, (0, inf), out=out)
     _same(out, _by_numpy(x, a, b, (0, inf)))
     assert np.signbit(out[:, 3]).all()
 
@@ -119,7 +119,7 @@ def test_calls_of_c_do_the_same() -> None:
         a, b, _ = _lines(8, 4)
         for hold in HOLDS:
             out = np.empty_like(x)
-            listed = channels.calls(x, a, b, out=out, **({} if hold is None else {"hold": hold}))
+            listed = channels.calls(x, a, b, hold, out=out)
             at_once(listed)
             _same(out, _by_numpy(x, a, b, hold))
 
@@ -141,6 +141,16 @@ def test_batch_norm_whatever_the_settings(after: str, training: bool) -> None:
     for other in found[1:]:
         for got, want in zip(other, found[0], strict=True):
             _same(got, want)
+
+
+def test_what_a_rectifier_lets_through_as_calls_of_c() -> None:
+    for size in (1000, (1 << 19) + 777):
+        x, g = np.maximum(_numbers(size), 0), _numbers(size, seed=1)
+        x[5], x[7], g[3] = np.nan, -0.0, inf
+        want = np.where(x <= 0, np.float32(0), g)
+        at_once(activation.threshold_calls(g, x, 0.0, out=g))
+        _same(g, want)
+    assert not activation.threshold_calls(g.astype("f8"), x, out=g)
 
 
 def test_a_rectifier_joins_what_it_reads() -> None:

@@ -15,23 +15,18 @@ from skimp._kernels.threads import Call
 Array = np.ndarray[Any, Any]
 
 
-def scaled(x: Array, a: Array, b: Array, *, out: Array) -> None:
-    """out = x * a + b, which may be where x is."""
-    if not channels_onednn.scaled(x, a, b, out):
-        np.multiply(x, a, out=out)
-        np.add(out, b, out=out)
-
-
-def held(x: Array, a: Array, b: Array, hold: Limits, *, out: Array) -> None:
-    """out = x * a + b held between two numbers, NaN as it is."""
+def scaled(x: Array, a: Array, b: Array, hold: Limits | None = None, *, out: Array) -> None:
+    """out = x * a + b, held between two numbers if they are given, NaN as it is; it may be where x
+    is."""
     if not channels_onednn.scaled(x, a, b, out, hold):
         np.multiply(x, a, out=out)
         np.add(out, b, out=out)
-        clamp(out, *hold, out=out)
+        if hold is not None:
+            clamp(out, *hold, out=out)
 
 
 def calls(x: Array, a: Array, b: Array, hold: Limits | None = None, *, out: Array) -> list[Call]:
-    """What `scaled` or `held` does, as calls of C."""
+    """What `scaled` does, as calls of C."""
     made = channels_onednn.calls(x, a, b, out, hold)
     if not made:
         made = [(partial(np.multiply, x, a, out=out),), (partial(np.add, out, b, out=out),)]

@@ -124,7 +124,12 @@ def row(
 RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True, brief=True)
 RECTIFY_FLOATS = Kernel("relu", A.relu, True, True, brief=True, ufunc=CLIP, numbers=(0, inf))
 PASS_ABOVE = Kernel(
-    "threshold_backward", A.threshold_backward, aliases=True, strided=True, brief=True
+    "threshold_backward",
+    A.threshold_backward,
+    aliases=True,
+    strided=True,
+    brief=True,
+    listed=A.threshold_calls,
 )
 
 THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")

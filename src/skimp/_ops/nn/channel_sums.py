@@ -18,7 +18,7 @@ from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT
-from skimp._engine.eval.expr import Expr, Kernel
+from skimp._engine.eval.expr import COPY, Expr, Kernel
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -161,33 +161,33 @@ def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int
 
 
 @lru_cache(64)
-def _joined(other: Kernel) -> Kernel | None:
-    """x * a + b held between two numbers, where that is what another kernel does with it."""
-    hold = other.numbers
-    if other.ufunc is not CLIP or CLIP is None or any([limit != limit for limit in hold]):
-        return None
+def _scaled(name: str, hold: tuple[float, ...] | None) -> Kernel:
+    """x * a + b, held between two numbers if they are given."""
     return Kernel(
-        f"scaled_{other.name}",
-        partial(channels.held, hold=hold),
+        name,
+        partial(channels.scaled, hold=hold),
         aliases=True,
         strided=True,
         brief=True,
         listed=partial(channels.calls, hold=hold),
         beside=True,
+        joined=partial(_joined, name, hold),
     )
 
 
-_SCALED: Final = Kernel(
-    "scaled",
-    channels.scaled,
-    aliases=True,
-    strided=True,
-    brief=True,
-    listed=channels.calls,
-    beside=True,
-    joined=_joined,
+def _joined(name: str, hold: tuple[float, ...] | None, other: Kernel) -> Kernel | None:
+    """The kernel that copies its result too, or holds it between two numbers."""
+    if other is COPY:
+        return _scaled(name, hold)
+    if hold is not None or CLIP is None or other.ufunc is not CLIP:
+        return None
+    nan = any([limit != limit for limit in other.numbers])
+    return None if nan else _scaled(f"scaled_{other.name}", other.numbers)
+
+
+SCALED: Final = Pointwise(
+    "scaled", {FLOAT: _scaled("scaled", None)}, same, args=("input", "a", "b")
 )
-SCALED: Final = Pointwise("scaled", {FLOAT: _SCALED}, same, args=("input", "a", "b"))
 """x * a + b, the latter two with a number for each channel."""
 
 
