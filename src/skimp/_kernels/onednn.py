@@ -37,6 +37,8 @@ _DIRECT: Final = 1  # the algorithm of convolutions
 GELU: Final = 0x31  # functions of one number
 GELU_TANH: Final = 0x2B
 _TRAINING: Final = 64
+_INFERENCE: Final = 96
+_AVERAGE: Final = 0x2FF
 _SCALED: Final = 2
 _SHIFTED: Final = 4
 _ALL_GRADIENTS: Final = 128
@@ -411,6 +413,15 @@ def _followed(add: Handle | None, total: bool, hold: tuple[float, ...] | None) -
     if failed:
         raise Unsupported("dnnl_post_ops")
     return given
+
+
+def average(planes: Handle, results: Handle, kernel: Ints, stride: Ints) -> Primitive:
+    """The averages of windows, none of which reaches outside."""
+    none = _dims((0,) * len(kernel))
+    along = _dims(stride), _dims(kernel), none, none, none
+    make, ends = "dnnl_pooling_forward_primitive_desc_create", (planes.value, results.value)
+    given = _given_scratch().value
+    return Primitive(make, _engine().value, _INFERENCE, _AVERAGE, *ends, *along, given)
 
 
 def normalization(matrix: Handle, column: Handle, scaled: bool) -> Primitive:
