@@ -20,6 +20,11 @@ SHAPES = [(2, 64, 32, 32), (16, 48, 8, 8), (5, 30, 7, 9), (3, 17, 33, 5), (16, 2
 HOLDS = [None, (0, inf), (0, 6), (-1.5, 1.0)]
 
 
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels_onednn, "_LEAST", 1 << 13)
+
+
 def _numbers(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape, dtype="f4")
 

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 Limits = tuple[float, ...]
 
 _TYPE: Final = np.dtype(np.float32)
-_LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
+_LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
 _SHARED: Final = 1 << 20  # and from which threads that may have to be woken share them
 _REFERENCE: Final = b"ref"  # in the name of code that goes one by one
 
@@ -161,6 +161,8 @@ def _runs(
     _, channels, places = sizes
     images = onednn.layout(sizes, (channels * places, places, 1))
     beside = onednn.layout((1, channels, 1), (channels, 1, 1))
+    if team > 1:  # now: what is made when a team rests would be memory that comes late
+        _runs(sizes, add, total, hold, 1)
     try:
         with onednn.team(team):
             primitive = onednn.multiplication(images, beside, add, total, hold)

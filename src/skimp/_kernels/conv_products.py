@@ -119,47 +119,58 @@ def _weights(
 
 
 def _run(
-    a: Lies, b: Lies, c: Lies, one: Array, other: Array, into: Array, bias: Array | None,
+    a: Lies,
+    b: Lies,
+    c: Lies,
+    one: Array,
+    other: Array,
+    into: Array,
+    bias: Array | None,
     effort: int,
-) -> bool:  # fmt: skip
+) -> bool:
     """into = one @ other (+ bias), on a team, or a few images after the other shared by our own
     threads; False if oneDNN has no such product."""
-    n, several = c[0][0], a[0][0] > 1
-    team = 1
-    if effort >= _SHARED and threads.alone():
-        team = teams.size(config.threads)
-    count = n if team > 1 else -(-n // LANES)
-    todo: list[tuple[Runs, list[int]]] = []
-    for start in range(0, n, count):
-        many = min(count, n - start)
-        runs = _runs(
-            _some(a, many) if several else a, _some(b, many), _some(c, many), bias is not None, team
-        )
-        if runs is None:
-            return False
-        skipped = (start * a[1][0] if several else 0), start * b[1][0], start * c[1][0]
-        at = [
-            shaping.address(array) + skip * TYPE.itemsize
-            for array, skip in zip((one, other, into), skipped, strict=True)
-        ]
-        todo.append((runs, at if bias is None else [*at, shaping.address(bias)]))
+    n, large = c[0][0], effort >= _SHARED and config.threads > 1
+    # both are made at first: which one is asked for changes with what else the machine does
+    todo = _cut(a, b, c, bias is not None, -(-n // LANES), 1)
+    whole = _cut(a, b, c, bias is not None, n, config.threads) if large else todo
+    if todo is None or whole is None:
+        return False
+    arrays = [one, other, into] if bias is None else [one, other, into, bias]
+    at = [shaping.address(array) for array in arrays]
+    team = teams.size(config.threads) if large and threads.alone() else 1
     if team > 1:
         began = teams.begin()
-        todo[0][0].make(todo[0][1], team)
+        whole[0][0].make(at, team)
         teams.end(began)
         return True
     items = iter(todo)  # shared by the threads: next() is atomic
 
     def work() -> None:
-        for runs, at in items:
-            runs.make(at)
+        for runs, skipped in items:
+            runs.make([place + skip for place, skip in zip(at, skipped, strict=False)])
 
     spread(work, len(todo), effort // 2)
     return True
 
 
-def _some(lies: Lies, many: int) -> Lies:
-    return (many, *lies[0][1:]), lies[1]
+@lru_cache(512)
+def _cut(
+    a: Lies, b: Lies, c: Lies, bias: bool, count: int, team: int
+) -> list[tuple[Runs, Ints]] | None:
+    """The products of so many images after the other, for a team of so many, and how many bytes on
+    each array begins for them."""
+    found: list[tuple[Runs, Ints]] = []
+    n, several = c[0][0], a[0][0] > 1
+    for start in range(0, n, count):
+        many = min(count, n - start)
+        some = [((many, *lies[0][1:]), lies[1]) for lies in (a, b, c)]
+        runs = _runs(some[0] if several else a, some[1], some[2], bias, team)
+        if runs is None:
+            return None
+        skipped = [start * lies[1][0] * TYPE.itemsize for lies in (a, b, c)]
+        found.append((runs, (skipped[0] if several else 0, skipped[1], skipped[2], 0)))
+    return found
 
 
 @lru_cache(512)
