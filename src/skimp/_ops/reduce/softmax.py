@@ -143,28 +143,28 @@ def contiguous_array(t: Tensor) -> Array:
 
 
 def exp_of(x: Array, top: Array, out: Array) -> Array | None:
-    """out = exp(x - top), or exp(x) where that is as good; what was subtracted, None for nothing.
+    """out = exp(x - shift); the shift, a number for each row, or None where it is 0 for all.
 
-    With the largest element of every row in [0, 64] nothing overflows, and what underflows would
-    do so after the subtraction too: one pass over memory less.
+    A row's is its largest element, or 0 where that is in [0, 64]: then nothing overflows, and what
+    underflows would do so after the subtraction too. Of all rows so it is one pass less.
     """
     bits = top.reshape(-1).view(f"u{top.itemsize}")  # of a negative number, and of NaN, above all
+    most = _NO_OVERFLOW[top.itemsize]
     few = bits.size < _FEW_ROWS
-    if bits.size and (
-        (max(bits.tolist()) if few else int(np.maximum.reduce(bits))) <= _NO_OVERFLOW[top.itemsize]
-    ):
+    if bits.size and (max(bits.tolist()) if few else int(np.maximum.reduce(bits))) <= most:
         np.exp(x, out=out)
         return None
-    np.subtract(x, top, out=out)
+    shift = np.where(bits <= most, top.dtype.type(0), top.reshape(-1)).reshape(top.shape)
+    np.subtract(x, shift, out=out)
     np.exp(out, out=out)
-    return top
+    return shift
 
 
 def _exp_rows(x: Array, y: Array) -> Array:
-    """y = exp(x), less the largest of each row where it must be; the sums of the rows."""
+    """y = exp(x), less the largest of its row where it must be; the sums of the rows."""
     np.exp(x, out=y)
     sums = row_sums(y)
-    return sums if _are_moderate(sums) else _exp_below(x, y)
+    return sums if _are_moderate(sums) else _exp_below(x, y, sums)
 
 
 def _are_moderate(sums: Array) -> bool:
@@ -175,8 +175,11 @@ def _are_moderate(sums: Array) -> bool:
     return bool(min(values) > _LEAST and max(values) < _MOST)
 
 
-def _exp_below(x: Array, y: Array) -> Array:
-    np.exp(np.subtract(x, row_tops(x), out=y), out=y)
+def _exp_below(x: Array, y: Array, sums: Array) -> Array:
+    """`_exp_rows` where some sums are not moderate: a row's bits don't depend on other rows."""
+    moderate = np.greater(sums, _LEAST) & np.less(sums, _MOST)
+    shift = np.where(moderate, x.dtype.type(0), row_tops(x))
+    np.exp(np.subtract(x, shift, out=y), out=y)
     return row_sums(y)
 
 
@@ -266,7 +269,7 @@ def _small_softmax(input: Any, dim: Any) -> Tensor | None:
     y = np.exp(x)
     sums = row_sums(y)
     if not _are_moderate(sums):
-        sums = _exp_below(x, y)
+        sums = _exp_below(x, y, sums)
     np.divide(y, beside_rows(sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
