@@ -107,8 +107,14 @@ def _is_plain(root: Expr, out: Array) -> bool:
         root.size == 1
         and config.small_below > 0
         and threads_for(out.size, steps_of(root.kernel)) == 1
-        and all(leaf.array.flags.c_contiguous for leaf in root.leaves)
+        and _is_dense(root)
     )
+
+
+def _is_dense(root: Expr) -> bool:
+    """Whether the one kernel reads arrays that are as long as the result in one run."""
+    read = root.args[:1] if root.kernel.beside else root.args
+    return all([a.array.flags.c_contiguous for a in read if type(a) is Leaf])
 
 
 # -- whole arrays ---------------------------------------------------------------------------------
@@ -127,12 +133,11 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
 
 
 def _call_of(root: Expr, out: Array) -> list[Call]:
-    """The one call of a ufunc that writes a kernel of leaves, if that is all."""
+    """The calls of C that write a kernel of leaves, if that is all."""
     kernel = root.kernel
-    if kernel.ufunc is None or not (kernel.aliases or not _meets(out, root.leaves)):
+    if not (kernel.aliases or not _meets(out, root.leaves)):
         return []
-    operands = [_operand(arg, kernel, out.shape) for arg in root.args]
-    return [(partial(kernel.ufunc, *operands, *kernel.numbers, out=out),)]
+    return kernel.calls(tuple([_operand(arg, kernel, out.shape) for arg in root.args]), out)
 
 
 def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
@@ -252,9 +257,7 @@ def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
     what stays in the cache, and fewer blocks mean fewer moments in the interpreter.
     """
     elements = outs[0].size
-    if len(roots) == 1 == roots[0].size and all(
-        [leaf.array.flags.c_contiguous for leaf in roots[0].leaves]
-    ):
+    if len(roots) == 1 == roots[0].size and _is_dense(roots[0]):
         longer = elements // (_MANY * config.threads * config.block)
         longer = min(max(longer, _LONGER), _LONGEST)
         prepared = prepare(roots, outs, _block_for(elements, longer * config.block))
