@@ -117,6 +117,20 @@ def test_tensors_of_before_lend_no_arrays() -> None:
         assert all([t[7] == 7 + i for i, t in enumerate(made)])
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+def test_small_arrays_find_no_room_in_what_is_cached(earlier: bool) -> None:
+    """What a large tensor leaves is cached, and counts at once."""
+    made = [numbers(0, 4 * N)] if earlier else []
+    base = held() - 4 * MIB * earlier
+    with torch.memory.budget(base + 5 * MIB):
+        made += [] if earlier else [numbers(0, 4 * N)]
+        made.clear()
+        small = []
+        for _ in range(4 * 64):
+            small.append(torch.ones(4096))
+            assert pool.measure() <= base + 5 * MIB
+
+
 def test_an_address_pins_for_ever() -> None:
     with torch.memory.budget(held() + 3 * MIB):
         a = numbers(0)
@@ -423,3 +437,12 @@ def test_the_variable() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == str(300 * MIB)
+
+
+def test_a_variable_that_is_no_size_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import skimp"], env={**os.environ, "SKIMP_BUDGET": "junk"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ValueError: SKIMP_BUDGET: a size is bytes or text like" in done.stderr

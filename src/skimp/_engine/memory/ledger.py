@@ -152,9 +152,8 @@ class Ledger:
         self.device: Final = device
         self.made = 0  # allocations
         self.dropped = 0  # frees
-        self.most_made = (
-            0  # the most allocations at once, seen at new peaks of bytes: at least so many
-        )
+        # the most allocations at once, seen at new peaks of bytes: at least so many
+        self.most_made = 0
         self.total = 0  # ever allocated
         self.freed = 0  # ever freed
         self.copied = 0  # ever copied from one storage to another, as ops tell it
@@ -306,8 +305,7 @@ class Ledger:
         with self._lock:
             if len(self._observers) != 1 or self.budget is not None:
                 return False
-            self.undivert = undivert
-            self.told, self.fell = told, fell
+            self.undivert, self.told, self.fell = undivert, told, fell
             return True
 
     def _observe(self, observers: tuple[Observer, ...]) -> None:
@@ -346,9 +344,7 @@ class Ledger:
     def fold(self) -> None:
         """Bring the gauges up to date, and measure from here on."""
         with self._lock:
-            self.ceiling = (
-                LISTENING  # allocations on other threads look at `_high` until it is set again
-            )
+            self.ceiling = LISTENING  # other threads look at `_high` until it is set again
             high = self._high
             if high > self._unfolded:
                 self._unfolded = high
@@ -401,6 +397,12 @@ class Ledger:
             self._overhead = self.backing.overhead
         self._aim()
 
+    def caches(self, nbytes: int) -> None:
+        """The backing has kept bytes that an owner gave back. One step."""
+        self._overhead = self._overhead + nbytes
+        if self.ceiling > self._bound - self._overhead:
+            self.ceiling = self._bound - self._overhead
+
     def refusal(
         self, nbytes: int, owner: object = None, limit: int | None = None
     ) -> OutOfMemoryError:
@@ -408,8 +410,7 @@ class Ledger:
         self.ooms = self.ooms + 1
         live = self.live_by_line() if self.live_by_line is not None else []
         budget = self.budget
-        binds = budget is not None and limit == budget.nbytes
-        reason = budget.explain(nbytes) if budget is not None and binds else None
+        reason = budget.explain(nbytes) if budget is not None and limit == budget.nbytes else None
         site, advice = _site_of(owner), ""
         if self.adviser is not None and limit is not None:
             advice = self.adviser(self.reserved_for(nbytes) - limit)
