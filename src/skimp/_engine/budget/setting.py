@@ -62,6 +62,7 @@ def obey(spending: Spending | None) -> None:
     if spending is not None:
         pool.attend()
         spending.make_room(0)
+        spending.clock.begin()
         pool.shrink()
 
 
