@@ -377,6 +377,28 @@ def test_threads_share_a_budget() -> None:
         assert host.allocated <= base + 12 * MIB
 
 
+@pytest.mark.parametrize("n", [N, N // 8])
+def test_room_that_another_thread_has_taken_is_made_once_more(n: int, monkeypatch: Any) -> None:
+    with torch.memory.budget(held() + 4 * MIB):
+        made = [numbers(i) for i in range(4)]
+        budget: Any = host.budget
+        make_room = budget.make_room
+        taken: list[Any] = []
+
+        def lose(nbytes: int) -> bool:
+            there = make_room(nbytes)
+            if not taken:
+                taken.append(None)
+                taken.append(numbers(7))
+            return bool(there)
+
+        monkeypatch.setattr(budget, "make_room", lose)
+        made.append(numbers(4, n))
+        assert len(taken) == 2
+        for i, t in enumerate(made):
+            assert np.array_equal(t.numpy(), numbers(i, len(t)).numpy())
+
+
 INTERRUPTED = """
 import gc, signal, sys, time
 import numpy as np

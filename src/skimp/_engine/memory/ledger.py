@@ -215,9 +215,8 @@ class Ledger:
         """
         if self.budget is not None:
             self.budget.receive(nbytes, owner)
-        if not self.fits(nbytes):
-            self.relieve(nbytes)
-            if not self.fits(nbytes):
+        while not self.fits(nbytes):  # again, where another thread has taken the room
+            if not self.relieve(nbytes):
                 raise self.refusal(nbytes, owner, self.bound)
 
     def refund(self, owner: Owner) -> None:
@@ -431,32 +430,32 @@ class Ledger:
         owner.nbytes = -1  # what the relievers allocate is measured without it
         self.made = self.made - 1
         self.total = self.total - nbytes  # one step with the two lines above
-        if not self.fits(nbytes):
-            self.relieve(nbytes)
-        rounding = self._rounding()
-        total = self.total
-        if total - self.freed + nbytes + rounding > self._bound:
-            raise self.refusal(nbytes, owner, self.bound)
-        self.total = total + nbytes  # one step with the test
-        self.made = self.made + 1
-        owner.nbytes = nbytes
+        while self.fits(nbytes) or self.relieve(nbytes):
+            rounding, total = self._rounding(), self.total
+            if total - self.freed + nbytes + rounding <= self._bound:
+                self.total = total + nbytes  # one step with the test
+                self.made = self.made + 1
+                owner.nbytes = nbytes
+                return
+        raise self.refusal(nbytes, owner, self.bound)
 
-    def relieve(self, nbytes: int = NO_LIMIT + 1) -> None:
-        """Have memory freed until `nbytes` fit below the limit, or nobody has more to free."""
+    def relieve(self, nbytes: int = NO_LIMIT + 1) -> bool:
+        """Have memory freed until `nbytes` fit below the limit; False: nobody has more to free."""
         budget = self.budget
         if budget is not None and budget.make_room(nbytes):
-            return
+            return True
         if getattr(self._relieving, "now", False):
-            return  # a reliever's own allocation: it may use what room there is
+            return self.fits(nbytes)  # a reliever's own allocation: it may use what room there is
         self._relieving.now = True
         try:
             for reliever in tuple(self.relievers):
                 with contextlib.suppress(OutOfMemoryError):  # it could not help; the next one may
                     reliever()
                 if self.fits(nbytes) or (budget is not None and budget.make_room(nbytes)):
-                    return
+                    return True
         finally:
             self._relieving.now = False
+        return False
 
     def fits(self, nbytes: int) -> bool:
         """Whether so many bytes more are within the bound."""
