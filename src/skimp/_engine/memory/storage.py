@@ -458,15 +458,13 @@ def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
 
 def _pooled(nbytes: int, owner: Storage, zeroed: bool) -> Array:
     size = pool.rounded(nbytes)
-    take = pool.take_zeroed if zeroed else pool.take
-    while True:
-        host.admit(size, owner)
-        try:
-            block = take(nbytes)
-            break
-        except OutOfMemoryError:
-            if host.fits(size):  # else another thread's small arrays have taken the room
-                raise
+    host.admit(size, owner)
+    try:
+        block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
+    except OutOfMemoryError:
+        if host.fits(size):
+            raise
+        return _pooled(nbytes, owner, zeroed)  # another thread's small arrays have taken the room
     if host.budget is not None:
         host.look()  # what was cached is in use: the ceiling is higher by it
     host.charge(nbytes, owner)
