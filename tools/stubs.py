@@ -56,9 +56,11 @@ UNLIKE_OBJECT = {"__eq__", "__ne__"}  # answer tensors where object's answer boo
 
 
 def names_of(module: str) -> dict[str, Any]:
-    """What annotations of a module may name, imports for type checking only included."""
+    """What annotations of a module may name: its own names, imports for type checking only
+    included, and those of the results that forms say for a body (a view's arithmetic has layouts).
+    """
     here = sys.modules[module]
-    found = dict(vars(here))
+    found = {"Tensor": _tensor.Tensor, "Any": Any, **vars(here)}
     for node in ast.parse(inspect.getsource(here)).body:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             exec(compile(ast.Module(node.body, []), module, "exec"), found)

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import ast
 import doctest
+import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +28,7 @@ from skimp._compat.refusals import is_refused
 from skimp._engine.dispatch.row import FORMS
 
 HEADS = ("Shape", "Dtypes", "Raises", "Memory")
-SPACES = [
+SPACES = [  # by whose names things are known here
     "nn.functional",
     "nn",
     "linalg",
@@ -69,7 +72,29 @@ def public() -> Iterator[tuple[str, Any]]:
                 yield prefix + name, value
 
 
+def elsewhere(known: set[int]) -> Iterator[tuple[str, Any]]:
+    """What else PyTorch's modules of the same names count as their own."""
+    for module in pkgutil.walk_packages(skimp.__path__, "skimp."):
+        path = module.name.removeprefix("skimp.")
+        if "._" in module.name or module.name.endswith("__main__"):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch's modules call what is deprecated
+                theirs: Any = importlib.import_module(f"torch.{path}")
+        except ImportError:
+            continue
+        ours = importlib.import_module(module.name)
+        for name in getattr(theirs, "__all__", vars(theirs)):
+            value = None if name[0] == "_" else getattr(ours, name, None)
+            home = getattr(value, "__module__", None) or ""
+            if callable(value) and home.startswith("skimp") and id(value) not in known:
+                known.add(id(value))
+                yield f"{path}.{name}", value
+
+
 PUBLIC = dict(public())
+PUBLIC |= elsewhere(set(map(id, PUBLIC.values())))
 
 
 def written(f: Any) -> Any:
@@ -134,7 +159,7 @@ def test_most_of_what_is_public_has_to_say_all() -> None:
     assert len(full) > 1500
 
 
-EXAMPLES = [name for name, value in PUBLIC.items() if ">>>" in value.__doc__]
+EXAMPLES = [name for name, value in PUBLIC.items() if ">>>" in (value.__doc__ or "")]
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 

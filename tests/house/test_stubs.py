@@ -92,6 +92,12 @@ once = pytest.mark.skipif(
 MISTAKEN = ["import skimp", "x = skimp.ones(2, 2)"]
 
 
+def test_a_file_of_views_need_not_import_what_they_answer() -> None:
+    module = "skimp._engine.memory.layout_splits"
+    assert "Tensor" not in vars(sys.modules[module])
+    assert stubs.names_of(module)["Tensor"] is skimp.Tensor
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What mypy says of both programs, asked once: it takes seconds to start."""

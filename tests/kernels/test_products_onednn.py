@@ -110,6 +110,26 @@ def test_what_it_is_not_asked_for() -> None:
     np.testing.assert_array_equal(blas.multiply(a[::-1], a), a[::-1].copy() @ a)
 
 
+@pytest.mark.parametrize(
+    ("shape", "turned"),
+    [((16, 128, 512), False), ((16, 512, 128), True), ((2, 3, 4), False), ((1, 900, 800), False),
+     ((300, 200, 100), True)],
+)  # fmt: skip
+def test_a_product_that_is_repeated_has_the_bits_of_one(
+    shape: tuple[int, int, int], turned: bool
+) -> None:
+    """Also where it is NumPy's, or of threads."""
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    steps = rng.standard_normal((3, m, k), dtype="f4")
+    b = rng.standard_normal((n, k), dtype="f4").T if turned else _matrix((k, n), "padded", 1)
+    out = np.empty((m, n), "f4")
+    times_b = blas.multiplier(steps[0], b, out)
+    for a in steps:
+        times_b(a)
+        np.testing.assert_array_equal(out, blas.multiply(a, b))
+
+
 _IN_A_CHILD = """
 import os, skimp
 skimp.set_num_threads(2)

@@ -205,14 +205,16 @@ def test_score_mods() -> None:
         return out, lse, attention(q, k[:, :2], v[:, :2], enable_gqa=True)
 
     agree(run)
-    for refused, query, key in (
-        (NotImplementedError, (2, 4, 8), (2, 4, 8)),
-        (ValueError, (1, 4, 3, 2), (1, 2, 3, 2)),
-        (ValueError, (1, 4, 3, 2), (1, 4, 3, 3)),
+    for refused, query, key, shared in (
+        (NotImplementedError, (2, 4, 8), (2, 4, 8), False),
+        (ValueError, (1, 4, 3, 2), (1, 2, 3, 2), False),
+        (ValueError, (1, 3, 3, 2), (1, 2, 3, 2), True),
+        (ValueError, (3, 4, 3, 2), (2, 4, 3, 2), False),
+        (ValueError, (1, 4, 3, 2), (1, 4, 3, 3), False),
     ):
         agree(
-            lambda lib, q=query, k=key: flex(lib).flex_attention(
-                tensor(lib, *q), tensor(lib, *k), tensor(lib, *k)
+            lambda lib, q=query, k=key, gqa=shared: flex(lib).flex_attention(
+                tensor(lib, *q), tensor(lib, *k), tensor(lib, *k), enable_gqa=gqa
             ),
             refused=refused,
         )

@@ -148,7 +148,7 @@ def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) ->
         scaled, mask = [room.reshape(to.shape) for room in rooms]
         np.multiply(some, slope, out=scaled)
         np.greater(one, 0, out=mask)
-        np.copyto(to, some)
+        to[...] = some
         blend(mask, scaled, to)
         for room in rooms:
             give(room)

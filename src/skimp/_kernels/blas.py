@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,6 +136,14 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
         return np.matmul(a, b, out=out, order="C")
     finally:
         _leave(functions[1])
+
+
+def multiplier(a: Array, b: Array, out: Array) -> Callable[[Array], object]:
+    """`multiply` by `b` into `out` of matrices that lie as `a` does: how is asked once. `b` and
+    `out` stay where they are.
+    """
+    made = products_onednn.repeated(a, b, out) if a.size * b.shape[-1] > FEW else None
+    return partial(multiply, b=b, out=out) if made is None else made
 
 
 def threads_for_products() -> int:

@@ -303,7 +303,7 @@ class _Run:
     def bring(self, number: int, array: Array, room: Room) -> None:
         """Bring it into the wanted layout."""
         if self._plan.sides[number].copied:
-            np.copyto(room.view(self._plan.places[number][1], array.shape), array)
+            room.view(self._plan.places[number][1], array.shape)[...] = array
         self._run(self._moves[number], room)
 
     def fetch(self, number: int, array: Array, room: Room) -> None:

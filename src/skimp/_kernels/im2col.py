@@ -153,7 +153,7 @@ class Im2col:
                 room.close()
             room = self._room = _Room(self, block)
         room.fill(x.reshape(len(x), self.channels * self.groups, *self.w.size), block)
-        np.copyto(room.places, room.seen)
+        room.places[...] = room.seen
         return room.matrix
 
     def take(self, length: int) -> Array:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._kernels import pool_onednn
-from skimp._kernels.threads import share
+from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -139,6 +139,9 @@ def tap_dtype(w: Pool) -> np.dtype[Any]:
 def _each(w: Pool, x: Array, fn: Callable[[slice], None]) -> None:
     """fn(planes) for a few planes, or images, at a time, on the threads."""
     planes, each = len(x), math.prod(w.around(x)[1:])
+    if planes * each <= _LEAST_UNIT:
+        quietly(fn, slice(0, planes))
+        return
     threads = config.threads if planes * each >= config.threads_from else 1
     unit = min(_UNIT, max(_LEAST_UNIT, planes * each // (2 * threads)))
     step = max(1, unit // max(1, each))

@@ -77,16 +77,12 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
 
     Matrices (m, k), (k, n), (m, n); `out` shares no memory with the others.
     """
-    m, k = a.shape
-    n = b.shape[1]
-    if not (a.dtype.char == "f" == b.dtype.char and m > 1 < n and k > 1):
-        return False
-    one, other, (down, right) = _lies(a), _lies(b), out.strides
-    if one is None or other is None or right != _ITEM or down < n * _ITEM or down % _ITEM:
-        return False
+    lie = _lie(a, b, out)
     functions = _functions()
-    if functions is None or not _signals.apart:  # which asks for it where that was not yet
+    if lie is None or functions is None or not _signals.apart:  # which asks for it at first
         return False
+    (m, k), n = a.shape, b.shape[1]
+    one, other, apart = lie
     shared = m * k * n >= _SHARED
     team = teams.size(threads) if shared else 1
     functions[0](team)
@@ -97,11 +93,47 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
             _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
             1, shaping.address(a) + start * a.strides[1], one[1],
             shaping.address(b) + start * b.strides[0], other[1],
-            add or start > 0, shaping.address(out), down // _ITEM,
+            add or start > 0, shaping.address(out), apart,
         )  # fmt: skip
     if began is not None:
         teams.end(began)
     return True
+
+
+def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
+    """What makes `multiply` of small matrices again, of others that lie as `a` does; None where
+    that does not make it, or on several threads. `b` and `out` stay where they are.
+    """
+    lie = _lie(a, b, out)
+    functions = _functions()
+    if lie is None or functions is None or not _signals.apart:
+        return None
+    (m, k), n = a.shape, b.shape[1]
+    if m * k * n >= _SHARED:
+        return None
+    one, other, apart = lie
+    kinds = _KINDS[one[0]], _KINDS[other[0]]
+    use_threads, product = functions
+
+    def run(a: Array) -> None:
+        use_threads(1)
+        product(
+            *kinds, m, n, k, 1, shaping.address(a), one[1], at_b, other[1], False, at_out, apart
+        )
+
+    at_b, at_out = shaping.address(b), shaping.address(out)
+    return run
+
+
+def _lie(a: Array, b: Array, out: Array) -> tuple[Lies, Lies, int] | None:
+    """How two factors and their product lie, if they are matrices that this takes."""
+    (m, k), n, (down, right) = a.shape, b.shape[1], out.strides
+    if not (a.dtype.char == "f" == b.dtype.char and m > 1 < n and k > 1):
+        return None
+    one, other = _lies(a), _lies(b)
+    if one is None or other is None or right != _ITEM or down < n * _ITEM or down % _ITEM:
+        return None
+    return one, other, down // _ITEM
 
 
 def _lies(x: Array) -> Lies | None:

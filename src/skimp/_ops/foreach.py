@@ -14,8 +14,6 @@ from skimp._engine.dispatch.forms import METHODS, NAMESPACES, OPS, Op, export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor.tensor import Tensor
 
-_BINARY = ("add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum", "pow", "mm")
-_TERNARY = ("addcmul", "addcdiv")
 _OF_NUMBERS_TOO = {"minimum": "clamp_max", "maximum": "clamp_min"}
 
 
@@ -89,19 +87,15 @@ def _declare(name: str, of: dict[str, Any], key: str, make: Callable[..., Any]) 
     export(f"_foreach_{name}", named(form, f"_foreach_{name}", doc), method=False)
 
 
-for _make, _names in ((_of_two, _BINARY), (_of_three, _TERNARY)):
-    for _name in _names:
-        _key = _OF_NUMBERS_TOO.get(_name, _name)
-        _declare(_name, NAMESPACES[""], _key, _make)
-        if _name != "mm":
-            _declare(f"{_name}_", METHODS, f"{_key}_", _make)
+_MAKERS = {1: _of_one, 2: _of_two, 3: _of_three}
 
 
 def declare(op: Op) -> None:
-    """The form for lists of an op of one tensor, and the one in place if the op has that."""
-    _declare(op.name, NAMESPACES[""], op.name, _of_one)
-    if f"{op.name}_" in METHODS:
-        _declare(f"{op.name}_", METHODS, f"{op.name}_", _of_one)
+    """The form for lists of an op, and the one in place if the op has that."""
+    make, key = _MAKERS[op.foreach], _OF_NUMBERS_TOO.get(op.name, op.name)
+    _declare(op.name, NAMESPACES[""], key, make)
+    if f"{key}_" in METHODS:
+        _declare(f"{op.name}_", METHODS, f"{key}_", make)
 
 
 def declare_all() -> None:

@@ -66,6 +66,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 def noop_context_fn() -> Contexts:
+    """Two contexts that do nothing, for the run and for the one in backward."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -85,6 +86,9 @@ def checkpoint(
 
     `determinism_check`: "default" compares shapes, dtypes and devices of what was saved, "none"
     nothing; `check="values"` compares the bytes too, at the price of reading them.
+
+    Raises: ValueError for words that belong to the other mode and unknown checks; backward raises
+    CheckpointError where the function saves something else when it runs again.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -117,7 +121,10 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """A chain of functions in `segments` checkpointed pieces; the last one runs as usual."""
+    """A chain of functions in `segments` checkpointed pieces; the last one runs as usual.
+
+    Raises: ValueError for unknown words.
+    """
     if use_reentrant is None:
         warnings.warn(
             "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be "

@@ -101,7 +101,10 @@ def _enter(level: _Level) -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """End forward differentiation: all its tangents are forgotten."""
+    """End forward differentiation: all its tangents are forgotten.
+
+    Raises: RuntimeError without a level, or for another than the one that was entered.
+    """
     now = len(_levels) - 1
     if level is not None and level != now:
         raise RuntimeError(
@@ -145,6 +148,11 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Both are of floating point or complex types. Writes to the dual tensor change `tensor`'s bytes
     and the derivative, and leave `tangent`.
+
+    Shape: both alike; so is the result.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError outside of a level and for another shape, ValueError for other dtypes.
+    Memory: a view of `tensor`.
     """
     level = len(_levels) - 1 if level is None else level
     if level < 0:
@@ -185,6 +193,11 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
     None if `tensor` was computed from no dual tensor, or outside of a level. Each call computes
     the tangent anew, by way of the recorded operations.
+
+    Shape: the tensor's, both.
+    Dtypes: the tensor's, both.
+    Raises: RuntimeError for a level that is not there.
+    Memory: a view of the tensor; the tangent is new.
     """
     level = len(_levels) - 1 if level is None else level
     if level < 0 or not _levels:

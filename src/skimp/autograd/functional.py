@@ -192,6 +192,9 @@ def jacobian(
     """The Jacobian: shape of the output, then of the input; nested tuples where there are several.
 
     It is computed row by row; with `vectorize` all rows in one backward.
+
+    Raises: AssertionError for an unknown strategy, TypeError for what are no tensors, RuntimeError
+    for `strict` beside `vectorize` and where an output depends on no input.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(

@@ -83,6 +83,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
+    """Whether CUDA has been set up: never in this version."""
     return False
 
 

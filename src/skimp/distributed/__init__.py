@@ -69,7 +69,10 @@ def is_torchelastic_launched() -> bool:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """The number that a launcher gave this process on its host, or else `fallback_rank`."""
+    """The number that a launcher gave this process on its host, or else `fallback_rank`.
+
+    Raises: RuntimeError where no launcher gave one and there is no `fallback_rank`.
+    """
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
     if fallback_rank is not None:

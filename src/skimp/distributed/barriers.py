@@ -14,7 +14,10 @@ from skimp.distributed.work import Label, Work
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Return when all ranks have come here."""
+    """Return when all ranks have come here.
+
+    Raises: TypeError for device_ids that are no list, DistBackendError where a rank has gone.
+    """
     if outside(group, "barrier"):
         return None
     if device_ids is not None and not isinstance(device_ids, list):
@@ -27,6 +30,8 @@ def monitored_barrier(
 ) -> None:
     """A barrier that names who has not come within the time: on rank 0 the first of them, or all
     (`wait_all_ranks`).
+
+    Raises: RuntimeError that names who has not come.
     """
     if outside(group, "monitored_barrier"):
         return

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skimp._engine.dispatch.docstrings import complete_functions
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed import mpi, transfers
 from skimp.distributed.arguments import (
@@ -324,3 +325,13 @@ def all_to_all(
         lambda: deal(found, output_tensor_list),
         async_op,
     )
+
+
+SAYS = """\
+Shape: alike on all ranks where nothing else is said.
+Dtypes: any, alike on all ranks.
+Raises: TypeError for what is no tensor or no list of them, ValueError for several dtypes, a rank
+that is not in the group, and a list on the wrong rank; RuntimeError for sizes that don't fit;
+DistBackendError where a rank has gone.
+Memory: results are written in place; tensors that are not contiguous go by way of a copy."""
+complete_functions(globals())

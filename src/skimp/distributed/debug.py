@@ -28,7 +28,10 @@ def set_debug_level(level: DebugLevel) -> None:
 
 
 def set_debug_level_from_env() -> None:
-    """What TORCH_DISTRIBUTED_DEBUG says: OFF, INFO or DETAIL."""
+    """What TORCH_DISTRIBUTED_DEBUG says: OFF, INFO or DETAIL.
+
+    Raises: ValueError for another word.
+    """
     name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
     if name not in DebugLevel.__members__:
         raise ValueError(

@@ -217,7 +217,11 @@ def init_device_mesh(
     mesh_dim_names: tuple[str, ...] | None = None,
     backend_override: Any = None,
 ) -> DeviceMesh:
-    """A mesh of all ranks, in rows; the default group is made if there is none."""
+    """A mesh of all ranks, in rows; the default group is made if there is none.
+
+    Raises: RuntimeError for names that are not one for each dim or repeat themselves, and for sizes
+    that don't multiply to the number of ranks.
+    """
     if mesh_dim_names is not None and len(mesh_dim_names) != len(mesh_shape):
         raise RuntimeError(
             "mesh_shape and mesh_dim_names should have same length! Found "

@@ -106,7 +106,13 @@ def _deprecated(name: str, instead: str) -> None:
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`all_gather_single` under its older name."""
+    """`all_gather_single` under its older name.
+
+    Shape: as all_gather_single's.
+    Dtypes: alike on all ranks.
+    Raises: as all_gather_single.
+    Memory: written in place.
+    """
     _deprecated("all_gather_into_tensor", "all_gather_single")
     return all_gather_single(output_tensor, input_tensor, group, async_op)
 
@@ -114,6 +120,12 @@ def all_gather_into_tensor(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`reduce_scatter_single` under its older name."""
+    """`reduce_scatter_single` under its older name.
+
+    Shape: as reduce_scatter_single's.
+    Dtypes: alike on all ranks.
+    Raises: as reduce_scatter_single.
+    Memory: written in place.
+    """
     _deprecated("reduce_scatter_tensor", "reduce_scatter_single")
     return reduce_scatter_single(output, input, op, group, async_op)

@@ -182,7 +182,10 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> Backend:
-    """The name that the group was made with."""
+    """The name that the group was made with.
+
+    Raises: ValueError for a group that this rank is not in, and without a default group.
+    """
     found = chosen(group)
     if not isinstance(found, ProcessGroup):
         raise ValueError("Invalid process group specified")
@@ -196,7 +199,10 @@ def get_backend_config(group: ProcessGroup | None = None) -> str:
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """PyTorch's usual backend for a device; here all are MPI."""
+    """PyTorch's usual backend for a device; here all are MPI.
+
+    Raises: ValueError for a device that has none.
+    """
     kind = str(getattr(device, "type", device)).partition(":")[0]
     found = Backend.default_device_backend_map.get(kind)
     if found is None:
@@ -218,7 +224,10 @@ def _registered(group: ProcessGroup) -> None:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The place in the group of a global rank."""
+    """The place in the group of a global rank.
+
+    Raises: ValueError for a rank that is not in the group, and for an unknown group.
+    """
     if group is world.default:
         return global_rank
     _registered(group)
@@ -228,7 +237,10 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The global rank at a place in the group."""
+    """The global rank at a place in the group.
+
+    Raises: ValueError for a rank that is not in the group, and for an unknown group.
+    """
     if group is world.default:
         return group_rank
     _registered(group)

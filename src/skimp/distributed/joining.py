@@ -44,6 +44,10 @@ def init_process_group(
     Under an MPI launcher the ranks are the launcher's; otherwise they come together through the
     store, or `init_method`: env:// (the default), tcp:// or file://. Whoever has not come within
     `timeout` (30 minutes) is named in a DistStoreError. RuntimeError without mpi4py.
+
+    Raises: ValueError for a group that is there already and a rank out of range, AssertionError for
+    a store beside `init_method` or without a rank and a size, DistStoreError for ranks that
+    have not come, RuntimeError without mpi4py.
     """
     if world.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -131,7 +135,10 @@ def _library() -> str:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Forget a group; the default one (None) and with it all others. Nobody is waited for."""
+    """Forget a group; the default one (None) and with it all others. Nobody is waited for.
+
+    Raises: ValueError for a group that is none of this job's.
+    """
     if group == GroupMember.NON_GROUP_MEMBER:
         return
     if group is None or group is world.default:

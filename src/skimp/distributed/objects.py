@@ -118,7 +118,10 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    """Rank `src` sends each rank one of its list's objects: into the first place of its list."""
+    """Rank `src` sends each rank one of its list's objects: into the first place of its list.
+
+    Raises: ValueError for an empty list to receive into, or ranks that don't exist.
+    """
     if outside(group, "scatter_object_list"):
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
@@ -146,7 +149,10 @@ def send_object_list(
     group_dst: int | None = None,
     use_batch: bool = False,
 ) -> None:
-    """Send the list's objects to a rank, which calls `recv_object_list` with one as long."""
+    """Send the list's objects to a rank, which calls `recv_object_list` with one as long.
+
+    Raises: ValueError for this rank itself, or one that doesn't exist.
+    """
     if outside(group, "send_object_list"):
         return
     group = chosen(group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.dispatch.docstrings import complete_functions
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed import mpi
 from skimp.distributed.arguments import incoming, one_tensor, outgoing, place
@@ -168,7 +169,10 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: Any) -> list[Work]:
-    """Begin them all; their order matters only between the same two ranks."""
+    """Begin them all; their order matters only between the same two ranks.
+
+    Raises: ValueError for what is no list of P2POp, and for ops of different groups.
+    """
     if not isinstance(p2p_op_list, list) or not all(isinstance(o, P2POp) for o in p2p_op_list):
         raise ValueError(
             "Invalid ``p2p_op_list``. Each op is expected to to be of type "
@@ -181,3 +185,12 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[Work]:
         peer = {"group_dst" if o.op is isend else "group_src": o.group_peer}
         works.append(o.op(o.tensor, group=o.group, tag=o.tag, **peer))
     return works
+
+
+SAYS = """\
+Shape: that of the other side's tensor, or of as many elements.
+Dtypes: any, alike on both sides.
+Raises: TypeError for what is no tensor, ValueError for this rank itself and for one that is not in
+the group; DistBackendError where a rank has gone.
+Memory: received in place; tensors that are not contiguous go by way of a copy."""
+complete_functions(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from skimp._engine.dispatch.docstrings import complete_functions
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed import mpi, transfers
 from skimp.distributed.arguments import (
@@ -212,3 +213,14 @@ def reduce_scatter_single(
     finish = _chain(_divided(target, op, group), copied)
     label = Label("reduce_scatter_single", (input,), op.name)
     return start(group, label, begin, [output], finish, async_op)
+
+
+SAYS = """\
+Shape: alike on all ranks where nothing else is said.
+Dtypes: alike on all ranks; bitwise operations are for integers and bools, MIN and MAX not for
+complex numbers.
+Raises: TypeError for what is no tensor or no operation, ValueError for several dtypes and a rank
+that is not in the group, RuntimeError for sizes that don't fit and sparse tensors;
+DistBackendError where a rank has gone.
+Memory: results are written in place; tensors that are not contiguous go by way of a copy."""
+complete_functions(globals())

@@ -40,7 +40,11 @@ def rendezvous(
     timeout: timedelta = timedelta(minutes=30),
     **words: Any,
 ) -> Iterator[tuple[Store, int, int]]:
-    """The store of an address (env://, file://, tcp://), the rank and the number of ranks."""
+    """The store of an address (env://, file://, tcp://), the rank and the number of ranks.
+
+    Raises: RuntimeError for a scheme without a handler and for numbers that are none, ValueError
+    for an address that lacks a part.
+    """
     if not isinstance(url, str):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
     if not isinstance(rank, int):
@@ -102,7 +106,10 @@ _handlers: dict[str, Handler] = {"file": _file, "tcp": _tcp, "env": _env}
 
 
 def register_rendezvous_handler(scheme: str, handler: Handler) -> None:
-    """Addresses that begin with `scheme` go to this function, as to PyTorch's."""
+    """Addresses that begin with `scheme` go to this function, as to PyTorch's.
+
+    Raises: RuntimeError for a scheme that has a handler already.
+    """
     if scheme in _handlers:
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
     _handlers[scheme] = lambda parts, query, timeout: handler(parts.geturl(), timeout=timeout)

@@ -103,7 +103,10 @@ def new_subgroups(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Groups of `group_size` neighbours each (None: this host's ranks): this rank's, and all."""
+    """Groups of `group_size` neighbours each (None: this host's ranks): this rank's, and all.
+
+    Raises: ValueError for a size that does not divide the number of ranks.
+    """
     size = get_world_size(group)
     if group_size is None:
         group_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
@@ -127,7 +130,10 @@ def new_subgroups_by_enumeration(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Groups of the given ranks, which must not overlap: this rank's, and all."""
+    """Groups of the given ranks, which must not overlap: this rank's, and all.
+
+    Raises: ValueError for an empty list and for a rank in two groups.
+    """
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
     seen: dict[int, list[int]] = {}

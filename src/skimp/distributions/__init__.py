@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skimp._engine.dispatch.docstrings import complete_classes as _complete
-from skimp.distributions import constraints, transforms
+from skimp.distributions import constraints, relaxed_bernoulli, relaxed_categorical, transforms
 from skimp.distributions.bernoulli import Bernoulli
 from skimp.distributions.beta import Beta
 from skimp.distributions.binomial import Binomial
@@ -90,4 +90,5 @@ __all__ = [
     "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraints", "identity_transform",
     "kl_divergence", "register_kl", "transform_to", "transforms",
 ]  # fmt: skip
-_complete(globals())
+for _names in (globals(), vars(relaxed_bernoulli), vars(relaxed_categorical)):
+    _complete(_names)

@@ -68,16 +68,18 @@ class Categorical(Chances):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         sample_shape = size_of(sample_shape)
-        rows = self.probs.reshape(-1, self._num_events)
+        rows = self.probs.detach().reshape(-1, self._num_events)
         with no_grad():
             drawn = ops.multinomial(rows, sample_shape.numel(), True).T
         return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._skimp_check(value)
-        value = value.long().unsqueeze(-1)
-        value, log_pmf = ops.broadcast_tensors(value, self.logits)
-        return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
+        value, logits = value.long().unsqueeze(-1), self.logits
+        if value.shape[:-1] != logits.shape[:-1]:
+            value, logits = ops.broadcast_tensors(value, logits)
+            value = value[..., :1]
+        return logits.gather(-1, value).squeeze(-1)
 
     def entropy(self) -> Tensor:
         logits = ops.clamp(self.logits, min=finfo(self.logits.dtype).min)

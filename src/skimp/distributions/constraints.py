@@ -186,25 +186,32 @@ class _Between(_Bounded):
         super().__init__()
 
 
+def _if_whole(value: Tensor, inside: Tensor) -> Tensor:
+    """`inside`, where the values are whole numbers, as those of an integer type are."""
+    return (value % 1 == 0) & inside if value.is_floating_point() else inside
+
+
 class _IntegerInterval(_Between):
+    """Whole numbers between bounds that count."""
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        return _if_whole(value, (self.lower_bound <= value) & (value <= self.upper_bound))
 
 
 class _IntegerLessThan(_UpTo):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value <= self.upper_bound)
+        return _if_whole(value, value <= self.upper_bound)
 
 
 class _IntegerGreaterThan(_From):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value >= self.lower_bound)
+        return _if_whole(value, value >= self.lower_bound)
 
 
 class _Real(Constraint):
@@ -213,26 +220,36 @@ class _Real(Constraint):
 
 
 class _GreaterThan(_From):
+    """Numbers above a bound."""
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound < value
 
 
 class _GreaterThanEq(_From):
+    """Numbers from a bound on."""
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound <= value
 
 
 class _LessThan(_UpTo):
+    """Numbers below a bound."""
+
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
 class _Interval(_Between):
+    """Numbers between bounds that count."""
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
 class _HalfOpenInterval(_Between):
+    """Numbers between bounds of which the lower one counts."""
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
@@ -241,10 +258,14 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
+        if value.requires_grad:
+            value = value.detach()  # nobody differentiates a check
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
 class _Multinomial(Constraint):
+    """Counts whose sum is at most a bound."""
+
     is_discrete = True
     event_dim = 1
 
@@ -324,6 +345,8 @@ class _Several(Constraint):
 
 
 class _Cat(_Several):
+    """Constraints of neighbouring parts of one dimension, of given lengths."""
+
     def __init__(
         self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
     ) -> None:
@@ -343,6 +366,8 @@ class _Cat(_Several):
 
 
 class _Stack(_Several):
+    """A constraint for each position of one dimension."""
+
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         super().__init__(cseq, dim)
 

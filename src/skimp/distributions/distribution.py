@@ -307,9 +307,7 @@ class Distribution:
         if self._validate_args:
             self._validate_sample(value)
 
-    def _validate_sample(self, value: Tensor) -> None:
-        if not isinstance(value, Tensor):
-            raise ValueError("The value argument to log_prob must be a Tensor")
+    def _skimp_check_shape(self, value: Tensor) -> None:
         first = value.dim() - len(self._event_shape)
         if value.shape[max(first, 0) :] != self._event_shape:
             raise ValueError(
@@ -323,6 +321,12 @@ class Distribution:
                     "Value is not broadcastable with batch_shape+event_shape: "
                     f"{value.size()} vs {expected}."
                 )
+
+    def _validate_sample(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        if value.shape != (*self._batch_shape, *self._event_shape):
+            self._skimp_check_shape(value)
         try:
             support = self.support
         except NotImplementedError:

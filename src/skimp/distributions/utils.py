@@ -27,6 +27,12 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
     Numbers take the first tensor's dtype, or the default dtype. ValueError for what is neither,
     RuntimeError for shapes that don't broadcast.
+
+    Shape: the shape that all broadcast to.
+    Dtypes: any.
+    Raises: ValueError for what is neither tensor nor number, RuntimeError for shapes that don't
+    broadcast.
+    Memory: views.
     """
     if not all(isinstance(value, Tensor | Number) for value in values):
         raise ValueError(
@@ -41,8 +47,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 def standard_normal(shape: Any, dtype: Any, device: Any = None) -> Tensor:
     """Normal numbers drawn as torch.normal draws them for tensors of zeros and ones."""
-    like = {"dtype": dtype, "device": device}
-    return ops.normal(ops.zeros(shape, **like), ops.ones(shape, **like))
+    return ops.randn(shape, dtype=dtype, device=device)
 
 
 def sum_rightmost(value: Tensor, dim: int) -> Tensor:
@@ -53,12 +58,23 @@ def sum_rightmost(value: Tensor, dim: int) -> Tensor:
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Chances of the same shape from log-odds (binary), or from unnormalised log-probabilities of
     the last dimension.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point.
+    Raises: NotImplementedError for integers that are to be normalised.
+    Memory: a new tensor.
     """
     return ops.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities kept away from 0 and 1 by the dtype's epsilon."""
+    """Probabilities kept away from 0 and 1 by the dtype's epsilon.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point.
+    Raises: TypeError for integers, which have no epsilon.
+    Memory: a new tensor.
+    """
     eps = finfo(probs.dtype).eps
     return probs.clamp(min=eps, max=1 - eps)
 
@@ -66,6 +82,11 @@ def clamp_probs(probs: Tensor) -> Tensor:
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """Log-odds (binary) or log-probabilities of the same shape; chances of 0 and 1 are moved by the
     dtype's epsilon, so they are finite.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point.
+    Raises: TypeError for integers, which have no epsilon.
+    Memory: a new tensor.
     """
     clamped = clamp_probs(probs)
     if is_binary:
@@ -97,6 +118,11 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     """The lower triangles of square matrices (..., n, n), row by row, as vectors; a copy.
 
     `diag` is the last diagonal that counts; ValueError where the matrices have none.
+
+    Shape: (..., n, n) to (..., numbers in a triangle).
+    Dtypes: any.
+    Raises: ValueError for a diagonal that the matrices have not.
+    Memory: a new tensor.
     """
     n = mat.shape[-1]
     if diag < -n or diag >= n:
@@ -109,6 +135,11 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     """Square matrices (..., n, n) whose lower triangles are the vectors, and zero above; a copy.
 
     ValueError for vectors whose length is none of a triangle.
+
+    Shape: (..., numbers in a triangle) to (..., n, n).
+    Dtypes: any.
+    Raises: ValueError for a length that is none of a triangle.
+    Memory: a new tensor.
     """
     k = vec.shape[-1]
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * k + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2

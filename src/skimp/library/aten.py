@@ -16,12 +16,13 @@ from skimp._engine.dispatch.row import METHODS, NAMESPACES
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.nn.reduction import numbered
+from skimp.nn.native import convolution
 
 __all__ = ["Namespace", "OpOverload", "OpOverloadPacket", "aten", "function_of"]
 
 Function = Callable[..., Any]
 _PREFIXES = {"linalg_": "linalg", "fft_": "fft", "special_": "special"}
-_REDUCTIONS = ("none", "mean", "sum")
 
 
 def _public(name: str) -> Function:
@@ -117,7 +118,7 @@ def _loss(name: str, place: int) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         how = args[place] if len(args) > place else kwargs.pop("reduction", 1)
         words = dict(zip(_AFTER.get(name, ()), args[place + 1 :], strict=False))
-        reduction = how if isinstance(how, str) else _REDUCTIONS[how]
+        reduction = how if isinstance(how, str) else numbered(how)
         return _public(name)(*args[:place], **kwargs, **words, reduction=reduction)
 
     return call
@@ -165,24 +166,6 @@ def _three(found: Any, inverse: bool, counts: bool) -> Any:
     return parts[0], parts[1] if inverse else empty, parts[-1] if counts else empty
 
 
-def _convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> Any:
-    n = input.ndim - 2
-    if transposed:
-        f = _public(f"conv_transpose{n}d")
-        return f(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return _public(f"conv{n}d")(input, weight, bias, stride, padding, dilation, groups)
-
-
 def _unique2(
     self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
@@ -197,7 +180,7 @@ def _index(self: Tensor, indices: Any) -> Any:
 def _nll_of(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
     """The loss, and the weight that its mean was divided by."""
     loss = _public("nll_loss")(
-        self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]
+        self, target, weight, ignore_index=ignore_index, reduction=numbered(reduction)
     )
     counted = target[target != ignore_index]
     total = self.new_tensor(float(counted.numel())) if weight is None else weight[counted].sum()
@@ -215,7 +198,7 @@ _OTHERWISE: dict[str, Function] = {
     "nll_loss_forward": _nll_of,
     "nll_loss2d_forward": _nll_of,
     "index": _index,
-    "convolution": _convolution,
+    "convolution": convolution,
     "_unique2": _unique2,
     "_cdist_forward": lambda x1, x2, p, mode: NAMESPACES[""]["cdist"](x1, x2, p),
     "_pdist_forward": lambda self, p=2: NAMESPACES[""]["pdist"](self, p),

@@ -204,6 +204,9 @@ def custom_op(
     """Make a function the op `namespace::name`, found under `torch.ops`; a decorator without `fn`.
 
     `mutates_args` is what `opcheck` believes; `schema` is accepted.
+
+    Raises: ValueError for a name without a namespace or arguments without annotations, RuntimeError
+    for a namespace that is taken.
     """
 
     def define(f: Decorated) -> CustomOpDef:

@@ -39,7 +39,10 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted: every name means the one way."""
+    """Accepted: every name means the one way.
+
+    Raises: AssertionError for a name that PyTorch has not.
+    """
     if new_strategy not in _STRATEGIES:
         raise AssertionError(
             f"unknown sharing strategy {new_strategy!r}; it is one of {sorted(_STRATEGIES)}"

@@ -79,6 +79,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
     Shape: any.
     Dtypes: any.
+    Raises: RuntimeError for a value that the dtype can't hold.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     with no_grad():
@@ -90,6 +91,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
     Shape: any.
     Dtypes: any.
+    Raises: AttributeError for what is no tensor.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     return constant_(tensor, 1.0)
@@ -100,6 +102,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
     Shape: any.
     Dtypes: any.
+    Raises: AttributeError for what is no tensor.
     Memory: written in place, without gradient; the tensor itself is returned.
     """
     with no_grad():

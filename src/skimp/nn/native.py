@@ -18,6 +18,8 @@ from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.nn.group_norm import in_groups
+from skimp._ops.nn.losses_reduced import reduced
+from skimp._ops.nn.reduction import numbered
 from skimp.nn import functional
 from skimp.nn.modules import recurrence
 
@@ -326,12 +328,10 @@ def _origins(weight: Tensor, out: Tensor, numbers: Any, bag: Any, kept: Any) -> 
 
 
 def _reduced(losses: Any, reduction: int) -> Any:
-    """0 is none (and the default, though PyTorch's schemas say mean), 1 mean, 2 sum; any other
-    number reduces nothing, as in PyTorch.
-    """
+    """By a number: 0 is none, and the default, though PyTorch's schemas say mean."""
     if type(reduction) is not int:
         raise TypeError(f"argument 'reduction' must be int, not {type(reduction).__name__}")
-    return losses.mean() if reduction == 1 else losses.sum() if reduction == 2 else losses
+    return reduced(losses, numbered(reduction))
 
 
 def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Any:

@@ -26,14 +26,16 @@ def decayed(
     return (p * (1 - lr * decay), g) if decoupled else (p, g + decay * p)
 
 
-def adam(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+def adam_step(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
     lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     return _moved(p, m, v, k, lr, betas, eps), m, v
 
 
-def amsgrad(p: Any, m: Any, v: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+def amsgrad_step(
+    p: Any, m: Any, v: Any, top: Any, g: Any, k: float, *options: Any
+) -> tuple[Any, ...]:
     lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
@@ -98,7 +100,7 @@ class Adam(ByFormula):
         return self._skimp_state | ({"max_exp_avg_sq": zeros} if group["amsgrad"] else {})
 
     def _skimp_formula_of(self, group: dict[str, Any]) -> Any:
-        return amsgrad if group["amsgrad"] else adam
+        return amsgrad_step if group["amsgrad"] else adam_step
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         raise RuntimeError(

@@ -36,7 +36,7 @@ SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 
 
 def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
-    np.copyto(out, no)
+    out[...] = no
     np.copyto(out, yes, where=condition)
 
 
@@ -234,7 +234,7 @@ def _on_arrays(
 ) -> None:
     for out, new in zip(outs, formula(*outs, *leaves, *numbers), strict=True):
         if new is not out:
-            np.copyto(out, new)
+            out[...] = new
 
 
 class _Update(NamedTuple):

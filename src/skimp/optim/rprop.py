@@ -23,7 +23,7 @@ from skimp.optim.steps import (
 )
 
 
-def rprop(p: Any, prev: Any, size: Any, g: Any, *options: Any) -> tuple[Any, ...]:
+def rprop_step(p: Any, prev: Any, size: Any, g: Any, *options: Any) -> tuple[Any, ...]:
     _k, (down, up), (low, high), maximize = options
     g = -g if maximize else g
     same = g * prev
@@ -58,7 +58,7 @@ class Rprop(ByFormula):
     differentiable: bool = False
 
     _skimp_checks: ClassVar = {"lr": "learning rate"}
-    _skimp_formula = staticmethod(rprop)
+    _skimp_formula = staticmethod(rprop_step)
     _skimp_numbers = named("etas step_sizes maximize")
 
     def _skimp_check(self, given: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Rprop(ByFormula):
         return {"step": counter, "prev": zeros, "step_size": first}
 
 
-def asgd(
+def asgd_step(
     p: Any, mean: Any, g: Any, eta: float, mu: float, lambd: float, decay: float, maximize: bool
 ) -> tuple[Any, ...]:
     _, g = decayed(p, g, 0.0, decay, False, maximize)
@@ -109,6 +109,8 @@ class ASGD(PerParameter):
             state |= {"step": counter(), "eta": counter(value=lr), "mu": counter(value=1.0)}
             state["ax"] = zeros(p)
         k = advance(state)
-        update(asgd, (p, state["ax"]), (grad,), state["eta"].item(), state["mu"].item(), *options)
+        update(
+            asgd_step, (p, state["ax"]), (grad,), state["eta"].item(), state["mu"].item(), *options
+        )
         state["eta"]._skimp_writable()[...] = lr / ((1 + lambd * lr * k) ** group["alpha"])
         state["mu"]._skimp_writable()[...] = 1 / max(1, k - group["t0"])

@@ -13,7 +13,7 @@ from skimp.optim.fused import lerp, sqrt
 from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, named, number, zeros
 
 
-def adagrad(p: Any, total: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+def adagrad_step(p: Any, total: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
     lr, lr_decay, eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     total = total + g * g
@@ -57,7 +57,7 @@ class Adagrad(ByFormula):
         "eps": "epsilon value",
     }
     _skimp_state: ClassVar = {"step": counter, "sum": zeros}
-    _skimp_formula = staticmethod(adagrad)
+    _skimp_formula = staticmethod(adagrad_step)
     _skimp_numbers = named("lr lr_decay eps weight_decay maximize")
 
     def _skimp_begin(self) -> None:
@@ -86,7 +86,7 @@ class Adagrad(ByFormula):
         p.add_(grad.like(values / root), alpha=-size)
 
 
-def adadelta(p: Any, squares: Any, steps: Any, g: Any, *options: Any) -> tuple[Any, ...]:
+def adadelta_step(p: Any, squares: Any, steps: Any, g: Any, *options: Any) -> tuple[Any, ...]:
     _k, lr, rho, eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     squares = squares * rho + (1 - rho) * g * g
@@ -121,7 +121,7 @@ class Adadelta(ByFormula):
         "weight_decay": "weight_decay value",
     }
     _skimp_state: ClassVar = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
-    _skimp_formula = staticmethod(adadelta)
+    _skimp_formula = staticmethod(adadelta_step)
     _skimp_numbers = named("lr rho eps weight_decay maximize")
 
 

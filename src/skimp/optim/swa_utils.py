@@ -79,7 +79,9 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Tensor]:
     """An exponential moving average of one tensor.
 
     Shape: the function takes two tensors of one shape and a count.
+    Dtypes: floating point and complex numbers.
     Raises: ValueError for a decay outside [0, 1].
+    Memory: a new tensor for each call of the function.
     """
     _check_decay(decay)
 
@@ -94,6 +96,9 @@ def get_swa_avg_fn() -> Callable[[Any, Any, Any], Tensor]:
     """A plain average of one tensor.
 
     Shape: the function takes two tensors of one shape and a count.
+    Dtypes: floating point and complex numbers.
+    Raises: nothing.
+    Memory: a new tensor for each call of the function.
     """
 
     @no_grad()  # type: ignore[untyped-decorator]
@@ -107,6 +112,7 @@ class AveragedModel(Module):
     """A copy of a model that holds the average of its parameters.
 
     Shape: as the model's.
+    Dtypes: floating point and complex parameters.
     Raises: AssertionError for both kinds of averaging function.
     Memory: a deep copy of the model; updates write it in place.
     Source: Izmailov et al. 2018, Averaging weights leads to wider optima.
@@ -198,7 +204,9 @@ class SWALR(LRScheduler):
     """From the present rate to a constant one.
 
     Shape: none: learning rates of groups.
+    Dtypes: none.
     Raises: ValueError for a strategy other than "cos" and "linear", or fewer than 0 epochs.
+    Memory: none but the groups' rates.
     Source: Izmailov et al. 2018, Averaging weights leads to wider optima.
     """
 

@@ -28,7 +28,7 @@ _CHECKS: dict[str, Any] = {
 }
 
 
-def nadam(p: Any, m: Any, v: Any, g: Any, *numbers: Any) -> tuple[Any, ...]:
+def nadam_step(p: Any, m: Any, v: Any, g: Any, *numbers: Any) -> tuple[Any, ...]:
     of_g, of_m, correction, lr, betas, eps, decay, decoupled, maximize = numbers
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
@@ -75,7 +75,7 @@ class NAdam(PerParameter):
         kept *= mu
         product = float(kept)
         update(
-            nadam,
+            nadam_step,
             (p, state["exp_avg"], state["exp_avg_sq"]),
             (grad,),
             -lr * (1.0 - mu) / (1.0 - product),
@@ -85,7 +85,7 @@ class NAdam(PerParameter):
         )
 
 
-def radam(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+def radam_step(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
     lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
@@ -124,11 +124,11 @@ class RAdam(ByFormula):
 
     _skimp_checks: ClassVar = _CHECKS
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
-    _skimp_formula = staticmethod(radam)
+    _skimp_formula = staticmethod(radam_step)
     _skimp_numbers = named("lr betas eps weight_decay decoupled_weight_decay maximize")
 
 
-def adamax(p: Any, m: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
+def adamax_step(p: Any, m: Any, top: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
     lr, (beta1, beta2), eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     m = lerp(m, g, 1 - beta1)
@@ -156,5 +156,5 @@ class Adamax(ByFormula):
 
     _skimp_checks: ClassVar = _CHECKS
     _skimp_state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
-    _skimp_formula = staticmethod(adamax)
+    _skimp_formula = staticmethod(adamax_step)
     _skimp_numbers = named("lr betas eps weight_decay maximize")

@@ -48,7 +48,10 @@ def supported_activities() -> set[ProfilerActivity]:
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, **_: Any
 ) -> Schedule:
-    """Steps to wait, to warm up, and to record, again and again (`repeat` times, 0: always)."""
+    """Steps to wait, to warm up, and to record, again and again (`repeat` times, 0: always).
+
+    Raises: AssertionError for negative numbers of steps, or none to record.
+    """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
         raise AssertionError("Invalid profiler schedule arguments")
     cycle = wait + warmup + active

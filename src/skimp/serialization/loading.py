@@ -179,7 +179,11 @@ def _byte_order(archive: ArchiveReader) -> str:
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
-    """The names in a file that loading would refuse; nothing is built."""
+    """The names in a file that loading would refuse; nothing is built.
+
+    Raises: UnpicklingError for a file that `torch.save` did not write, ValueError for one of its
+    older formats.
+    """
     with files.reading(f) as file:
         if not _is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")

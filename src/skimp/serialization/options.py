@@ -36,7 +36,10 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Set that order. Files with a mark, all of the last years', don't ask."""
+    """Set that order. Files with a mark, all of the last years', don't ask.
+
+    Raises: TypeError for what is no LoadEndianness and not None.
+    """
     global _endianness
     if not isinstance(endianness, LoadEndianness) and endianness is not None:
         raise TypeError("Invalid argument type in function set_default_load_endianness")

@@ -43,6 +43,8 @@ def _chosen(result: Any, storage: UntypedStorage, tag: str) -> UntypedStorage:
 def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
     """The storage, if it belongs on the CPU; one as long without bytes, if on "meta"; else an error
     that says what to do.
+
+    Raises: RuntimeError for a device that is not here.
     """
     kind = location.partition(":")[0]
     if kind == "cpu":

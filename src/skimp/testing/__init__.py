@@ -46,6 +46,9 @@ def assert_close(
 
     Both may be tensors, arrays, numbers, or containers of these. The tolerances are those of the
     types unless both are given.
+
+    Raises: AssertionError where they differ, TypeError for what can't be compared, ValueError for
+    one tolerance without the other.
     """
     if (rtol is None) != (atol is None):
         raise ValueError(

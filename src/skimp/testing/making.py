@@ -27,6 +27,12 @@ def make_tensor(
     By default from -9 to 9, for whole numbers up to 9, without the negative ones where they are
     unsigned, and 0 or 1 for bool. `exclude_zero` puts the smallest normal number (1) for 0.
     `noncontiguous` leaves gaps between the elements.
+
+    Shape: `shape`, numbers or one list of them.
+    Dtypes: any.
+    Raises: ValueError for bounds in the wrong order, `requires_grad` of integers, and
+    `noncontiguous` beside a memory format; RuntimeError for bounds beyond the type.
+    Memory: a new tensor.
     """
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
         shape = tuple(shape[0])

@@ -21,6 +21,12 @@ def set_module(obj: Any, mod: str) -> None:
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchange all that two tensors are; whoever holds one of them sees the other's values."""
+    """Exchange all that two tensors are; whoever holds one of them sees the other's values.
+
+    Shape: any two.
+    Dtypes: any two.
+    Raises: TypeError for classes of other slots.
+    Memory: no byte moves: the objects change places.
+    """
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__

@@ -50,7 +50,10 @@ class DefaultDeviceType:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, tensors among them detached and requiring grad where they did."""
+    """The arguments, tensors among them detached and requiring grad where they did.
+
+    Raises: RuntimeError for what is no tuple.
+    """
     if not isinstance(inputs, tuple):
         raise RuntimeError(
             "Only tuple of tensors is supported. Got Unsupported input type: "
@@ -70,7 +73,13 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The devices of tensors that are not on the CPU, and their random states: there are none."""
+    """The devices of tensors that are not on the CPU, and their random states: there are none.
+
+    Shape: two empty lists.
+    Dtypes: none.
+    Raises: nothing.
+    Memory: none.
+    """
     return [], []
 
 

@@ -321,3 +321,45 @@ def test_gather_and_scatter_add_along_every_dim_agree_with_pytorch(
         lambda t: t(x).scatter_add(dim, t(index), t(source)),
     ):
         assert _described(case(_ours)) == _described(case(_theirs))
+
+
+PLACES: tuple[Any, ...] = (
+    ([0, 1, 2], [1, 2, 0]), ([0, -1], [1, 1]), ([0, 0], [1, 1]), ([[0, 1], [2, 3]], [0, 1]),
+    ([1, 3],), ([], []), ([9],), ([0], [-9]),
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (2.5, [7.0], [1.0, 2.0], [1.0, 2.0, 3.0], [[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(("places", "value"), list(itertools.product(PLACES, VALUES)))
+def test_a_write_to_places_of_several_tensors_is_pytorchs(places: Any, value: Any) -> None:
+    def write(t: Any, add: bool) -> Any:
+        x = t.arange(24.0).reshape(6, 4)
+        index = tuple(t.tensor(p, dtype=t.int64) for p in places)
+        what = t.tensor(value) if isinstance(value, list) else value
+        try:
+            if add:
+                x[index] += what
+            else:
+                x[index if len(index) > 1 else index[0]] = what
+        except (IndexError, RuntimeError) as error:
+            return type(error)
+        return x.tolist(), x._version
+
+    for add in (False, True):
+        there = write(torch, add)
+        if there is RuntimeError and write(skimp, add) is IndexError:
+            continue  # two things are wrong: which is said first is open
+        assert write(skimp, add) == there
+
+
+def test_a_slice_by_tensors_is_the_slice_by_their_numbers() -> None:
+    for t in (torch, skimp):
+        x, start = t.arange(20), t.tensor(3)
+        assert x[start : start + 4].tolist() == [3, 4, 5, 6]
+        assert x[: t.tensor(2)].tolist() == [0, 1]
+        assert x[start:12:4].tolist() == [3, 7, 11]
+        assert x[18:100].tolist() == [18, 19]
+        assert x[7:3].tolist() == []
+        assert x.reshape(4, 5)[t.tensor(1) : 3].shape == (2, 5)
+        with pytest.raises((IndexError, TypeError)):
+            t.tensor(1.0)[0:1]

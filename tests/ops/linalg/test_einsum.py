@@ -135,3 +135,16 @@ def test_einsum_of_a_permuted_jacobian_takes_the_memory_of_the_kernel() -> None:
     rows = jacobian.numpy().reshape(32, 4096)
     wanted = (rows @ rows.T).reshape(4, 8, 4, 8).transpose(0, 2, 1, 3)
     np.testing.assert_allclose(kernel.numpy(), wanted, rtol=1e-5)
+
+
+def test_an_equation_is_read_for_each_shapes_and_refused_each_time() -> None:
+    for t in (torch, skimp):
+        square, wide = t.arange(9.0).reshape(3, 3), t.arange(6.0).reshape(2, 3)
+        for _ in range(2):
+            assert t.einsum("ii->i", square).tolist() == [0, 4, 8]
+            assert t.einsum("bi,bi->b", wide, wide).tolist() == [5, 50]
+            assert t.einsum("bi,bi->b", wide[:, :1], wide).tolist() == [0, 36]
+            with pytest.raises(RuntimeError, match="repeated for operand 0"):
+                t.einsum("ii->i", wide)
+            with pytest.raises(RuntimeError, match="does not broadcast"):
+                t.einsum("ij,jk->ik", wide, wide)

@@ -57,6 +57,17 @@ def test_the_module_one_sample_and_the_function_of_torch() -> None:
     assert skimp.ctc_loss(*again).item() == pytest.approx(torch.ctc_loss(*args).item(), 1e-5)
 
 
+def test_a_number_that_stands_for_no_reduction_reduces_nothing() -> None:
+    scores = torch.randn(7, 2, 5).log_softmax(-1)
+    labels = torch.tensor([[1, 3], [2, 2]])
+    for reduction in (-1, 0, 3):
+        args = (7, 6), (2, 1), 0, reduction
+        ours = skimp.ctc_loss(
+            skimp.from_numpy(scores.numpy()), skimp.tensor([[1, 3], [2, 2]]), *args
+        )
+        assert ours.tolist() == pytest.approx(torch.ctc_loss(scores, labels, *args).tolist(), 1e-5)
+
+
 def test_training_a_recogniser_lowers_the_loss() -> None:
     skimp.manual_seed(0)
     rnn, head = skimp.nn.LSTM(6, 16, bidirectional=True), skimp.nn.Linear(32, 5)

@@ -54,6 +54,29 @@ def test_softmax_special_values() -> None:
     both("log_softmax", rows, -1)
 
 
+@pytest.mark.parametrize("of", ["softmax", "log_softmax", "cross_entropy"])
+@pytest.mark.parametrize("far", [200.0, -200.0])
+def test_the_bits_of_a_row_do_not_depend_on_other_rows(of: str, far: float) -> None:
+    """One row asks for its largest element to be subtracted; how many rows are a block is up to the
+    number of threads."""
+    x = randn(1500, 512).numpy()
+    x[5] += far
+    function = getattr(F, of)
+
+    def rows(x: Any) -> Any:
+        t = skimp.from_numpy(x.copy())
+        if of != "cross_entropy":
+            return function(t, -1).numpy()
+        return function(t, skimp.zeros(len(x), dtype=skimp.int64), reduction="none").numpy()
+
+    alone = np.concatenate([rows(x[n : n + 1]) for n in range(12)])
+    for threads in (1, 2, 3):
+        with skimp.config.using(threads=threads):
+            found = rows(x)
+        np.testing.assert_array_equal(found[:12], alone)
+        np.testing.assert_array_equal(found[12:], rows(x[12:]))
+
+
 def test_softmax_in_another_type_and_without_a_dim() -> None:
     both("softmax", torch.arange(6).reshape(2, 3), -1, dtype=torch.float64)
     with pytest.warns(UserWarning, match="Implicit dimension choice"):

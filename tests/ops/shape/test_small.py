@@ -132,6 +132,9 @@ ERRORS: dict[str, Case] = {
     "stack shapes": lambda m, t: m.stack([t(M), t(M[:2])]),
     "stack dim": lambda m, t: m.stack([t(M), t(M)], 3),
     "copy_ shapes": lambda m, t: t(V).copy_(t(M)),
+    "size of a number": lambda m, t: t(ZERO).size(0),
+    "size of a number, from behind": lambda m, t: t(ZERO).size(-1),
+    "stride of a number": lambda m, t: t(ZERO).stride(1),
 }
 
 

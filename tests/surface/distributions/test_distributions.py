@@ -473,3 +473,33 @@ def test_a_distribution_of_the_user() -> None:
     check(triangle, lambda c: c.d.log_prob(c.lib.tensor([-0.5, 0.25])), refused="^ValueError")
     check(triangle, lambda c: c.d.sample(), refused="^NotImplementedError")
     check(triangle, lambda c: c.d.mode, refused="^NotImplementedError")
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (1,), (3, 2), (3, 1), (3,)])
+def test_values_of_a_categorical_are_whole_and_broadcast(shape: tuple[int, ...]) -> None:
+    found = []
+    for lib in (torch, skimp):
+        probs = lib.tensor([[0.2, 0.8], [0.5, 0.5]], requires_grad=True)
+        said: list[Any] = []
+        for value in (lib.ones(shape, dtype=lib.int64), lib.zeros(shape), lib.full(shape, 0.5)):
+            d = lib.distributions.Categorical(probs)
+            try:
+                made = d.log_prob(value)
+                (g,) = lib.autograd.grad(made.sum(), probs)
+                said.append((made.tolist(), g.tolist(), tuple(made.shape)))
+            except ValueError as error:
+                said.append(str(error)[:40])
+        found.append(said)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [1, 3, 15, 16, 17, 40])
+def test_few_standard_normals_are_pytorchs(count: int, dtype: str) -> None:
+    found = []
+    for lib in (torch, skimp):
+        lib.manual_seed(count)
+        zeros = lib.zeros(count, dtype=getattr(lib, dtype))
+        draws = lib.distributions.Normal(zeros, zeros + 1.5).rsample((2,))
+        found.append((draws.tolist(), lib.rand(2).tolist()))
+    assert found[0] == found[1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
@@ -39,6 +40,7 @@ ONE: dict[str, Case] = {  # of a sample (4, 3)
     "parts": lambda t, x: (*x.split(2), *x.chunk(2, -1), *x.unbind(1), x.narrow(0, 1, 2)),
     "index": lambda t, x: (x[1], x[..., 0], x[:, 1:], x[None, ::2], x[-1, 2], x[[0, 2]], x[:, [1]]),
     "diagonals": lambda t, x: (x.diagonal(), t.diag(x[0]), x.tril(), x.triu(1), t.diag_embed(x)),
+    "diagonals of matrices": lambda t, x: (t.linalg.diagonal(x), t.linalg.diagonal(x, offset=-1)),
     "flips": lambda t, x: (x.flip(0), x.roll(1), x.roll(1, 0), t.rot90(x)),
     "repeats": lambda t, x: (x.repeat_interleave(2), x.repeat_interleave(2, 1)),
     "types": lambda t, x: (x.float(), x.to(t.int64), x > 0, x.isnan(), t.zeros_like(x), x.bool()),
@@ -115,7 +117,9 @@ PLACES: dict[str, Case] = {  # of samples (4, 3) and indices (4, 3) below 3
     "rows": lambda t, x, i: (x.index_select(0, i[0]), x.index_select(-1, i[:, 0]), x.take(i)),
     "writes": lambda t, x, i: (
         x.index_add(0, i[:, 0], x, alpha=2), x.index_fill(1, i[0], 3.0),
-        x.index_copy(0, t.tensor([3, 0]), x[:2]), x.index_put((i[:, 0], i[:, 1]), x[:, 2], True),
+        x.index_copy(0, t.tensor([3, 0]), x[:2]),
+        x[0].index_copy(0, t.tensor([1]), t.tensor(5.0, dtype=x.dtype)),
+        x.index_put((i[:, 0], i[:, 1]), x[:, 2], True),
     ),
     "index": lambda t, x, i: (
         x[i[:, 0]], x[:, i[0]], x[i[:, 0], i[:, 1]], x[i[0, 0]], x[i],
@@ -287,19 +291,55 @@ REFUSALS: dict[str, Case] = {
     "same of chances": lambda t, x: t.vmap(
         lambda v: t.bernoulli(v.sigmoid()), randomness="same"
     )(x),
+    "shuffle of planes": lambda t, x: t.vmap(lambda v: t.pixel_shuffle(v, 2))(t.ones(4, 2, 2)),
+    "unshuffle of planes": lambda t, x: t.vmap(lambda v: t.pixel_unshuffle(v, 2))(t.ones(4, 2, 2)),
+    "adjoint of a row": lambda t, x: t.vmap(lambda v: v.adjoint())(x),
+    "mT of a row": lambda t, x: t.vmap(lambda v: v.mT)(x),
+    "determinant of a row": lambda t, x: t.vmap(lambda v: t.linalg.det(v))(x[:, :2]),
+    "a number as complex": lambda t, x: t.vmap(lambda v: t.view_as_complex(v))(x[0, :2]),
+    "a number shifted": lambda t, x: t.vmap(lambda v: t.fft.fftshift(v))(x[0]),
+    "a number shifted along": lambda t, x: t.vmap(lambda v: t.fft.fftshift(v, 0))(x[0]),
+    "targets of another size": lambda t, x: t.vmap(
+        lambda v: t.nn.functional.binary_cross_entropy(v, v.sum())
+    )(x.sigmoid()),
     "running statistics": lambda t, x: t.vmap(
         lambda v: t.nn.functional.batch_norm(v[:, None], t.zeros(1), t.ones(1), training=True)
     )(x.float()),
 }  # fmt: skip
 
 
-OF_PLACES = dict.fromkeys(["out_dims beyond", "dim", "dim of softmax"], IndexError)
-CLASSES = {"out_dims None": ValueError, **OF_PLACES}
+OF_PLACES = dict.fromkeys(
+    ["out_dims beyond", "dim", "dim of softmax", "a number shifted along"], IndexError
+)
+OF_VALUES = dict.fromkeys(["out_dims None", "targets of another size"], ValueError)
+CLASSES = {**OF_VALUES, **OF_PLACES}
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refusals(name: str) -> None:
     compare(REFUSALS[name], data(2, 3), refused=CLASSES.get(name, RuntimeError))
+
+
+@pytest.mark.parametrize(
+    ("f", "error"),
+    [
+        (lambda t, v: t.geqrf(v), RuntimeError),
+        (lambda t, v: t.linalg.lu_factor_ex(v), RuntimeError),
+        (lambda t, v: t.linalg.svdvals(v), RuntimeError),
+        (lambda t, v: v[0].select(0, 0), IndexError),
+        (lambda t, v: v[0].unbind(0), IndexError),
+    ],
+)
+def test_samples_of_too_few_dimensions_are_refused(f: Case, error: type[Exception]) -> None:
+    """In the words of the op; PyTorch's are often those of another."""
+    for lib in (torch, skimp):
+        with pytest.raises(error):
+            lib.vmap(lambda v: f(lib, v))(lib.ones(2, 3))  # noqa: B023
+
+
+def test_a_row_of_each_sample_is_a_matrix_to_triangles() -> None:
+    """As PyTorch's rule has it, though the op refuses rows."""
+    compare(lambda t, x: t.vmap(lambda v: (v.tril(), v.triu(1)))(x), data(2, 3))
 
 
 def test_what_a_sample_says_of_itself() -> None:

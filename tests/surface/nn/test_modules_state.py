@@ -58,3 +58,34 @@ def test_layer(name: str) -> None:
     same_attributes(ours, theirs)
     if not name.startswith("Lazy"):
         loads(ours, theirs)
+
+
+def test_converted_parameters_count_their_own_writes() -> None:
+    found = []
+    for t in (oracle, skimp):
+        held: list[Any] = []
+
+        def converted(p: Any, held: list[Any] = held) -> Any:
+            held.append(p.double())
+            return held[-1]
+
+        plain, shared = t.nn.Linear(2, 3).double(), t.nn.Linear(2, 3)._apply(converted)
+        said = []
+        for module, other in ((plain, None), (shared, held[0])):
+            x = t.ones(4, 2, dtype=t.float64, requires_grad=True)
+            before = module.weight._version
+            loss = (module(x) ** 2).sum()
+            if other is not None:
+                with t.no_grad():
+                    other.mul_(1)  # of another version
+                loss.backward(retain_graph=True)
+            with t.no_grad():
+                module.weight.mul_(1)
+            said.append(module.weight._version - before)
+            try:
+                loss.backward()
+                said.append("went back")
+            except RuntimeError as error:
+                said.append("modified by an inplace operation" in str(error))
+        found.append(said)
+    assert found[0] == found[1] == [1, True, 1, True]

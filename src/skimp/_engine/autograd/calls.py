@@ -310,7 +310,13 @@ class GradientEdge(tuple[Node, int]):
 
 
 def get_gradient_edge(t: Tensor) -> GradientEdge:
-    """The edge that the gradient of `t` goes along."""
+    """The edge that the gradient of `t` goes along.
+
+    Shape: any.
+    Dtypes: floating point and complex numbers.
+    Raises: RuntimeError for a tensor that doesn't require grad.
+    Memory: none; the edge holds the graph.
+    """
     if not t._rg:
         raise RuntimeError(
             "It is not possible to get the gradient edge of a Tensor that does not require "

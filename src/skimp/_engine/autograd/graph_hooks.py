@@ -85,6 +85,8 @@ def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[No
 
     Without a message nothing is saved for backward inside either: memory falls, and a backward that
     needs what was not saved raises, naming this region.
+
+    Raises: RuntimeError with that message where hooks are entered inside.
     """
     state = modes.state
     before = state.hooks_off, state.save_nothing
@@ -143,6 +145,8 @@ def register_multi_grad_hook(
 ) -> _Handles:
     """Call `fn` once per backward: with all the gradients when the last is known, or ("any") with
     the first.
+
+    Raises: ValueError for another mode.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

@@ -291,7 +291,9 @@ def get_data(t: Tensor) -> Tensor:
     if not t._skimp_on_fast_path and t._skimp_asks():
         return t._skimp_hand_over(Tensor.data.__get__, t)  # type: ignore[no-any-return]
     new = ghost(t)
-    mark(new, _skimp_counter=VersionCounter(), _skimp_inference=t._skimp_inference)
+    new._skimp_counter = VersionCounter()  # `mark`, written out
+    new._skimp_inference = t._skimp_inference
+    new._skimp_marked = True
     return new
 
 
@@ -322,6 +324,38 @@ def set_data(t: Tensor, value: Any) -> None:
     t._skimp_accumulate = None
     if not t._skimp_on_fast_path:
         off_fast_path(t)
+
+
+def take_data(t: Tensor, value: Tensor) -> None:
+    """`t.data = value`, for who was handed a value and hands it on here: where nobody else has it,
+    or its bytes, their version is the tensor's own, which stays on the fast paths.
+    """
+    alone = sys.getrefcount(value) == _HANDED_ON and sys.getrefcount(value._storage) == _HELD_BY_ONE
+    set_data(t, value)
+    counter = t._skimp_counter
+    rare = t._conj or t._skimp_neg or t._skimp_inference or t._skimp_creation is not None
+    if alone and counter is not None and t._skimp_meta is None and not rare:
+        t._storage.version = counter.version
+        t._skimp_counter = None
+        t._skimp_marked = False
+
+
+_HELD_BY_ONE = 2  # and by the call that counts
+
+
+def _handed_on() -> int:
+    """The reference count that `take_data` finds for what is made in its caller's arguments."""
+
+    def last(value: object) -> int:
+        return sys.getrefcount(value)
+
+    def caller(value: object) -> int:
+        return last(value)
+
+    return caller(object())
+
+
+_HANDED_ON = _handed_on()
 
 
 def is_view(t: Tensor) -> bool:

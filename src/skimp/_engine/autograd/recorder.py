@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skimp._engine.autograd import node_lines as lines, saving
 from skimp._engine.autograd.nodes import accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view
-from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Slot
+from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule, Slot
 from skimp._engine.generated import function_of
 from skimp._engine.memory.storage import sequence
 from skimp._engine.tensor.tensor import Tensor
@@ -34,48 +34,12 @@ def written(recording: Recording, count: int | None) -> Any:
     every = f"out, {', '.join(local.values())}"
     wanted = (1 << len(rule.names)) - 1
     plans = {b: plan for b, plan in sorted(rule.masks.items(), reverse=True) if b & wanted}
-    space: dict[str, Any] = {
-        "Tensor": Tensor,
-        "accumulate_of": accumulate_of,
-        "cls": rule.node_class(),
-        "guarded": saving.GUARDED,
-        "here": sys._getframe,
-        "inside": lines.INSIDE,
-        "keep": saving.save,
-        "loops": recording.loops,
-        "meta_of": saving.meta_of,
-        "next_number": sequence.__next__,
-        "new": object.__new__,
-        "node_of_view": node_of_view,
-        "numbers": frozenset({int, float, bool}).issuperset,
-        "outside": lines.outside,
-        "plain": _NO_TENSORS,
-        "shape_of": shape_of,
-        "strides_of": saving.strides_of,
-        "tensors": frozenset({Tensor}).issuperset,
-        "users": lines.OUTSIDE,
-    }
+    space = _SPACE | {"cls": rule.node_class(), "loops": recording.loops}
     text = [f"def function({every}):", *_outputs(count, every), "    bits = 0"]
-    masks = [zip(rule.names, plan.mask, strict=True) for plan in plans.values()]
-    needing = {name for mask in masks for name, yes in mask if yes}
-    for i, name in enumerate(rule.names):
-        if name not in local:
-            continue
-        listed = any([name in plan.lists for plan in plans.values()])
-        needs = _needs(local[name], i, len(rule.names) + i if listed else None, every)
-        if name not in needing and name not in rule.numbers:  # a bias that is None
-            text += [
-                f"    if type({local[name]}) not in plain:",
-                *[f"    {line}" for line in needs],
-            ]
-            continue
-        text += needs
-        if name in rule.numbers:
-            space[f"of_{local[name]}"] = recording.of_number(rule.numbers[name])
-            text += [
-                f"    elif {local[name]} is not None:",
-                f"        return of_{local[name]}.record({every})",
-            ]
+    for name, other in rule.numbers.items():
+        if name in local:
+            space[f"of_{local[name]}"] = recording.of_number(other)
+    text += _bits(rule, list(plans.values()), local, every)
     for n, (bits, plan) in enumerate(plans.items()):
         space[f"plan{bits}"] = plan
         text.append(f"    {'elif' if n else 'if'} bits == {bits}:")
@@ -86,6 +50,28 @@ def written(recording: Recording, count: int | None) -> Any:
     text += ["    else:", "        return", *_PLACE.format(first=first).splitlines()]
     text += [f"    {line}" for line in _histories(count, recording.nondiff)]
     return function_of(f"record_{rule.name}", text, space)
+
+
+# what the text calls by name, whichever rule it is for
+_SPACE: Final[dict[str, Any]] = {
+    "Tensor": Tensor,
+    "accumulate_of": accumulate_of,
+    "guarded": saving.GUARDED,
+    "here": sys._getframe,
+    "inside": lines.INSIDE,
+    "keep": saving.save,
+    "meta_of": saving.meta_of,
+    "next_number": sequence.__next__,
+    "new": object.__new__,
+    "node_of_view": node_of_view,
+    "numbers": frozenset({int, float, bool, slice, type(None), type(...)}).issuperset,
+    "outside": lines.outside,
+    "plain": _NO_TENSORS,
+    "shape_of": shape_of,
+    "strides_of": saving.strides_of,
+    "tensors": frozenset({Tensor}).issuperset,
+    "users": lines.OUTSIDE,
+}
 
 
 def _outputs(count: int | None, every: str) -> Lines:
@@ -102,6 +88,26 @@ def _outputs(count: int | None, every: str) -> Lines:
         f"        return loops({every})",
         f"    {''.join([f'out{i}, ' for i in range(count)])} = out",
     ]
+
+
+def _bits(rule: Rule, plans: list[Plan], local: dict[str, str], every: str) -> Lines:
+    """The lines that look which arguments need gradients; a number goes to the rule for it."""
+    text: Lines = []
+    masks = [zip(rule.names, plan.mask, strict=True) for plan in plans]
+    needing = {name for mask in masks for name, yes in mask if yes}
+    for i, name in enumerate(rule.names):
+        if name not in local:
+            continue
+        x = local[name]
+        listed = any([name in plan.lists for plan in plans])
+        needs = _needs(x, i, len(rule.names) + i if listed else None, every)
+        if name in rule.numbers:
+            text += [*needs, f"    elif {x} is not None:", f"        return of_{x}.record({every})"]
+        elif name in needing:
+            text += needs
+        else:  # a bias that is None
+            text += [f"    if type({x}) not in plain:", *[f"    {line}" for line in needs]]
+    return text
 
 
 def _needs(x: str, at: int, listed: int | None, every: str) -> Lines:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch import schemas
 from skimp._engine.dispatch.overrides import overloaded
 from skimp._engine.dispatch.row import SPREAD, Form, signature
@@ -127,8 +128,12 @@ def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
 
 def elements(kinds: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
     """The types of a call's arguments, and of what is in its lists (`*dims` may hold one)."""
-    inner = [v[0] if len(v) == 1 and type(v[0]) in LISTS else v for v in values if type(v) in LISTS]
-    return (kinds, *[tuple(map(type, v)) for v in inner])
+    inner = [
+        tuple(map(type, v[0] if len(v) == 1 and type(v[0]) in LISTS else v))
+        for v in values
+        if type(v) in LISTS
+    ]
+    return (kinds, *inner)
 
 
 LISTS: Final = frozenset((list, tuple))
@@ -171,10 +176,17 @@ def _by_types_alone(form: Form, given: Mapping[str, Any], defaults: Mapping[str,
         return False
     if taken is None:
         return not either or not schemas.overloads(form)
-    if either and any([every.get(n, every) is not v for n, v in taken.given.items()]):
+    if either and not all([_is_at(n, v, every) for n, v in taken.given.items()]):
         return False  # whose places depend on what is given
     wanted = [arg for arg in taken.args if arg.name in either and arg.required]
     return all([schemas.fits(arg, defaults[arg.name]) for arg in wanted])
+
+
+def _is_at(name: str, value: Any, given: Mapping[str, Any]) -> bool:
+    """Whether an argument was given by this name, or as the one list in place of several."""
+    if name in given:
+        return given[name] is value
+    return any([v is value for n, v in given.items() if n[0] == "#" and type(v) in LISTS])
 
 
 def _inside(kind: Any) -> tuple[Any, ...]:
@@ -218,7 +230,9 @@ def sort(value: Any, depth: int = 0) -> Any:
     if kind is bool or kind is type:
         return value
     if isinstance(value, Tensor):
-        return (kind, value.ndim == 0, value.requires_grad, value._dtype)
+        if value._hollow:
+            return (kind, value.ndim == 0, value.requires_grad, value._dtype)
+        return (kind, not shape_of(value), value._rg, value._dtype)
     return (str, value) if kind is str and len(value) < _SHORT else kind
 
 

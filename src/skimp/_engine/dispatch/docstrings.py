@@ -1,7 +1,8 @@
 """Docstrings in sections: what a thing is, then Shape, Dtypes, Raises, Memory and Source.
 
 A section that a docstring lacks comes from what knows it: the op's row (`describing`), or the
-`SAYS` of a file, which holds of all ops and classes of that file, and of classes derived from them.
+`SAYS` of a file, which holds of all ops, classes and functions of that file, and of classes derived
+from them.
 """
 
 from __future__ import annotations
@@ -67,6 +68,15 @@ class _Completed:
 
 
 _PACKAGE = __name__.partition(".")[0]
+
+
+def complete_functions(namespace: dict[str, Any]) -> None:
+    """Let the public functions of tensors that a module defines say what its `SAYS` says."""
+    said = sections(namespace["SAYS"])
+    for name, f in namespace.items():
+        own = inspect.isfunction(f) and f.__module__ == namespace["__name__"]
+        if own and name[0] != "_" and "Tensor" in str(f.__annotations__):
+            f.__doc__ = completed(f.__doc__ or "", said)
 
 
 def complete_classes(namespace: dict[str, Any]) -> None:

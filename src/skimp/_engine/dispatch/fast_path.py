@@ -163,37 +163,8 @@ def _typed_text(row: Pointwise, names: _Names) -> Lines:
     computes in, the result's shape (unless the layouts are `odd`), and whether one requires grad.
     """
     text = ["    needed = odd = False"]
-    for i, (a, x) in enumerate(zip(names.tensors, names.arrays, strict=True)):
-        text += [
-            f"    k{i} = type({a})",
-            f"    if k{i} in ordinary:",
-            f"        {x} = {a}._np",
-            f"        if {x} is None:",
-            f"            {x} = small_array({a})",
-            f"            if {x} is None:",
-            "                return",
-            f"        if not {x}.flags.c_contiguous:",
-            "            odd = True",
-        ]
-        if not i:
-            text.append(f"        shape = {x}.shape")
-        else:
-            text += [
-                f"        if {x}.ndim:",
-                f"            if shape and {x}.shape != shape:",
-                "                odd = True",
-                f"            shape = {x}.shape",
-            ]
-        text += [
-            f"        k{i} = {a}._dtype if {x}.ndim else ({a}._dtype,)",
-            f"        if {a}._rg:",
-            "            needed = True",
-        ]
-        if i in row.numbers:
-            text += [f"    elif k{i} in numbers:", f"        {x} = None"]
-            if not i:
-                text.append("        shape = ()")
-        text += ["    else:", "        return"]
+    for i in range(len(names.tensors)):
+        text += _operand_text(row, names, i)
     text += [f"    if isinstance({p}, Tensor):\n        return" for p in names.params]
     kinds = ", ".join([f"k{i}" for i in range(len(names.tensors))])
     given = ", ".join(names.tensors)
@@ -209,6 +180,48 @@ def _typed_text(row: Pointwise, names: _Names) -> Lines:
     ]
     if row.check is not None:
         text.append(f"    check(compute, ({given},))")
+    text += _conversion_text(row, names)
+    return "\n".join(text).split("\n")
+
+
+def _operand_text(row: Pointwise, names: _Names, i: int) -> Lines:
+    """Of one operand: its array, what of it the key has, and whether it fits those before it."""
+    a, x = names.tensors[i], names.arrays[i]
+    text = [
+        f"    k{i} = type({a})",
+        f"    if k{i} in ordinary:",
+        f"        {x} = {a}._np",
+        f"        if {x} is None:",
+        f"            {x} = small_array({a})",
+        f"            if {x} is None:",
+        "                return",
+        f"        if not {x}.flags.c_contiguous:",
+        "            odd = True",
+    ]
+    if not i:
+        text.append(f"        shape = {x}.shape")
+    else:
+        text += [
+            f"        if {x}.ndim:",
+            f"            if shape and {x}.shape != shape:",
+            "                odd = True",
+            f"            shape = {x}.shape",
+        ]
+    text += [
+        f"        k{i} = {a}._dtype if {x}.ndim else ({a}._dtype,)",
+        f"        if {a}._rg:",
+        "            needed = True",
+    ]
+    if i in row.numbers:
+        text += [f"    elif k{i} in numbers:", f"        {x} = None"]
+        if not i:
+            text.append("        shape = ()")
+    return [*text, "    else:", "        return"]
+
+
+def _conversion_text(row: Pointwise, names: _Names) -> Lines:
+    """Of all operands but masks: the type that the row computes in."""
+    text: Lines = []
     for i, (a, x) in enumerate(zip(names.tensors, names.arrays, strict=True)):
         if i < len(row.masks):
             continue
@@ -218,7 +231,7 @@ def _typed_text(row: Pointwise, names: _Names) -> Lines:
             f"    {'elif' if i in row.numbers else 'if'} {a}._dtype is not compute:",
             f"        {x} = as_type({x}, compute)",
         ]
-    return "\n".join(text).split("\n")
+    return text
 
 
 def _space(row: Pointwise) -> dict[str, Any]:
@@ -302,7 +315,7 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
                 same_order = empty_dense(
                     shape, tuple([s // like.itemsize for s in strides]), a.dtype
                 )
-                np.copyto(same_order, a)
+                same_order[...] = a
                 a = same_order
         found.append(a)
     return found

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record, recording
-from skimp._engine.autograd.rules import Choice, Rule
+from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.numpy_words import in_python
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.recorded import needs_of, recorded_by, recorded_fast
 from skimp._engine.dispatch.row import (
     FORMS,
     METHODS,
@@ -37,7 +37,6 @@ from skimp._engine.dispatch.row import (
 from skimp._engine.dispatch.runners import move
 from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
-    LIST_NAMES,
     Parameters,
     behind,
     explaining,
@@ -87,7 +86,7 @@ def export(
     `namespaces`, and the method. `known`: more fields of its row.
 
     `quick`: small programs call it, so its wrapper is written out. So is that of a `fast` one,
-    which records what it gives itself, if a gradient is needed, and of one with an `answer`: an
+    whose results are recorded by its `fast_rule`, or by itself, and of one with an `answer`: an
     expression of `a`, the small array of the first argument, that says the same where nothing else
     is given.
 
@@ -378,12 +377,16 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
         lines.append(f"        result = fast({p.passed()})")
     if o.rule is None:
         if o.fast is not None:
-            lines += ["        if result is not None:", "            return result"]
+            lines.append("        if result is not None:")
+            if o.fast_rule is not None:
+                lines += [
+                    f"            {line}" for line in recorded_fast(space, o.fast_rule, p.names())
+                ]
+            lines.append("            return result")
         lines += [*_indented(judged(space, p)), f"        return {call}"]
         return
-    needs = needs_of(o, p)
-    space.update(needed=runners.needed)
-    recorded = recorded_by(space, o, p)
+    needs = needs_of(space, o.rule, p.names())
+    recorded = recorded_by(space, o.rule, o.nondiff, p.names())
     if o.fast is not None:
         lines += [
             "        if result is not None:",
@@ -425,44 +428,3 @@ def _usual_run(
 
 def _indented(lines: list[str]) -> list[str]:
     return [f"        {line}" for line in lines]
-
-
-def needs_of(o: Op, p: Parameters) -> str:
-    """The condition that an argument with a derivative requires grad."""
-    names = p.names()
-    watched = [n for n in getattr(o.rule, "names", names) if n in names]
-    found = [
-        f"needed({n})"
-        if n in LIST_NAMES
-        else f"({n} is not None and ({n}._rg if isinstance({n}, Tensor) else needed({n})))"
-        for n in watched
-    ]
-    return f"({' or '.join(found)})"
-
-
-def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
-    """The lines that record `result`."""
-    names = tuple(p.names())
-    if isinstance(o.rule, Rule):
-        space["recording"] = recording(o.rule, names, o.nondiff)
-        return [f"recording.record(result, {', '.join(names)})"]
-    if isinstance(o.rule, Choice):
-        nothing = " and ".join([f"{name} is None" for name in o.rule.by])
-        space.update(
-            usual=recording(o.rule.usual, names, o.nondiff),
-            pick=o.rule.pick,
-            names=names,
-            nondiff=o.nondiff,
-            recording=recording,
-        )
-        space["key"] = names if not o.nondiff else (names, o.nondiff)
-        return [
-            f"if {nothing}:",
-            f"    usual.record(result, {', '.join(names)})",
-            "else:",
-            f"    rule = pick({', '.join(o.rule.by)})",
-            "    chosen = rule.recordings.get(key) or recording(rule, names, nondiff)",
-            f"    chosen.record(result, {', '.join(names)})",
-        ]
-    space.update(record=record, rule=o.rule, nondiff=o.nondiff)
-    return [f"given = {p.given()}", "record(rule(given), given, result, nondiff)"]

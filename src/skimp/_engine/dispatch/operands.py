@@ -117,8 +117,9 @@ def no_room(dtype: dtypes.dtype) -> RuntimeError:
 
 def refuse_complex(dtype: dtypes.dtype, *values: Any) -> None:
     """Refuse complex numbers where the type is real."""
-    if not dtype.is_complex and any([isinstance(v, complex) and v.imag for v in values]):
-        raise no_room(dtype)
+    for v in values:
+        if isinstance(v, complex) and v.imag and not dtype.is_complex:
+            raise no_room(dtype)
 
 
 def check_number(value: Any, dtype: dtypes.dtype) -> None:

@@ -324,7 +324,7 @@ def _direct(
         return target
     made = np.empty(shape, target.dtype)
     kernel.fn(*spread(kernel, arrays, made), out=made)
-    np.copyto(target, made)
+    target[...] = made
     return target
 
 

@@ -1,4 +1,4 @@
-"""The forms of a pointwise row: function, method, `name_`, `out=`, operators.
+"""The forms of a pointwise row: function, method, `name_`, `out=`.
 
 The fast path of small tensors: small operands (`_np`), of one dtype for which the row's ufunc is
 the whole op, meet in one NumPy call. Python numbers take it too, beside float tensors: NumPy gives
@@ -9,17 +9,15 @@ the general way, `pointwise.call`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.fast_path import to_write
-from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import predicate
-from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, OPS, ORDINARY, Form, Op, publish
-from skimp._engine.dispatch.transforms import active
+from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.wrappers import explaining, space_of
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
@@ -30,7 +28,9 @@ Function = Callable[..., Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
 ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
 NONE: frozenset[dtypes.dtype] = frozenset()
+_INT64 = dtypes.int64
 _state: Any = modes.state
+WIDE = 1 << 63  # integers beyond are errors, which the general way raises
 
 
 def named(f: F, name: str, doc: str | None = None) -> F:
@@ -142,7 +142,7 @@ def unary(
             made.in_place(_UNARY_INPLACE, namespaces)
         return made.main
     # negative is only wrong where it writes with gaps (see eval.expr), and here the result is new
-    strided = ufunc is np.negative or _strided(row)[0] is not None
+    strided = ufunc is np.negative or direct_strided(row)[0] is not None
     made = Forms(row, ufunc, ok, method, namespaces, aliases, doc, known)
     made.function(_UNARY, dense="" if strided else " and x.flags.c_contiguous")
     if inplace:
@@ -161,7 +161,7 @@ def binary(
     **known: Any,
 ) -> Function:
     """Derive the forms of a row with two arguments, named as the row names them."""
-    ufunc, ok = _strided(row)
+    ufunc, ok = direct_strided(row)
     made = Forms(row, ufunc, ok, method, namespaces, aliases, doc, known)
     made.function(_BINARY)
     if inplace:
@@ -280,7 +280,7 @@ def small_in_place(
         if other._storage is target._storage and other is not target:
             return False
     elif (kind is float and dtype in dtypes.FLOATING) or (
-        kind is int and -_WIDE <= other < _WIDE and (dtype in dtypes.FLOATING or dtype is _INT64)
+        kind is int and -WIDE <= other < WIDE and (dtype in dtypes.FLOATING or dtype is _INT64)
     ):
         y = other
     else:
@@ -294,205 +294,7 @@ def small_in_place(
     return True
 
 
-def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
+def direct_strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     """`direct`, for ufuncs whose bits don't depend on the strides of two operands."""
     ufunc, ok = direct(row)
     return (ufunc, ok) if ok and row.kernel(next(iter(ok))).strided else (None, NONE)
-
-
-# -- operators ------------------------------------------------------------------------------------
-
-OPERANDS = (Tensor, int, float, complex, np.generic)
-
-
-def offered(other: Any, f: Function, *args: Any) -> Any:
-    """What the class of an operator's other operand makes of it; NotImplemented where it makes
-    nothing.
-    """
-    if not takes_over(type(other)):
-        return NotImplemented
-    try:
-        return f(*args)
-    except TypeError:
-        return NotImplemented
-
-
-def operators(
-    row: Pointwise,
-    word: str,
-    slow: Function,
-    inplace: Function | None,
-    *,
-    forward: bool = True,
-    reflected: bool = True,
-) -> None:
-    """Set `__word__`, `__rword__` and `__iword__`: the path of `a + b`, `1.0 + a` and `a += b`."""
-    ufunc, ok = _strided(row)
-    numbers, whole = dtypes.FLOATING & ok, ok & {dtypes.int64}
-    recording: Any = row.recording
-    public: Function = METHODS.get(slow.__name__, slow)  # the one that meets transforms
-    usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
-
-    def operator(self: Tensor, other: Any) -> Tensor:
-        kind = type(other)
-        if active:
-            if isinstance(other, OPERANDS):
-                return public(self, other)
-            return offered(other, public, self, other)  # type: ignore[no-any-return]
-        if kind is Tensor or kind in ORDINARY:
-            dtype = self._dtype
-            if dtype is other._dtype and (dtype is usual or dtype in ok):
-                x = self._np
-                y = other._np
-                if (
-                    x is not None
-                    and y is not None
-                    and not self._skimp_turned
-                    and (not other._skimp_turned or x.shape == y.shape)
-                ):
-                    try:
-                        made = fresh(ufunc(x, y), dtype)
-                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
-                        return slow(self, other)
-                    if (self._rg or other._rg) and _state.grad:
-                        recording.record(made, self, other)
-                    return made
-        elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
-            x = self._np
-            if (
-                x is not None
-                and not self._skimp_turned
-                and (self._dtype in numbers or (kind is int and self._dtype in whole))
-            ):
-                made = fresh(ufunc(x, other), self._dtype)
-                if self._rg and _state.grad:
-                    recording.record(made, self, other)
-                return made
-        elif not isinstance(other, OPERANDS):
-            return offered(other, slow, self, other)  # type: ignore[no-any-return]
-        known = type(self) in KNOWN and kind in KNOWN
-        return slow(self, other) if known else public(self, other)
-
-    def roperator(self: Tensor, other: Any) -> Tensor:
-        kind = type(other)
-        if kind is float or (kind is int and -_WIDE <= other < _WIDE):
-            x = self._np
-            if (
-                x is not None
-                and not self._skimp_turned
-                and (self._dtype in numbers or (kind is int and self._dtype in whole))
-            ):
-                made = fresh(ufunc(other, x), self._dtype)
-                if self._rg and _state.grad:
-                    recording.record(made, other, self)
-                return made
-        return (
-            slow(other, self) if isinstance(other, OPERANDS) else offered(other, slow, other, self)
-        )
-
-    if forward:
-        _set(word, operator)
-    if reflected:
-        _set(f"r{word}", roperator)
-    if inplace is not None:
-        _set_inplace(word, inplace)
-
-
-_WIDE = 1 << 63  # integers beyond are errors, which the general way raises
-
-
-def attach(word: str, f: Callable[..., Any]) -> None:
-    """Make `f` the method `__word__`."""
-    setattr(Tensor, f"__{word}__", f)
-
-
-def _set(word: str, f: Function) -> None:
-    attach(word, named(f, _NAMES.get(word, f"__{word}__")))
-
-
-# What PyTorch calls the functions of some operators
-_NAMES: Final = {
-    "pow": "pow", "ipow": "pow_", "rtruediv": "__rdiv__", "itruediv": "__idiv__",
-}  # fmt: skip
-
-
-def _set_inplace(word: str, inplace: Function) -> None:
-    public = METHODS[inplace.__name__]
-
-    def ioperator(self: Tensor, other: Any) -> Tensor:
-        if not isinstance(other, OPERANDS):
-            return offered(other, public, self, other)  # type: ignore[no-any-return]
-        return public(self, other) if active or type(other) not in KNOWN else inplace(self, other)
-
-    _set(f"i{word}", ioperator)
-
-
-def plain_operators(
-    word: str,
-    f: Function,
-    inplace: Function | None = None,
-    *,
-    reflected: bool = True,
-    public: Callable[..., Any] | None = None,
-) -> None:
-    """Set the operators of a function that has no fast path. `public`: what users hold of it, where
-    `f` is the body, which meets no transform.
-    """
-    whole: Function = f if public is None else public
-
-    def operator(self: Tensor, other: Any) -> Tensor:
-        if not isinstance(other, OPERANDS):
-            return offered(other, whole, self, other)  # type: ignore[no-any-return]
-        if active or type(self) not in KNOWN or type(other) not in KNOWN:
-            return whole(self, other)
-        return f(self, other)
-
-    def roperator(self: Tensor, other: Any) -> Tensor:
-        if not isinstance(other, OPERANDS):
-            return offered(other, whole, other, self)  # type: ignore[no-any-return]
-        return whole(other, self)
-
-    _set(word, operator)
-    if reflected:
-        _set(f"r{word}", roperator)
-    if inplace is not None:
-        _set_inplace(word, inplace)
-
-
-def compare(row: Pointwise, word: str, slow: Function) -> None:
-    """Set a comparison operator, which answers tensors."""
-    ufunc, ok = _strided(row)
-    numbers = dtypes.FLOATING & ok
-
-    def operator(self: Tensor, other: Any) -> Tensor:
-        kind = type(other)
-        if kind is Tensor or kind in ORDINARY:
-            x = self._np
-            y = other._np
-            if (
-                x is not None
-                and y is not None
-                and self._dtype is other._dtype
-                and self._dtype in ok
-                and not self._skimp_turned
-                and (not other._skimp_turned or x.shape == y.shape)
-            ):
-                try:
-                    return fresh(ufunc(x, y), _BOOL)
-                except ValueError:  # shapes that don't fit: the general way has PyTorch's words
-                    return slow(self, other)
-        elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
-            x = self._np
-            fits = self._dtype in numbers or (self._dtype is _INT64 and kind is int)
-            if fits and x is not None and not self._skimp_turned:
-                return fresh(ufunc(x, other), _BOOL)
-        elif word == "eq" and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
-            other = fresh(np.array(other, order="C"), dtypes.FROM_NUMPY[other.dtype])
-        elif not isinstance(other, OPERANDS):
-            return offered(other, slow, self, other)  # type: ignore[no-any-return]
-        return slow(self, other)
-
-    _set(word, operator)
-
-
-_BOOL, _INT64 = dtypes.bool, dtypes.int64

@@ -52,7 +52,8 @@ class Op:
     """One declared op.
 
     `fast` is the op on small arrays (`Tensor._np`), or None where a call is not for it; the
-    wrapper asks it first, and records what it gives.
+    wrapper asks it first, and records what it gives: by `rule`, or by `fast_rule` where the body is
+    made of ops that record themselves.
     `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
     `meta` is the body on tensors without bytes, where the body itself would ask for them.
@@ -80,13 +81,14 @@ class Op:
     otherwise: Function | None = None
     composite: bool = False
     fast: Function | None = None
+    fast_rule: Any = None
     batch: Function | None = None
     autocast: str | None = None
     sparse: Function | str | None = None
     meta: Function | None = None
     samples: Callable[[Function], list[tuple[Any, ...]]] | None = None
     looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
-    foreach: bool = False  # has a form for each tensor of a list, `_foreach_NAME`
+    foreach: int = 0  # its tensors may be those of so many lists: there is `_foreach_NAME`
     row: Any = None  # the table entry of a pointwise op
     forms: dict[str, Function] = field(default_factory=dict)
 

@@ -65,19 +65,6 @@ def call(op: Op, given: dict[str, Any]) -> Any:
     return op.raw(*positional, **keywords)
 
 
-def needed(*values: Any) -> bool:
-    """Whether a tensor among these arguments, or in a list among them, requires grad."""
-    for v in values:
-        if isinstance(v, Tensor):
-            if v._rg:
-                return True
-        elif isinstance(v, (list, tuple)):
-            for t in v:
-                if isinstance(t, Tensor) and t._rg:
-                    return True
-    return False
-
-
 def rule_for(op: Op, given: dict[str, Any]) -> Rule:
     """The op's rule, which may depend on the form of the call."""
     rule = op.rule

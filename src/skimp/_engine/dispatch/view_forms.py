@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import record, recording
+from skimp._engine.autograd.record import Recording, record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
@@ -20,6 +20,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
 from skimp.config import config
 
 _new = object.__new__
+_state = modes.state
 _MANY = 1024
 
 # `view_of` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
@@ -41,6 +42,9 @@ _FAST_VIEW_TEXT = """\
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
                 if input._skimp_marked:
+                    if not state.grad and is_plain(input):
+                        plain(input if input._base is None else input._base, new)
+                        return new
                     if input._skimp_counter is not None:
                         mark(new, _skimp_counter=input._skimp_counter)
                     view_of(input, new, {rule}, {words})
@@ -87,6 +91,13 @@ _TURNS = """\
                     new._skimp_turned = True"""
 
 
+def _is_plain(t: Tensor) -> bool:
+    """Whether all that marks a tensor is that it is a view which was made unrecorded."""
+    return not (
+        t._skimp_creation is None or t._rg or t._skimp_inference or t._skimp_counter is not None
+    )
+
+
 def small_array(t: Tensor) -> Any:
     """The ndarray of a small tensor whose bytes are there; None for any other."""
     if t._np is not None:
@@ -98,16 +109,24 @@ def small_array(t: Tensor) -> Any:
     return t._skimp_array() if layouts.numel(layout.shape) < config.small_below else None
 
 
-def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
+def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
         new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
-    if input._rg or input._skimp_marked:
-        history.view_of(input, new, rule, given)
+    base = input._base
+    if base is None:
+        base = input
+    if input._skimp_marked or (input._rg and not _state.grad):
+        history.view_of(input, new, recorded.rule, {"input": input})
+    elif input._rg:
+        new._base = base
+        new._skimp_stale = input._storage.version
+        recorded.record(new, input)
+        if new._skimp_node is None:
+            history.register(base, new)
     else:
-        base = input._base
-        history.plain_view(input if base is None else base, new)
+        history.plain_view(base, new)
     return new
 
 
@@ -190,7 +209,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
-        ORDERS=ORDERS,
+        ORDERS=ORDERS, is_plain=_is_plain,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []

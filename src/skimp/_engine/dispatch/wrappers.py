@@ -14,6 +14,7 @@ from typing import Any
 
 from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, look, refuse_types, sort
 from skimp._engine.dispatch.numpy_words import spoken
+from skimp._engine.dispatch.recorded import LIST_NAMES, recorded_fast
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
 from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
@@ -34,10 +35,6 @@ PLAIN_NAMES = frozenset({
     "rounding_mode",
     "scalar", "shape", "size", "sizes", "sorted", "sparse_grad", "stable", "start_dim", "end_dim",
     "stride", "training", "transpose", "unbiased", "unitriangular", "upper",
-})  # fmt: skip
-# arguments that are lists of tensors
-LIST_NAMES = frozenset({
-    "tensors", "inputs", "matrices", "indices", "index", "operands", "hx", "params", "flat_weights",
 })  # fmt: skip
 
 
@@ -135,7 +132,9 @@ class Parameters:
         found = []
         for p in self.all:
             if p.kind is p.VAR_POSITIONAL:
-                found.append(f"*map(type, {p.name})")
+                alone = f"len({p.name}) == 1 and type({p.name}[0]) in lists"
+                inside = f"((type({p.name}[0]), *map(type, {p.name}[0])),)"
+                found.append(f"*({inside} if {alone} else map(type, {p.name}))")
             elif p.kind is p.VAR_KEYWORD:
                 found += [f"*{p.name}", f"*map(type, {p.name}.values())"]
             elif p.name in LIST_NAMES or NAMES.get(p.name) == "ints":
@@ -339,8 +338,12 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
             f"    if {' and '.join(usual)}:",
             f"        result = fast({p.passed([one.name for one in skipped])})",
             "        if result is not None:",
-            "            return result",
         ]
+        if form.op.fast_rule is not None:
+            names = [one.name for one in p.all if one not in skipped]
+            recorded = recorded_fast(space, form.op.fast_rule, names)
+            lines += [f"            {line}" for line in recorded]
+        lines.append("            return result")
     lines.append(f"    if {' and '.join(p.usual())}:")
     space.update(look=_look, fine=form.fine, lists=LISTS)
     lines += [

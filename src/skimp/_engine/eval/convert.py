@@ -77,13 +77,15 @@ def convert(source: Any, out: Array) -> None:
         through = _THROUGH.get((source.dtype, want))
         if through is not None:
             source = through(source)
-    np.copyto(out, source, casting="unsafe")
+    out[...] = source
 
 
 def laid(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     """The memory of `array` under another shape and other strides (NumPy's function refuses types
     of one byte that it does not know).
     """
+    if array.dtype.isbuiltin == 1 and array.flags.c_contiguous and array.size:
+        return np.ndarray(shape, array.dtype, array, 0, strides)
     if array.dtype not in _FLOAT8:
         return np.lib.stride_tricks.as_strided(array, shape, strides)
     octets = np.lib.stride_tricks.as_strided(array.view(np.uint8), shape, strides)
@@ -104,7 +106,7 @@ def turn(source: Array, out: Array) -> None:
     width = turned.shape[-1] + _PAD // turned.itemsize
     area = take(turned.size // max(turned.shape[-1], 1) * width, turned.dtype)
     staged = area.reshape(*turned.shape[:-1], width)[..., : turned.shape[-1]]
-    np.copyto(staged, turned)
+    staged[...] = turned
     back = sorted(range(source.ndim), key=order.__getitem__)
     convert(staged.transpose(back), out)
     give(area)

@@ -23,8 +23,10 @@ def copy(dst: Array, src: Array) -> None:
 
     The two share no memory, or are the very same elements.
     """
-    one_block = dst.size <= _RUN and threads_for(dst.size) == 1
-    if dst.size < _SMALL or (one_block and not _jumps(dst, src)):
+    size = dst.size
+    if size < _SMALL and dst.dtype is src.dtype:
+        dst[...] = src
+    elif size < _SMALL or (size <= _RUN and threads_for(size) == 1 and not _jumps(dst, src)):
         quietly(convert, src, dst)
     else:
         _copy_blocks(dst, shaping.broadcast(src, dst.shape))

@@ -29,7 +29,7 @@ def write(root: Expr, out: Array) -> None:
 
 
 def _place(block: Array, part: Array) -> None:
-    np.copyto(part, block)
+    part[...] = block
 
 
 def crosses(leaf: Array, out: Array) -> bool:

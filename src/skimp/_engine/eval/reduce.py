@@ -118,7 +118,7 @@ def reduce(
     if not out.flags.c_contiguous:
         value = np.empty(out.shape, out.dtype)
         reduce(source, axes, how, value, acc)
-        np.copyto(out, value)
+        out[...] = value
         return
     if cut.size == 0:
         _write_empty(how, out)
@@ -162,7 +162,7 @@ def _reduce_one(
     block = np.ascontiguousarray(array).reshape(shape)
     if acc != block.dtype:
         block = block.astype(acc)
-    np.copyto(out, of_unit(block, cut, how).reshape(out.shape), casting="unsafe")
+    out[...] = of_unit(block, cut, how).reshape(out.shape)
 
 
 def of_unit(block: Array, cut: Geometry, how: Reducer) -> Array:
@@ -238,7 +238,7 @@ class _Reduction:
         state = span_of(reader, groups, start, stop, columns)
         if cut.direct:
             value = self.how.value(state, cut.rows)
-            np.copyto(self.out[groups, columns], value, casting="unsafe")
+            self.out[groups, columns] = value
         else:
             self.states[number] = state
 
@@ -283,7 +283,7 @@ class _Reduction:
         counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
         state = _tree(self.how, self._gathered(), counts, 1)  # of (groups, spans, columns)
         value = _joined(self.how, state, cut)
-        np.copyto(self.out, value.reshape(self.out.shape), casting="unsafe")
+        self.out[...] = value.reshape(self.out.shape)
 
     def _gathered(self) -> State:
         cut = self.cut

@@ -14,6 +14,7 @@ from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import Plan
 from skimp._engine.eval.runner import Runner
+from skimp._engine.interrupts import insist
 from skimp._kernels import shaping
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import Call, at_once, quietly, share, whole
@@ -52,14 +53,19 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
     for one in OBSERVERS:
         one.evaluation_begins()
     try:
-        if out.size >= config.small_below and not _is_plain(root, out):
+        small = out.size < config.small_below
+        if not (small or _is_plain(root, out)):
             _evaluate_blocks((root,), (out,), then)
         elif not then:
             quietly(_evaluate_whole, root, out)
         elif root.size == 1 and (calls := _call_of(root, out)):
             at_once([*calls, *then])
+        elif small:
+            value = np.empty(root.shape, root.dtype)
+            quietly(_evaluate_whole, root, value)
+            at_once([(np.copyto, out, value), *then])
         else:
-            whole(partial(_in_turn, partial(quietly, _evaluate_whole, root, out), then))
+            _evaluate_over(root, out, then)
     finally:
         for one in OBSERVERS:
             one.evaluation_ends()
@@ -88,7 +94,7 @@ def _evaluate_apart(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
     values = [np.empty(root.shape, root.dtype) for root in roots]
     evaluate_many(roots, tuple(values))
     for out, value in zip(outs, values, strict=True):
-        np.copyto(out, value)
+        out[...] = value
 
 
 def _meets(out: Array, leaves: Any) -> bool:
@@ -123,7 +129,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
     else:
         value = np.empty(root.shape, root.dtype)
         kernel.fn(*[_operand(arg, kernel, out.shape) for arg in root.args], out=value)
-        np.copyto(out, value)
+        out[...] = value
 
 
 def _call_of(root: Expr, out: Array) -> list[Call]:
@@ -132,6 +138,53 @@ def _call_of(root: Expr, out: Array) -> list[Call]:
     if not (kernel.aliases or not _meets(out, root.leaves)):
         return []
     return kernel.calls(tuple([_operand(arg, kernel, out.shape) for arg in root.args]), out)
+
+
+def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
+    """The values of one kernel over what it reads, in pieces."""
+    kernel, flat = root.kernel, out.reshape(-1)
+    operands = [_operand(arg, kernel, out.shape) for arg in root.args]
+    if any([a.ndim and a.shape != out.shape for a in operands]):
+        _evaluate_blocks((root,), (out,), then)
+        return
+    rows = [a.reshape(-1) if a.ndim else a for a in operands]
+    pieces = [cut for cut, _ in cuts(flat.size, config.block)]
+
+    def make(number: int, rooms: list[Array]) -> None:
+        piece = pieces[number]
+        kernel.fn(*[a[piece] if a.ndim else a for a in rows], out=rooms[0])
+
+    _put_in_place(make, [[flat[piece]] for piece in pieces], then)
+
+
+def _put_in_place(
+    make: Callable[[int, list[Array]], None], places: list[list[Array]], then: Sequence[Call]
+) -> None:
+    """Write blocks over what they are made of: `make(number, rooms)` writes each into scratch
+    memory, and one call of C puts it in its place. What a signal handler leaves undone another
+    thread does, where none runs.
+    """
+    done: list[None] = []  # an item for each block that is in its place, and one for `then`
+    note = (done.append, None)
+
+    def rest() -> None:
+        flat = [take(place.size, place.dtype) for place in places[0]]  # no block is longer
+        for number in range(len(done), len(places)):
+            block = places[number]
+            rooms = [a[: to.size].reshape(to.shape) for a, to in zip(flat, block, strict=True)]
+            quietly(make, number, rooms)
+            at_once([*[(np.copyto, *pair) for pair in zip(block, rooms, strict=True)], note])
+        for a in flat:
+            give(a)
+        if len(done) == len(places):
+            at_once([*then, note])
+
+    try:
+        rest()
+    except BaseException:
+        if done:
+            insist(whole, rest)
+        raise
 
 
 def _evaluate_nodes(root: Expr, out: Array) -> None:
@@ -147,7 +200,7 @@ def _evaluate_nodes(root: Expr, out: Array) -> None:
         value = values[id(node)] = out if direct else np.empty(node.shape, node.dtype)
         kernel.fn(*args, out=value)
     if value is not out:
-        np.copyto(out, value)
+        out[...] = value
 
 
 def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
@@ -180,13 +233,23 @@ def _evaluate_blocks(
     if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
         return
-    runner = Runner(prepared)  # what is read is gone then: it must not stop halfway
+    if _threads_of(prepared.plan) > 1:  # what is read is gone then: it must not stop halfway
+        whole(partial(_in_turn, partial(run_blocks, prepared, over), then))
+        return
+    runner = Runner(prepared)
     calls = _listed(prepared, over, runner)
     if calls:
         at_once([*calls, *then])
+    else:
+        sides, blocks = _sides_of(prepared.plan)
+        boxes = [box_of(number, sides) for number in range(blocks)]
+
+        def make(number: int, rooms: list[Array]) -> None:
+            box, shape = boxes[number]
+            runner.run(box, shape, shape, rooms)
+
+        _put_in_place(make, [[out[box] for out in over] for box, _ in boxes], then)
     runner.close()
-    if not calls:
-        whole(partial(_in_turn, partial(run_blocks, prepared, over), then))
 
 
 def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
@@ -231,7 +294,7 @@ def _listed(prepared: Prepared, outs: tuple[Array, ...], runner: Runner) -> list
     """What `run_blocks` calls, where that is ufuncs, on one thread, in few blocks of one shape."""
     plan = prepared.plan
     sides, blocks = _sides_of(plan)
-    if blocks > _FEW or _threads_of(plan) > 1 or any([s.kernel.ufunc is None for s in plan.steps]):
+    if blocks > _FEW or any([step.kernel.ufunc is None for step in plan.steps]):
         return []
     boxes = [box_of(number, sides) for number in range(blocks)]
     shape = boxes[0][1]

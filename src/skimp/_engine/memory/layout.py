@@ -37,6 +37,7 @@ def contiguous_strides(shape: Ints) -> Ints:
     return tuple(reversed(strides))
 
 
+@lru_cache(maxsize=4096)
 def contiguous(shape: Ints) -> Layout:
     """The layout of a fresh row-major tensor."""
     return Layout(shape, contiguous_strides(shape), 0)
@@ -242,6 +243,12 @@ def normalize_dim(dim: int, ndim: int) -> int:
         "Dimension out of range (expected to be in range of "
         f"[{-limit}, {limit - 1}], but got {dim})"
     )
+
+
+def need_dims(dim: int, ndim: int) -> None:
+    """Raise PyTorch's error where a size along `dim` is asked of a tensor without dimensions."""
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
 
 
 _WIDE = 1 << 63  # dims are 64 bits wide in PyTorch

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-from skimp._engine.memory.layout import Ints, check_width, normalize_dim
+from skimp._engine.memory.layout import Ints, check_width, need_dims, normalize_dim
 from skimp._engine.memory.layout_views import clamp_slice
 
 Span = tuple[int, int]
@@ -94,6 +94,5 @@ def tensor_split(shape: Ints, where: int | Sequence[int], dim: int = 0) -> list[
 def unbind(shape: Ints, dim: int = 0) -> tuple[int, int]:
     """(the dimension counted from the front, the number of parts)."""
     dim = normalize_dim(dim, len(shape))
-    if not shape:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    need_dims(dim, len(shape))
     return dim, shape[dim]

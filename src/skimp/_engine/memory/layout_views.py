@@ -15,6 +15,7 @@ from skimp._engine.memory.layout import (
     broadcast_strides,
     check_numel,
     contiguous_strides,
+    need_dims,
     normalize_dim,
     normalize_dims,
     numbers,
@@ -446,8 +447,7 @@ def unflatten(layout: Layout, dim: int, sizes: Sequence[int]) -> Layout:
 def _unflattened(shape: Ints, dim: int, sizes: Sequence[int]) -> Ints:
     """The sizes that replace a dimension."""
     try:
-        if not shape:
-            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        need_dims(dim, len(shape))
         return infer_size(sizes, shape[dim])
     except (IndexError, RuntimeError) as error:
         if "is invalid for input of size" in str(error):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Self, SupportsIndex, overload
 
 _tuple = tuple.__new__
+_item: Any = tuple.__getitem__
 
 
 def _integer(place: int, value: Any) -> Any:
@@ -45,8 +46,8 @@ class Size(tuple[int, ...]):
     @overload
     def __getitem__(self, i: slice) -> Size: ...
     def __getitem__(self, i: Any) -> Any:
-        item = tuple.__getitem__(self, i)
-        return _tuple(Size, item) if isinstance(i, slice) else item
+        item = _item(self, i)
+        return _tuple(Size, item) if type(item) is tuple else item
 
     def __add__(self, other: object) -> Size:
         if not isinstance(other, tuple):

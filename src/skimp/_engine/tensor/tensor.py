@@ -12,7 +12,7 @@ import numpy as np
 
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import POOLED
-from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory.layout import Layout, contiguous, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.tensor import dtypes
@@ -37,11 +37,7 @@ _tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
-    __slots__ = ("version",)
-    version: int
-
-    def __init__(self) -> None:
-        self.version = 0
+    version: int = 0
 
 
 class Tensor:
@@ -128,7 +124,7 @@ class Tensor:
             block = self._storage.block
             # NumPy leaves strides of size-1 dims as they come
             if a is block and a.flags.c_contiguous:
-                layout = Layout(a.shape, contiguous_strides(a.shape), 0)
+                layout = contiguous(a.shape)
             else:
                 offset = 0
                 if a.size and self._storage.nbytes != size:  # else there is but one element

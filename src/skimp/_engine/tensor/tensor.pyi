@@ -24,7 +24,6 @@ class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
     version: builtins.int
-    def __init__(self) -> None: ...
 
 class Tensor:
     """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""

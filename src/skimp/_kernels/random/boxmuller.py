@@ -79,26 +79,26 @@ def radius(words: NDArray[np.uint32], out: F32, scratch: Scratch) -> None:
     # 1 - u = (2**24 - low bits) / 2**24 = (1 + x) * 2**e with sqrt(1/2) <= 1 + x < sqrt(2)
     np.bitwise_or(words, _UPPER, out=steps)
     np.negative(steps, out=steps)
-    np.copyto(x, steps.view(np.int32), casting="same_kind")
+    x[...] = steps.view(np.int32)
     bits -= _SQRT_HALF
     np.right_shift(bits, 23, out=exponent)
     exponent -= 24
-    np.copyto(e, exponent, casting="same_kind")
+    e[...] = exponent
     bits &= _MANTISSA
     bits += _SQRT_HALF
     x -= _f(1)
 
-    np.copyto(wide, x)
+    wide[...] = x
     _horner(_LOG, wide, acc, y)
     y *= x
     np.multiply(x, x, out=z)
     np.multiply(e, _LN2_LOW, out=out)
-    np.copyto(wide, y)
-    np.copyto(acc, z)
+    wide[...] = y
+    acc[...] = z
     wide *= acc
-    np.copyto(acc, out)
+    acc[...] = out
     wide += acc
-    np.copyto(y, wide, casting="same_kind")
+    y[...] = wide
     z *= _f(0.5)
     y -= z
     x += y
@@ -118,34 +118,34 @@ def cos_sin(words: NDArray[np.uint32], cos: F32, sin: F32, scratch: Scratch) -> 
     steps = sin.view(np.uint32)
 
     np.bitwise_and(words, _LOWER, out=steps)
-    np.copyto(x, steps.view(np.int32), casting="same_kind")
+    x[...] = steps.view(np.int32)
     x *= _STEP
     np.multiply(x, _FOUR_OVER_PI, out=z)
-    np.copyto(octant, z, casting="unsafe")
+    octant[...] = z
     octant += 1
     octant &= -2
-    np.copyto(acc, octant)
+    acc[...] = octant
     acc *= _QUARTER
-    np.copyto(wide, x)
+    wide[...] = x
     wide -= acc
-    np.copyto(x, wide, casting="same_kind")
-    np.copyto(wide, x)
+    x[...] = wide
+    wide[...] = x
     np.multiply(x, x, out=z)
-    np.copyto(square, z)
+    square[...] = z
 
     _horner(_SIN, square, acc, odd)
     odd *= z
-    np.copyto(acc, odd)
+    acc[...] = odd
     acc *= wide
     acc += wide
-    np.copyto(odd, acc, casting="same_kind")
+    odd[...] = acc
     _horner(_COS, square, acc, even)
     even *= z
-    np.copyto(acc, even)
+    acc[...] = even
     acc *= square
     square *= 0.5
     acc -= square
-    np.copyto(even, acc, casting="same_kind")
+    even[...] = acc
     even += _f(1)
 
     # octant is 0, 2, 4, 6 or 8; where its bit 1 is set the polynomials change places
@@ -170,9 +170,9 @@ def _horner(coefficients: tuple[float, ...], x: F64, acc: F64, out: F32) -> None
     """out = the polynomial at x, each step rounded to float32 once."""
     np.multiply(x, coefficients[0], out=acc)
     acc += coefficients[1]
-    np.copyto(out, acc, casting="same_kind")
+    out[...] = acc
     for c in coefficients[2:]:
-        np.copyto(acc, out)
+        acc[...] = out
         acc *= x
         acc += c
-        np.copyto(out, acc, casting="same_kind")
+        out[...] = acc

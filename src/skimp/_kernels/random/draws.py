@@ -74,7 +74,7 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
                 part[:] = fma64(uniform53(part.size, engine), high - low, low)
             else:
                 values = uniform24(part.size, engine)
-                _scale32(values, np.float32(low), np.float32(high), part)
+                scaled(values, np.float32(low), np.float32(high), part)
             part[part == last] = first
 
 
@@ -182,7 +182,8 @@ def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:
         )
 
 
-def _scale32(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) -> None:
+def scaled(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) -> None:
+    """Numbers of [0, 1) as such of [low, high), or `high` by rounding, into `out`."""
     span = np.subtract(high, low)
     if low == 0 or math.frexp(span)[0] in (0.5, 0.0):  # then the product is exact, or the sum
         values *= span

@@ -13,16 +13,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels.random import boxmuller, normal as draws_normal
+from skimp._kernels.random import boxmuller, draws, normal as draws_normal
 from skimp._kernels.random.arithmetic import F32, fma32
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import GROUP, standard_singles
+from skimp._kernels.threads import quietly
 
 _LOW24: Final = np.uint32((1 << 24) - 1)
 _LOW53: Final = (1 << 53) - 1
 _STEP24: Final = np.float32(2.0**-24)
 _STEP53: Final = 2.0**-53
 _TWO_PI: Final = 2.0 * math.pi
+_FAR: Final = 1e30  # beyond, a product or sum may be too large for float32
 
 
 def uniforms(n: int, engine: Engine) -> F32 | None:
@@ -107,7 +109,8 @@ class _Normals:
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     """`normal.normal`: few float32 numbers are handed out too."""
     n = out.size
-    if not GROUP <= n <= engine.words.size or out.dtype != np.float32 or not std >= 0:
+    fits = GROUP <= n <= engine.words.size or (n and mean == 0 and std == 1)
+    if not fits or out.dtype != np.float32 or not std >= 0:
         draws_normal.normal(out, mean, std, engine)
         return
     with engine.lock:
@@ -115,14 +118,35 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     if found is None:
         draws_normal.normal(out, mean, std, engine)
         return
+    if mean or std != 1:
+        far = std > _FAR or not -_FAR < mean < _FAR
+        found = quietly(_moved, found, mean, std) if far else _moved(found, mean, std)
+    out[...] = found.reshape(out.shape)
+
+
+def _moved(found: F32, mean: float, std: float) -> F32:
     mean32, std32 = np.float32(mean), np.float32(std)
-    with np.errstate(over="ignore"):
-        if mean32 and math.frexp(std32)[0] not in (0.5, 0.0):  # a product that rounds
-            found = fma32(found, std32, mean32)
-        else:
-            if std32 != 1:
-                found *= std32
-            found += mean32
+    if mean32 and math.frexp(std32)[0] not in (0.5, 0.0):  # a product that rounds
+        return fma32(found, std32, mean32)
+    if std32 != 1:
+        found *= std32
+    found += mean32
+    return found
+
+
+def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
+    """`draws.uniform`: few float32 numbers are handed out too."""
+    found = None
+    if out.dtype == np.float32 and out.size and -_FAR < low < high < _FAR:
+        with engine.lock:
+            found = uniforms(out.size, engine)
+    if found is None:
+        draws.uniform(out, low, high, engine)
+        return
+    if low != 0 or high != 1:
+        first, last = np.float32(low), np.float32(high)
+        draws.scaled(found, first, last, found)
+        found[found == last] = first
     out[...] = found.reshape(out.shape)
 
 

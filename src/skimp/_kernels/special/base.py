@@ -30,7 +30,7 @@ def kernel(formula: Callable[..., F64]) -> Kernel:
 
     def fill(*arrays: Any, out: Array) -> None:
         wide = (np.atleast_1d(np.asarray(a, np.float64)) for a in arrays)
-        np.copyto(np.atleast_1d(out), formula(*wide), casting="same_kind")
+        np.atleast_1d(out)[...] = formula(*wide)
 
     fill.__name__ = fill.__qualname__ = formula.__name__.removesuffix("64").rstrip("_")
     fill.__doc__ = formula.__doc__

@@ -161,7 +161,7 @@ def polygamma(x: Array, n: int, *, out: Array) -> None:
         scale = float(factorial(n)) if n <= 170 else inf
         x = np.atleast_1d(np.asarray(x, np.float64))
         y = zeta64(np.full(x.shape, n + 1.0), x) * (scale if n % 2 else -scale)
-        np.copyto(np.atleast_1d(out), y, casting="same_kind")
+        np.atleast_1d(out)[...] = y
 
 
 def mvlgamma(x: Array, p: int, *, out: Array) -> None:
@@ -171,7 +171,7 @@ def mvlgamma(x: Array, p: int, *, out: Array) -> None:
     y = y + 0.25 * p * (p - 1) * log(pi)
     for j in range(1, p):
         y += lgamma64(x - 0.5 * j)
-    np.copyto(np.atleast_1d(out), y, casting="same_kind")
+    np.atleast_1d(out)[...] = y
 
 
 lgamma = kernel(lgamma64)

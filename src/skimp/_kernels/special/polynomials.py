@@ -33,7 +33,7 @@ def _prepare(out: Array, x: Any, n: Any) -> tuple[Array, Array, Array]:
     x = shaping.broadcast(np.asarray(x, y.dtype), y.shape)
     n = shaping.broadcast(np.trunc(np.asarray(n, np.float64)), y.shape)
     n = np.where(np.isfinite(n), n, -1.0)  # PyTorch turns what is no number into a negative degree
-    np.copyto(y, np.where(n < 0, 0.0, 1.0), casting="same_kind")
+    y[...] = np.where(n < 0, 0.0, 1.0)
     return x, n, y
 
 

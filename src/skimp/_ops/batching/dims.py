@@ -197,8 +197,9 @@ def reversed(call: Call) -> Any:
 
 
 def diagonal(call: Call) -> Any:
-    t, given = call.given["input"], call.given
-    dim1, dim2 = moved(given.get("dim1", 0), t.ndim), moved(given.get("dim2", 1), t.ndim)
+    """Of `diagonal`, and of linalg's, which calls its matrix A and looks at other dimensions."""
+    (_, t), given = first(call), call.given
+    dim1, dim2 = moved(given["dim1"], t.ndim), moved(given["dim2"], t.ndim)
     return t._held.diagonal(given.get("offset", 0), dim1, dim2)
 
 
@@ -238,7 +239,18 @@ def leading(ndim: int) -> Rule:
     return run
 
 
-MATRICES: Rule = leading(2)
+def at_least(ndim: int, rule: Rule) -> Rule:
+    """`rule` for samples of so many dimensions: the batch has one more, so what is wrong with
+    smaller ones is said by the op itself.
+    """
+
+    def run(call: Call) -> Any:
+        return rule(call) if first(call)[1].ndim >= ndim else by_samples(call)
+
+    return run
+
+
+MATRICES: Rule = at_least(2, leading(2))
 ELEMENTWISE: Rule = leading(0)
 
 

@@ -197,6 +197,8 @@ def class_losses(call: Call) -> Any:
 
 def binary(call: Call) -> Any:
     given = call.given
+    if tuple(given["input"].shape) != tuple(given["target"].shape):
+        return by_samples(call)  # the op says that they have to be alike
     tensors = [n for n in ("input", "target", "weight") if isinstance(given.get(n), Tensor)]
     rank = max([given[n].ndim for n in tensors])
     plain = {"reduction": "none", "size_average": None, "reduce": None}

@@ -114,7 +114,8 @@ def write_slices(call: Call) -> Any:
     given = call.given
     input, index = given["input"], given["index"]
     source = given.get("source", given.get("value"))
-    if not input.ndim or (not index.ndim and call.has(index)):
+    scalar = isinstance(source, Tensor) and "source" in given and not source.ndim
+    if not input.ndim or scalar or (not index.ndim and call.has(index)):
         return by_samples(call)
     dim = moved(given["dim"], input.ndim)
     held = call.front(input)

@@ -61,7 +61,7 @@ def asked_of_both(answer: str | None = None) -> Callable[[F], F]:
 def size(self: Tensor, dim: None = None) -> Size: ...
 @overload
 def size(self: Tensor, dim: int) -> int: ...
-@asked("Size(a.shape)")
+@asked("tuple.__new__(Size, a.shape)")
 def size(self: Tensor, dim: int | None = None) -> Size | int:
     """The shape, or one of its sizes.
 
@@ -70,7 +70,10 @@ def size(self: Tensor, dim: int | None = None) -> Size | int:
     a: Array | None = self._np
     if a is not None and type(dim) is int and -a.ndim <= dim < a.ndim:
         return int(a.shape[dim])
-    return self.shape if dim is None else self.shape[layouts.normalize_dim(dim, self.ndim)]
+    if dim is None:
+        return self.shape
+    layouts.need_dims(dim, self.ndim)
+    return self.shape[layouts.normalize_dim(dim, self.ndim)]
 
 
 @overload
@@ -84,7 +87,10 @@ def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
     Raises: IndexError for a dim that is not there.
     """
     strides = self._skimp_layout_of().strides
-    return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
+    if dim is None:
+        return strides
+    layouts.need_dims(dim, len(strides))
+    return strides[layouts.normalize_dim(dim, len(strides))]
 
 
 @asked()
@@ -206,13 +212,13 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
     >>> x
     tensor([1., 0.])
 
-    Raises: RuntimeError for a tensor that requires grad or is a lazy conjugate; TypeError for
-    bfloat16.
+    Raises: RuntimeError for a tensor that requires grad (outside `no_grad`) or is a lazy conjugate;
+    TypeError for bfloat16.
     Memory: no byte moves: the array and the tensor share theirs.
     """
     if force:
         self = self.detach().resolve_conj()
-    if self._rg:
+    if self._rg and modes.state.grad:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

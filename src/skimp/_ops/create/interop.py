@@ -142,6 +142,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     capsule.
 
     Shape: the array's.
+    Dtypes: those that DLPack has.
     Raises: RuntimeError for what is no capsule and has no `__dlpack__`.
     Memory: none is made: the tensor shares the array's bytes.
     """

@@ -368,11 +368,13 @@ _frequency("rfftfreq", False, "The frequencies of half a transform, of a real te
 def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
     dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     at = [layouts.normalize_dim(d, input.ndim) for d in dims]
-    by = [(input.shape[d] + back) // 2 for d in at]
-    return roll(input, tuple(by), tuple(at)) if at else input.clone()
+    return roll(input, tuple([(input.size(d) + back) // 2 for d in at]), tuple(at))
 
 
-@general(method=False, namespaces=("fft",), batch=batching.dims.by_dims("dim"))
+_SHIFTED = batching.dims.at_least(1, batching.dims.by_dims("dim"))
+
+
+@general(method=False, namespaces=("fft",), batch=_SHIFTED)
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved to the middle.
 
@@ -382,7 +384,7 @@ def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     return _shift(input, dim, False)
 
 
-@general(method=False, namespaces=("fft",), batch=batching.dims.by_dims("dim"))
+@general(method=False, namespaces=("fft",), batch=_SHIFTED)
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved from the middle to the start.
 

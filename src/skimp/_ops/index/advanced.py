@@ -5,7 +5,6 @@ dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from skimp._kernels.rows import add_rows, are_distinct
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masked_select import selected
-from skimp._ops.index.masks import masked_fill_
+from skimp._ops.index.masks import as_fill, masked_fill_
 from skimp._ops.index.writers import writer
 
 MASKS = (dtypes.bool, dtypes.uint8)
@@ -266,9 +265,9 @@ def _small_list(index: list[Any]) -> Tensor | None:
         return None
 
 
-def index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
+def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
     """The arrays of an index that `picked` is for."""
-    if not 0 < len(indices) <= x.ndim:
+    if type(indices) not in (tuple, list) or not 0 < len(indices) <= x.ndim:
         return None
     arrays = []
     for one in indices:
@@ -338,17 +337,20 @@ def _joint(array: Array, where: Where) -> Joint:
 
 def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> bool:
     source = small_array(values) if type(values) is Tensor else None
-    if type(indices) not in (tuple, list) or source is None or source.dtype != x.dtype:
+    if source is None or source.dtype != x.dtype:
         return False
     arrays = index_arrays(indices, x)
     if arrays is None or not source.size or np.may_share_memory(x, source):
         return False
     shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
-    if arrays[0].dtype == bool or source.shape != (*shape, *x.shape[len(arrays) :]):
+    shape = (*shape, *x.shape[len(arrays) :])
+    if arrays[0].dtype == bool:
         return False
     try:
+        if source.shape != shape:
+            source = shaping.broadcast(source, shape)
         _put_small(x, arrays, source, accumulate)
-    except IndexError:  # the general way has PyTorch's words
+    except (IndexError, ValueError):  # the general way has PyTorch's words
         return False
     return True
 
@@ -400,6 +402,8 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     indices = tuple([None if i is None else as_index(i) for i in indices])
     shape = tuple(input.shape)
     outs.warn_expanded("index_put_", input, "tensor[indices] = tensor")
+    if values._dtype is not input._dtype and not accumulate:
+        values = as_fill(input, indices, values)
     mask = _only_mask(indices, len(shape))
     if mask is not None and shape and not accumulate and values.numel() == 1:
         _check_mask(mask, shape, 0)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.overrides import takes_over
@@ -53,13 +54,19 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                 self._skimp_writable()
                 place[...] = value
                 return
-            if type(index) is Tensor and _put_number(self, a, index, value):
+            if _put_number(self, a, (index,) if type(index) is Tensor else index, value):
                 return
     elif type(value) is Tensor and _put_small(self, index, value):
         return
     if index is False:
         return
-    if not active and type(self) in ORDINARY and self._np is not None:
+    a = self._np
+    if not active and type(self) in ORDINARY and a is not None:
+        listed = (index,) if type(index) is Tensor else index
+        if type(value) is Tensor and advanced.index_arrays(listed, a) is not None:
+            written(value.numel() * self._dtype.itemsize, value)
+            advanced_put(self, listed, value)
+            return
         plain = in_numbers(index)
         if plain is not index:
             setitem(self, plain, value)
@@ -83,12 +90,12 @@ def _as_it_is(value: Any, dtype: dtypes.dtype) -> bool:
     return type(value) is int and dtype is dtypes.int64
 
 
-def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
-    """Write a number where one small tensor of positions, or a mask, says; False: the general
-    way does.
+def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
+    """Write a number where small tensors of positions, or one mask, say; False: the general way
+    does.
     """
-    arrays = advanced.index_arrays((index,), a)
-    if arrays is None or active or index._storage is self._storage:
+    arrays = advanced.index_arrays(index, a)
+    if arrays is None or active or any([one._storage is self._storage for one in index]):
         return False
     place = arrays[0]
     if place.dtype == bool:
@@ -96,10 +103,11 @@ def _put_number(self: Tensor, a: Any, index: Tensor, value: Any) -> bool:
         where = place.reshape(place.shape + (1,) * (a.ndim - place.ndim))
         np.copyto(self._skimp_writable(), value, where=where)
         return True
-    if not place.size or place.min() < -len(a) or place.max() >= len(a):
-        return False
     history.before_inplace(self)
-    self._skimp_writable()[place] = value
+    try:
+        self._skimp_writable()[arrays] = value
+    except IndexError:  # before anything is written: the general way has PyTorch's words
+        return False
     return True
 
 
@@ -173,8 +181,11 @@ def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> No
 
 def _without_leading_ones(t: Tensor) -> Tensor:
     """PyTorch drops the leading dims of size 1 of what is assigned."""
-    lead = next((d for d, n in enumerate(t.shape) if n != 1), t.ndim)
-    return t.view(tuple(t.shape)[lead:]) if lead else t
+    shape = shape_of(t)
+    if not shape or shape[0] != 1:
+        return t
+    lead = next((d for d, n in enumerate(shape) if n != 1), len(shape))
+    return t.view(shape[lead:])
 
 
 def _type_name(value: Any) -> str:

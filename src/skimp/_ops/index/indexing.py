@@ -210,7 +210,9 @@ def small_item(x: Any, index: Any) -> Any:
     if kind is int:
         n = len(x) if x.ndim else 0
         return x[index, ...] if -n <= index < n else None
-    if kind is slice or index is None:
+    if kind is slice:
+        return _one_slice(x, index)
+    if index is None:
         index = (index,)
     elif kind is not tuple:
         return None
@@ -237,6 +239,23 @@ def small_item(x: Any, index: Any) -> Any:
     return found if found.size else None
 
 
+def _one_slice(x: Any, index: slice) -> Any:
+    """The same for one slice of the first dim, whose bounds may be small tensors of an integer."""
+    start, stop, step = index.start, index.stop, index.step
+    if type(start) is Tensor or type(stop) is Tensor:
+        start, stop = _number_of(start), _number_of(stop)
+    n = len(x) if x.ndim else 0
+    if (
+        not n
+        or (start is not None and (type(start) is not int or not -n <= start < n))
+        or (stop is not None and type(stop) is not int)
+        or (step is not None and (type(step) is not int or step <= 0))
+    ):
+        return None
+    found = x[start:stop:step]
+    return found if found.size else None
+
+
 def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
     """The same for slices between small tensors of one integer, `data[i : i + 8]`."""
     found = tuple([_number_slice(i) if type(i) is slice else i for i in index])
@@ -246,7 +265,7 @@ def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
 
 def _number_slice(i: slice) -> slice:
     """The slice itself where no bound is such a tensor."""
-    start, stop = [_number_of(bound) for bound in (i.start, i.stop)]
+    start, stop = _number_of(i.start), _number_of(i.stop)
     return i if start is i.start and stop is i.stop else slice(start, stop, i.step)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.forms import general
@@ -104,33 +103,25 @@ def _small_where(
     if x is None or y is None:
         return None
     try:
-        made = fresh(np.where(mask, x, y), dtype)
+        return fresh(np.where(mask, x, y), dtype)
     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
         return None
-    if modes.state.grad and (_requires_grad(input) or _requires_grad(other)):
-        given = {"condition": condition, "input": input, "other": other}
-        record(_WHERE_RULE, given, made)
-    return made
 
 
-def _requires_grad(value: Any) -> bool:
-    return type(value) is Tensor and value._rg
+def _small_where_method(input: Tensor, condition: Any, other: Any) -> Tensor | None:
+    return _small_where(condition, input, other)
 
 
-def _small_where_method(self: Tensor, condition: Any, other: Any) -> Tensor | None:
-    return _small_where(condition, self, other)
-
-
-@general("where", namespaces=(), fast=_small_where_method)
-def _where_method(self: Tensor, condition: Any, other: Any) -> Any:
+@general("where", namespaces=(), fast=_small_where_method, fast_rule=_WHERE_RULE)
+def _where_method(input: Tensor, condition: Any, other: Any) -> Any:
     """`input` where the condition holds, else `other`.
 
     Shape: condition, input and other broadcast; the result has their common shape.
     """
-    return where(condition, self, other)
+    return where(condition, input, other)
 
 
-@general(method=False, fast=_small_where)
+@general(method=False, fast=_small_where, fast_rule=_WHERE_RULE)
 @sampled(lambda tensor: [(tensor([1, 0]).bool(), tensor([[3, 4]]), tensor([5, 6]))])
 def where(
     condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
@@ -201,7 +192,6 @@ FILL_RULE = Rule(
 )
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
                  ("mask", "input", "value"), opmath=False, masks=(0,), row_major=True)  # fmt: skip
-_FILLED = recording(FILL_RULE, ("mask", "input", "value"))
 
 
 def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
@@ -217,13 +207,10 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
         return None
     if not found.flags.c_contiguous:
         return None
-    made = fresh(found, input._dtype)
-    if input._rg and modes.state.grad:
-        _FILLED.record(made, mask, input, value)
-    return made
+    return fresh(found, input._dtype)
 
 
-@general(fast=_small_fill)
+@general(fast=_small_fill, fast_rule=FILL_RULE)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, else the input.
 
@@ -261,6 +248,16 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(shape)}"
         )
     return _masked_fill_in_place(input, mask, value)
+
+
+def as_fill(input: Tensor, indices: Any, values: Tensor) -> Tensor:
+    """Convert one number of another dtype beside one mask: PyTorch calls `masked_fill_` then."""
+    kinds = [i._dtype for i in indices if i is not None]
+    if kinds != [dtypes.bool] or values.numel() != 1 or values._hollow:
+        return values
+    number = values.item()
+    check_number(number, input._dtype)
+    return fresh(np.asarray(number).astype(input._dtype.np), input._dtype)
 
 
 def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:

@@ -199,8 +199,7 @@ def _check_source(
         )
     count = source.shape[dim] if source.ndim else 1
     if where.size != count:
-        if not source.ndim:
-            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        layouts.need_dims(dim, source.ndim)
         raise RuntimeError(
             f"{name}(): Number of indices ({where.size}) should be equal to source.size(dim): "
             f"({count}), for dim: {dim}"

@@ -20,7 +20,8 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
 from skimp._engine.dispatch.operands import require_tensor
-from skimp._engine.dispatch.runners import call, move, needed
+from skimp._engine.dispatch.recorded import needed
+from skimp._engine.dispatch.runners import call, move
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.dispatch.wrappers import Parameters, plain_call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -87,7 +88,7 @@ def rows(array: Any, dtype: dtypes.dtype) -> Tensor:
 
 def columns(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A result with each matrix column-major, as LAPACK writes it and PyTorch returns it."""
-    turned = np.ascontiguousarray(np.swapaxes(array, -1, -2), dtype.np)
+    turned = np.ascontiguousarray(array.swapaxes(-1, -2), dtype.np)
     if turned.base is not None or not turned.flags.owndata:
         turned = turned.copy()
     return fresh(turned, dtype).mT
@@ -127,9 +128,16 @@ def failed_inverse(name: str, info: Tensor) -> None:
     )
 
 
+@lru_cache(maxsize=64)
+def _triangle(rows: int, columns: int, upper: bool) -> Array:
+    """Which elements are in it."""
+    lower = np.tri(rows, columns, -1 if upper else 0, dtype=bool)
+    return ~lower if upper else lower
+
+
 def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
     """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
-    kept = np.triu(a) if upper else np.tril(a)
+    kept = np.where(_triangle(*a.shape[-2:], upper), a, a.dtype.type(0))
     if unit:
         n = kept.shape[-1]
         kept[..., np.arange(n), np.arange(n)] = 1

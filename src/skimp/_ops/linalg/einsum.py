@@ -9,10 +9,12 @@ so broadcasting needs no care in between.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor.checks import same_scalar_type
@@ -24,6 +26,7 @@ from skimp._ops.math.arithmetic import mul
 ELLIPSIS: Final = -1
 _LETTERS: Final = 52
 Labels = list[int]
+Ints = tuple[int, ...]
 
 
 @dataclass
@@ -49,16 +52,17 @@ def einsum(*args: Any) -> Tensor:
     product = _product(*args) if len(args) == 3 else None
     if product is not None:
         return product
-    inputs, output, tensors = (
-        _parse(args[0], args[1:]) if isinstance(args[0], str) else _parse_lists(args)
-    )
-    width = _ellipsis_width(inputs, tensors)
-    terms = [
-        _term(i, t, labels, width)
-        for i, (t, labels) in enumerate(zip(tensors, inputs, strict=True))
-    ]
-    sizes = _sizes(terms)
-    wanted = _output(inputs, output, width)
+    tensors: Sequence[Any]
+    if isinstance(args[0], str):
+        tensors = args[1:]
+        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+            tensors = tensors[0]
+        _require_tensors(tensors)
+        labels, wanted, sizes = _read(args[0], tuple([tuple(t.shape) for t in tensors]))
+    else:
+        inputs, output, tensors = _parse_lists(args)
+        labels, wanted, sizes = _placed(inputs, output, [tuple(t.shape) for t in tensors])
+    terms = [_term(t, own) for t, own in zip(tensors, labels, strict=True)]
     if len(terms) == 1:
         return _contract(terms, wanted, sizes)
     return _contract([_thin(t) for t in terms], wanted, sizes)
@@ -113,20 +117,40 @@ def _turns(equation: str) -> tuple[bool, bool, str, str] | None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _parse(equation: str, operands: Any) -> tuple[list[Labels], Labels | None, list[Tensor]]:
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = operands[0]
+Read = tuple[list[Labels], Labels, dict[int, int]]
+
+
+def _require_tensors(operands: Any) -> None:
+    for t in operands:
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"einsum(): argument 'operands' must be tuple of Tensors, not {type(t).__name__}"
+            )
+
+
+@lru_cache(512)
+def _read(equation: str, shapes: tuple[Ints, ...]) -> Read:
+    """The labels of each operand and of the result, and the sizes of all; nobody changes them."""
     left, arrow, right = equation.partition("->")
     inputs = [_labels(part, f"operand {i}", equation) for i, part in enumerate(left.split(","))]
-    tensors = list(operands)
-    if not tensors:
+    if not shapes:
         raise RuntimeError("einsum(): must provide at least one operand")
-    if len(tensors) != len(inputs):
-        more = "more" if len(tensors) > len(inputs) else "fewer"
+    if len(shapes) != len(inputs):
+        more = "more" if len(shapes) > len(inputs) else "fewer"
         raise RuntimeError(
             f"einsum(): {more} operands were provided than specified in the equation"
         )
-    return inputs, _labels(right, "output", equation) if arrow else None, tensors
+    return _placed(inputs, _labels(right, "output", equation) if arrow else None, shapes)
+
+
+def _placed(inputs: list[Labels], output: Labels | None, shapes: Sequence[Ints]) -> Read:
+    width = _ellipsis_width(inputs, shapes)
+    labels = [
+        _spelled(own, len(shape) - len(own) + 1 if ELLIPSIS in own else 0)
+        for own, shape in zip(inputs, shapes, strict=True)
+    ]
+    sizes = _sizes(labels, shapes)
+    return labels, _output(inputs, output, width), sizes
 
 
 def _labels(text: str, what: str, equation: str) -> Labels:
@@ -195,15 +219,11 @@ def name(label: int) -> str:
 # -- labels of each operand -----------------------------------------------------------------------
 
 
-def _ellipsis_width(inputs: list[Labels], tensors: list[Any]) -> int:
+def _ellipsis_width(inputs: list[Labels], shapes: Sequence[Ints]) -> int:
     """How many dimensions the widest ellipsis covers."""
     widths = [0]
-    for i, (labels, t) in enumerate(zip(inputs, tensors, strict=True)):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"einsum(): argument 'operands' must be tuple of Tensors, not {type(t).__name__}"
-            )
-        named, ndim = len([n for n in labels if n != ELLIPSIS]), t.ndim
+    for i, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        named, ndim = len([n for n in labels if n != ELLIPSIS]), len(shape)
         if ELLIPSIS in labels:
             if named > ndim:
                 raise RuntimeError(
@@ -227,31 +247,33 @@ def _spelled(labels: Labels, covered: int) -> Labels:
     return found
 
 
-def _term(i: int, t: Tensor, labels: Labels, width: int) -> Term:
+def _term(t: Tensor, labels: Labels) -> Term:
     """An operand whose repeated labels have become diagonals."""
-    spelled = _spelled(labels, t.ndim - len(labels) + 1 if ELLIPSIS in labels else 0)
+    if len(set(labels)) == len(labels):
+        return Term(t, labels)
     seen: Labels = []
     dim = 0
-    for label in spelled:
+    for label in labels:
         if label not in seen:
             seen.append(label)
             dim += 1
             continue
         first = seen.index(label)
-        n, m = t.shape[first], t.shape[dim]
-        if n != m:
-            raise RuntimeError(
-                f"einsum(): subscript {name(label)} is repeated for operand {i} but the sizes "
-                f"don't match, {m} != {n}"
-            )
         t = t.diagonal(0, first, dim).movedim(-1, first)
     return Term(t, seen)
 
 
-def _sizes(terms: list[Term]) -> dict[int, int]:
+def _sizes(labels: list[Labels], shapes: Sequence[Ints]) -> dict[int, int]:
     sizes: dict[int, int] = {}
-    for i, term in enumerate(terms):
-        for label, n in zip(term.labels, term.tensor.shape, strict=True):
+    for i, (own, shape) in enumerate(zip(labels, shapes, strict=True)):
+        seen: dict[int, int] = {}
+        for label, n in zip(own, shape, strict=True):
+            if seen.setdefault(label, n) != n:
+                raise RuntimeError(
+                    f"einsum(): subscript {name(label)} is repeated for operand {i} but the sizes "
+                    f"don't match, {n} != {seen[label]}"
+                )
+        for label, n in seen.items():
             known = sizes.get(label, 1)
             if known != n and known != 1 and n != 1:
                 raise RuntimeError(
@@ -283,6 +305,8 @@ def _output(inputs: list[Labels], output: Labels | None, width: int) -> Labels:
 def _thin(term: Term) -> Term:
     """Without dimensions of size 1."""
     t, labels = term.tensor, term.labels
+    if 1 not in shape_of(t):
+        return term
     for dim in range(len(labels) - 1, -1, -1):
         if t.shape[dim] == 1:
             t = t.squeeze(dim)

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, hidden, move
-from skimp._engine.dispatch.pointwise_forms import offered
+from skimp._engine.dispatch.operators import offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import c_name, check_out
@@ -170,6 +170,7 @@ _recording = recording(MM, ("input", "mat2"))
     rule=MM,
     batch=batching.products.product_rule,
     sparse=sparse.product,
+    foreach=2,
 )
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices.

@@ -253,8 +253,7 @@ def addmv(
 
 def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> Ints:
     for t, dim in ((batch1, 1), (batch2, 2)):  # PyTorch asks for these sizes first
-        if not t.ndim:
-            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        layouts.need_dims(dim, t.ndim)
         layouts.normalize_dim(dim, t.ndim)
     check_three(batch1, batch2)
     b, m, k = batch1.shape

@@ -161,6 +161,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that they have together."""
+    if A.ndim == B.ndim == 2:
+        return A, B
     batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
     return A.expand((*batch, *A.shape[-2:])), B.expand((*batch, *B.shape[-2:]))
 
@@ -179,7 +181,8 @@ def substitute(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     """Solve with a triangle of `a`, row by row where it is singular: infinities, as LAPACK."""
     kept = triangle(a, upper, unit)
     n = a.shape[-1]
-    if (np.diagonal(kept, axis1=-2, axis2=-1) != 0).all():
+    diagonal = kept.diagonal(0, -2, -1)
+    if np.count_nonzero(diagonal) == diagonal.size:
         return np.linalg.solve(kept, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
     x = np.array(shaping.broadcast(b, shape))
@@ -266,8 +269,8 @@ def _cholesky_solve_back(
 )
 def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:
     first, second = (L.mH, L) if upper else (L, L.mH)
-    half = solve_triangular(first, input, upper=False)
-    return solve_triangular(second, half, upper=True)
+    half = _solve_triangular(first, input, False, False)
+    return _solve_triangular(second, half, True, False)
 
 
 @general(out=True, autocast="float32")

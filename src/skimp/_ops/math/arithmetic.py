@@ -12,18 +12,20 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero, require_tensor
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import (
+from skimp._engine.dispatch.operators import (
     OPERANDS,
-    ROWS,
     attach,
-    binary,
     compare,
-    direct,
-    named,
     offered,
     operators,
     plain_operators,
+)
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
+from skimp._engine.dispatch.pointwise_forms import (
+    ROWS,
+    binary,
+    direct,
+    named,
     small_in_place,
     target_is_small,
     unary,
@@ -111,7 +113,7 @@ SCALED = {
 
 
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
-    f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
+    f = binary(row, inplace=False, method=False, namespaces=(), doc=doc, foreach=2)
     ufunc, ok = direct(row)
 
     def function(
@@ -314,8 +316,8 @@ FLOOR_DIVIDE = Pointwise(
     bare=True,
 )
 
-mul = binary(MUL, aliases=("multiply",), doc="input * other.")
-divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.")
+mul = binary(MUL, aliases=("multiply",), doc="input * other.", foreach=2)
+divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.", foreach=2)
 divide_ = Tensor.div_
 floor_divide = binary(FLOOR_DIVIDE, doc="The quotient, rounded down.")
 
@@ -376,7 +378,7 @@ neg = unary(
     ),
     aliases=("negative",),
     doc="-input.",
-    foreach=True,
+    foreach=1,
 )
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import METHODS, export
 from skimp._engine.dispatch.operands import no_zero
+from skimp._engine.dispatch.operators import plain_operators
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import binary, plain_operators
+from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import common, floating, operand_kind, same
 from skimp._engine.dispatch.rows import (
     COMPLEX,
@@ -75,12 +76,13 @@ def _no_complex(name: str) -> Refused:
     return Refused(RuntimeError, f"{name} not implemented for complex tensors.")
 
 
-def _extreme(name: str, ufunc: Any, formulas: Any, doc: str) -> Any:
+def _extreme(name: str, ufunc: Any, formulas: Any, doc: str, **known: Any) -> Any:
     kernels = {**dict.fromkeys(range(3), ufunc), COMPLEX: _no_complex(name)}
     return binary(
         Pointwise(name, kernels, same, Rule(node_name(name), formulas), PAIR, numbers=()),
         inplace=False,
         doc=doc,
+        **known,
     )
 
 
@@ -104,9 +106,11 @@ def _first_wins(wins: Callable[[Any, Any], Any]) -> dict[str, Any]:
     }
 
 
-maximum = _extreme("maximum", np.maximum, _shared(lt), "The larger of two elements; NaN if one is.")
+maximum = _extreme(
+    "maximum", np.maximum, _shared(lt), "The larger of two elements; NaN if one is.", foreach=2
+)
 minimum = _extreme(
-    "minimum", np.minimum, _shared(gt), "The smaller of two elements; NaN if one is."
+    "minimum", np.minimum, _shared(gt), "The smaller of two elements; NaN if one is.", foreach=2
 )
 fmax = _extreme(
     "fmax", np.fmax, _first_wins(ge), "The larger of two elements, or the one that is not NaN."

@@ -81,8 +81,8 @@ def _halved(total: Tensor) -> Tensor:
 
 
 def _check_points(y: Any, dim: int) -> None:
-    if isinstance(y, Tensor) and y.ndim == 0:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if isinstance(y, Tensor):
+        layouts.need_dims(dim, y.ndim)
 
 
 @general(method=False)

@@ -169,7 +169,7 @@ def clamp(
     return made
 
 
-@pointwise(ONE_SIDED["min", True], fast=_small_clamp_min)
+@pointwise(ONE_SIDED["min", True], fast=_small_clamp_min, foreach=2)
 def clamp_min(
     input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
@@ -178,7 +178,7 @@ def clamp_min(
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out, inplace)
 
 
-@pointwise(ONE_SIDED["max", True], fast=_small_clamp_max)
+@pointwise(ONE_SIDED["max", True], fast=_small_clamp_max, foreach=2)
 def clamp_max(
     input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
@@ -340,7 +340,7 @@ def _add_product(row: Pointwise, doc: str, takes: str) -> None:
         return run((input, tensor1, tensor2), rest, value, input, True)
 
     kinds = f"Dtypes: {takes}."
-    export(row.name, named(function, row.name, f"{doc}\n\n{kinds}"))
+    export(row.name, named(function, row.name, f"{doc}\n\n{kinds}"), foreach=3)
     in_place = named(function_, f"{row.name}_", f"{doc} In place.\n\n{kinds}")
     export(f"{row.name}_", in_place, namespaces=())
 

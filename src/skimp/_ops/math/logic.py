@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import METHODS, export
+from skimp._engine.dispatch.operators import attach, plain_operators
 from skimp._engine.dispatch.pointwise import Pointwise, Refused
-from skimp._engine.dispatch.pointwise_forms import attach, binary, plain_operators, unary
+from skimp._engine.dispatch.pointwise_forms import binary, unary
 from skimp._engine.dispatch.result_types import predicate, same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR
 from skimp._engine.tensor import dtypes

@@ -10,8 +10,8 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.forms import METHODS
 from skimp._engine.dispatch.operands import check_number, number_of
+from skimp._engine.dispatch.operators import plain_operators
 from skimp._engine.dispatch.pointwise import Pointwise, call
-from skimp._engine.dispatch.pointwise_forms import plain_operators
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, zeros
 from skimp._engine.tensor import dtypes, promotion
@@ -89,7 +89,12 @@ POW_OF_NUMBER = Pointwise(
 )
 
 
-@pointwise(None, in_place=(), says_in_place="Dtypes: integers, floating point and complex numbers.")
+@pointwise(
+    None,
+    in_place=(),
+    says_in_place="Dtypes: integers, floating point and complex numbers.",
+    foreach=2,
+)
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
     """input ** exponent; either may be a number.
 

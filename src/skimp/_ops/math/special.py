@@ -37,7 +37,7 @@ unary_row(
     title="erf_vml_cpu",
     namespaces=BOTH,
     doc="The error function.",
-    foreach=True,
+    foreach=1,
     sparse="values",
 )
 unary_row(
@@ -47,7 +47,7 @@ unary_row(
     title="erfc_vml_cpu",
     namespaces=BOTH,
     doc="1 - erf(input), exact far out.",
-    foreach=True,
+    foreach=1,
 )
 unary_row(
     "erfinv",
@@ -63,7 +63,7 @@ unary_row(
     lambda g, input: g * input.digamma(),
     title="lgamma_vml_cpu",
     doc="log |gamma(input)|.",
-    foreach=True,
+    foreach=1,
 )
 unary_row(
     "digamma",

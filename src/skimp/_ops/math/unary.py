@@ -13,8 +13,9 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import require_tensor
+from skimp._engine.dispatch.operators import attach
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import attach, unary
+from skimp._engine.dispatch.pointwise_forms import unary
 from skimp._engine.dispatch.result_types import common, real_valued, same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, unary_row, zeros
 from skimp._engine.eval.expr import COPY
@@ -27,7 +28,7 @@ from skimp._ops.index.masks import where
 from skimp._ops.meta import shapes
 from skimp._ops.shape.complex_views import real
 
-_row = partial(unary_row, foreach=True)
+_row = partial(unary_row, foreach=1)
 _zero_row = partial(_row, sparse="values")  # 0 stays 0
 
 # -- exponentials, logarithms, roots --------------------------------------------------------------
@@ -248,7 +249,7 @@ ROUND_AT = Pointwise(
 )
 
 
-@pointwise(ROUND, foreach=True, sparse="values")
+@pointwise(ROUND, foreach=1, sparse="values")
 def round(
     input: Tensor, *, decimals: int = 0, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
@@ -287,7 +288,7 @@ abs = unary(
     ABS,
     aliases=("absolute",),
     doc="The absolute value; of complex numbers a real one.",
-    foreach=True,
+    foreach=1,
     sparse="values",
 )
 

@@ -107,7 +107,7 @@ def gradient_sums(
         flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
         other = seen.reshape(flat.shape).astype(acc, copy=False)
         for room in kept:
-            np.copyto(room.reshape(flat.shape), flat)
+            room.reshape(flat.shape)[...] = flat
         total[...] = row_sums(flat)
         np.multiply(centre, total, out=product)
         np.subtract(np.vecdot(flat, other)[:, None], product, out=product)

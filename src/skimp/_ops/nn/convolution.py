@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
@@ -21,6 +24,7 @@ from skimp._ops import batching
 from skimp._ops.nn.padding import constant_pad
 
 Ints = tuple[int, ...]
+_window = lru_cache(maxsize=1024)(Window)
 
 
 # -- the three faces ------------------------------------------------------------------------------
@@ -86,7 +90,7 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
     if "weight" not in needs:
         to_input = input_gradient(g, weight, input.shape, *steps) if "input" in needs else None
         return to_input, None, _summed(g) if "bias" in needs else None
-    window = Window(size, kernel, stride, padding, dilation, out)
+    window = _window(size, kernel, stride, padding, dilation, out)
     to_weight, into = blank(tuple(weight.shape), input._dtype)
     kernels = _kernels(into, groups)
     to_bias, sums = None, None
@@ -146,13 +150,14 @@ def _conv(
 ) -> Any:
     """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
     fewer than would fit."""
-    size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
+    shape, kernels = shape_of(input), shape_of(weight)
+    size, kernel = shape[2:], kernels[2:]
     out = out_size(size, kernel, stride, padding, dilation) if places is None else places
-    result, target = _result((input.shape[0], weight.shape[0], *out), input)
+    result, target = _result((shape[0], kernels[0], *out), input)
     if target is None:
         return result
     add = None if bias is None else bias._skimp_array().reshape(groups, -1)
-    window = Window(size, kernel, stride, padding, dilation, out)
+    window = _window(size, kernel, stride, padding, dilation, out)
     conv_kernels.forward(
         _images(input, groups),
         _kernels(weight._skimp_array(), groups),
@@ -258,7 +263,7 @@ def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed:
     if not transposed:
         _check_type(input, "bias", bias)
     kernel = f"slow_conv{'_transpose' if transposed else ''}{max(2, nd)}d_cpu"
-    promotion.refuse(kernel, input._dtype, _REFUSED[transposed])
+    promotion.refuse(kernel, input.dtype, _REFUSED[transposed])
     _check_type(input, "weight", weight)
     _check_type(input, "bias", bias)
     if groups <= 0:
@@ -267,8 +272,8 @@ def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed:
 
 
 def _check_type(input: Any, what: str, t: Any) -> None:
-    if t is not None and t._dtype is not input._dtype:
-        a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(t._dtype)
+    if t is not None and t.dtype is not input.dtype:
+        a, b = promotion.scalar_type_name(input.dtype), promotion.scalar_type_name(t.dtype)
         raise RuntimeError(f"Input type ({a}) and {what} type ({b}) should be the same")
 
 
@@ -335,25 +340,62 @@ def convolve(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
+    if isinstance(padding, str):
+        _check(input, weight, bias, nd, groups, False)
+        kernel = tuple(weight.shape[2:])
+        each = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
+        input, padding = _named_padding(input, padding, kernel, *each)
+    given = [v if type(v) is int else _plain(v) for v in (stride, padding, dilation)]
+    likes = [t if t is None else _Like(shape_of(t), t._dtype) for t in (input, weight, bias)]
+    steps = _steps_of(nd, *likes, *given, int(groups))
+    batched = input if input.ndim == nd + 2 else input.unsqueeze(0)
+    if not batched.shape[1]:
+        result = _of_no_channels(batched, weight, bias, *steps)
+    else:
+        result = _conv(batched, weight, bias, *steps, int(groups))
+    return result if batched is input else result.squeeze(0)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of any kind as Python's, which are remembered."""
+    return tuple(map(int, value)) if isinstance(value, (tuple, list)) else int(value)
+
+
+class _Like(NamedTuple):
+    """What a call is judged by of a tensor."""
+
+    shape: Ints
+    dtype: dtypes.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@lru_cache(maxsize=1024)
+def _steps_of(
+    nd: int,
+    input: _Like,
+    weight: _Like,
+    bias: _Like | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> tuple[Ints, Ints, Ints]:
+    """The steps for each dim of a call that is right; refuses any other."""
     _check(input, weight, bias, nd, groups, False)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
-    kernel = tuple(weight.shape[2:])
-    if isinstance(padding, str):
-        input, padding = _named_padding(input, padding, kernel, stride, dilation)
     padding = per_dim(padding, nd, "padding")
     _check_steps(stride, padding, dilation)
-    batched = input if input.ndim == nd + 2 else input.unsqueeze(0)
-    _check_kernel(tuple(batched.shape[2:]), kernel, padding, dilation)
-    if batched.shape[1] == 0:
-        result = _of_no_channels(batched, weight, bias, stride, padding, dilation)
-        return result if batched is input else result.squeeze(0)
-    if batched.shape[0] and not batched.numel():
+    _check_kernel(input.shape[-nd:], weight.shape[2:], padding, dilation)
+    shape = input.shape if input.ndim == nd + 2 else (1, *input.shape)
+    if shape[0] and shape[1] and not math.prod(shape):
         raise RuntimeError(
             "Only zero batch or zero channel inputs are supported, but got input shape: "
-            f"{list(batched.shape)}"
+            f"{list(shape)}"
         )
-    result = _conv(batched, weight, bias, stride, padding, dilation, int(groups))
-    return result if batched is input else result.squeeze(0)
+    return stride, padding, dilation
 
 
 def _of_no_channels(

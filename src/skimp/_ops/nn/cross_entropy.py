@@ -115,8 +115,7 @@ def _forward(
             spread[...] = np.add.reduce(z if weight is None else z * weight, axis=1, keepdims=True)
         taken = exp_of(x if x.dtype == z.dtype else x.astype(z.dtype), top, z)
         log = np.log(row_sums(z))
-        if taken is None:  # of exp(x): as if the largest had been subtracted
-            log -= top
+        log -= top if taken is None else top - taken  # as if the largest had been subtracted
         np.subtract(log, own - top, out=loss)
         np.add(top, log, out=lse)
         if spread is not None:
@@ -256,8 +255,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
     top, z = row_tops(x), np.empty_like(x)
     taken = exp_of(x, top, z)  # as in `_forward`: the same bits
     log = np.log(row_sums(z))
-    if taken is None:
-        log -= top
+    log -= top if taken is None else top - taken
     own = x[counted(len(t)), t] - top[:, 0]
     loss = fresh(np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t)), input._dtype)
     if input._rg and modes.state.grad:

@@ -22,10 +22,9 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops.index.masks import where
-from skimp._ops.nn.reduction import check_reduction
+from skimp._ops.nn.reduction import check_reduction, numbered
 
 _CHECKING = "(while checking arguments for ctc_loss_allocate_outputs)"
-_REDUCTIONS = ("none", "mean", "sum")
 
 
 class Paths:
@@ -312,13 +311,7 @@ def _ctc_loss_of_torch(
 ) -> Any:
     """nn.functional.ctc_loss, with the reduction as a number: 0 none, 1 mean, 2 sum."""
     return ctc_loss(
-        log_probs,
-        targets,
-        input_lengths,
-        target_lengths,
-        blank,
-        _REDUCTIONS[reduction],
-        zero_infinity,
+        log_probs, targets, input_lengths, target_lengths, blank, numbered(reduction), zero_infinity
     )
 
 

@@ -172,6 +172,9 @@ def _own(result: Any, input: Any) -> Any:
     return result.clone(memory_format=formats.channels_last if last else formats.contiguous_format)
 
 
+_OF_IMAGES = batching.dims.at_least(3, batching.dims.ELEMENTWISE)
+
+
 def _apart(g: Any, factor: int) -> Any:
     return pixel_unshuffle(g, factor)
 
@@ -180,7 +183,7 @@ def _apart(g: Any, factor: int) -> Any:
     method=False,
     namespaces=("", "nn.functional"),
     rule=Rule("PixelShuffleBackward0", input=lambda g, upscale_factor: _apart(g, upscale_factor)),
-    batch=batching.dims.ELEMENTWISE,
+    batch=_OF_IMAGES,
 )
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(*, c r r, h, w) to (*, c, h r, w r).
@@ -211,7 +214,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
         "PixelUnshuffleBackward0",
         input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor),
     ),
-    batch=batching.dims.ELEMENTWISE,
+    batch=_OF_IMAGES,
 )
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """The reverse of `pixel_shuffle`.

@@ -11,7 +11,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import refuse_cast
 from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses_reduced import reduced
-from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
 
 
 def kl_div(
@@ -109,7 +109,7 @@ def gaussian_nll_loss(
             tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1
         ) and not _fits(input, var):
             raise ValueError("var is of incorrect size")
-    if reduction not in ("none", "mean", "sum"):
+    if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")
     refuse_cast(dtypes.float32, var._dtype)
     floor = var.detach().clamp(min=eps)

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden
@@ -17,7 +15,7 @@ from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
-from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
 from skimp._ops.reduce.small import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
 from skimp._ops.ties import tie, tied
@@ -51,7 +49,7 @@ def _small_back(g: Any, input_shape: Any, target: Any, reduction: str, node: Any
     return tie(g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share), node)
 
 
-_SMALL = recording(Rule("NllLossBackward0", input=_small_back), ("input", "target", "reduction"))
+_SMALL = Rule("NllLossBackward0", input=_small_back)
 
 
 def _small(
@@ -75,7 +73,7 @@ def _small(
     ):
         return None
     n, classes = x.shape
-    if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in _REDUCTIONS:
+    if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in REDUCTIONS:
         return None
     if np.maximum.reduce(t.astype(np.uint64)) >= classes:  # negative ones are large
         return None
@@ -83,13 +81,7 @@ def _small(
     if reduction != "none":
         found = total(found)
         found = found / x.dtype.type(n) if reduction == "mean" else found
-    made = fresh(found, input._dtype)
-    if input._rg and modes.state.grad:
-        _SMALL.record(made, input, target, reduction)
-    return made
-
-
-_REDUCTIONS = frozenset({"mean", "sum", "none"})
+    return fresh(found, input._dtype)
 
 
 @shown(_node, "input")
@@ -145,6 +137,7 @@ export(
     nll_loss,
     ("nn.functional",),
     fast=_small,
+    fast_rule=_SMALL,
     method=False,
     composite=False,
     autocast="float32",

@@ -158,7 +158,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
         target = running._skimp_writable()
         own = target.astype(np.result_type(target.dtype, new.dtype), copy=False)
         step = new.reshape(target.shape) * momentum
-        np.copyto(target, own * (1 - momentum) + step, casting="same_kind")
+        target[...] = own * (1 - momentum) + step
 
     with modes.no_grad():
         in_place(running, None, {}, lambda: quietly(write))

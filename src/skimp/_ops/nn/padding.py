@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
@@ -53,35 +55,58 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     Shape: any; `pad` has two amounts per dim, the last dim first.
     Raises: RuntimeError for an odd number of amounts, too many, or more cut off than there is.
     """
-    if len(pad) % 2:
-        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
-    if len(pad) // 2 > input.ndim:
-        raise RuntimeError(
-            "Length of pad should be no more than twice the number of dimensions of the input. Pad "
-            f"length is {len(pad)} while the input has {input.ndim} dimensions."
-        )
-    shape = tuple(input.shape)
-    amounts = _amounts(pad, len(shape))
-    sizes = _sizes(shape, amounts, pad)
+    sizes, cuts, inner, borders = _frame(shape_of(input), tuple(map(int, pad)))
     if input._hollow:
         return meta.empty(sizes, input._dtype, formats.suggested_strides(input, sizes))
     result, target = blank(sizes, input._dtype, formats.suggested_strides(input, sizes))
     check_number(value, input._dtype)
     number = constant(value, input._dtype)
-    inner, kept = [], input
-    for dim, ((before, after), n) in enumerate(zip(amounts, shape, strict=True)):
-        start, stop = max(0, -before), n - max(0, -after)
-        kept = kept.narrow(dim, start, max(0, stop - start)) if (start, stop) != (0, n) else kept
-        begin = max(0, before)
-        inner.append(slice(begin, begin + max(0, stop - start)))
-    for dim, part in enumerate(inner):
-        window = [*inner[:dim], slice(0, part.start)]
-        target[tuple(window)] = number
-        target[(*inner[:dim], slice(part.stop, None))] = number
-    into = target[tuple(inner)] if inner else target  # a number otherwise
+    kept = input
+    for cut in cuts:
+        kept = kept.narrow(*cut)
+    for border in borders:
+        target[border] = number
+    into = target[inner] if inner else target  # a number otherwise
     if into.size:
         pour(kept, into)
     return result
+
+
+Slices = tuple[slice, ...]
+
+
+@lru_cache(maxsize=512)
+def _frame(
+    shape: Ints, pad: Ints
+) -> tuple[Ints, tuple[tuple[int, int, int], ...], Slices, tuple[Slices, ...]]:
+    """The result's sizes; what is left of the input, by `narrow`; where that goes, and what is
+    around it.
+    """
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) // 2 > len(shape):
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad "
+            f"length is {len(pad)} while the input has {len(shape)} dimensions."
+        )
+    amounts = _amounts(pad, len(shape))
+    sizes = _sizes(shape, amounts, pad)
+    cuts: list[tuple[int, int, int]] = []
+    inner: list[slice] = []
+    for dim, ((before, after), n) in enumerate(zip(amounts, shape, strict=True)):
+        start, stop = max(0, -before), n - max(0, -after)
+        length = max(0, stop - start)
+        if (start, stop) != (0, n):
+            cuts.append((dim, start, length))
+        begin = max(0, before)
+        inner.append(slice(begin, begin + length))
+    borders = []
+    for dim, part in enumerate(inner):
+        if part.start:
+            borders.append((*inner[:dim], slice(0, part.start)))
+        if part.stop < sizes[dim]:
+            borders.append((*inner[:dim], slice(part.stop, None)))
+    return sizes, tuple(cuts), tuple(inner), tuple(borders)
 
 
 def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
@@ -111,6 +136,7 @@ def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
             )
 
 
+@lru_cache(maxsize=256)
 def _places(mode: str, n: int, before: int, after: int) -> Any:
     at = np.arange(-before, n + after)
     if mode == "circular":  # what negative padding cuts off is not repeated

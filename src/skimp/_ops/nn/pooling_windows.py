@@ -43,14 +43,22 @@ def pool_of(
     ceil: bool,
 ) -> Pool:
     """The windows that PyTorch's arguments describe, checked."""
-    given = (kernel, stride, padding, dilation)
-    if not all([type(v) is int or v is None for v in given]):
+    stride = None if stride in ((), []) else stride
+    if not all([_is_plain(v) for v in (kernel, stride, padding, dilation)]):
         kernel = per_dim(name, "kernel_size", kernel, nd)
-        stride = None if stride in ((), []) else stride
         stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
         padding = per_dim(name, "padding", padding, nd)
         dilation = per_dim(name, "dilation", dilation, nd)
     return _pool(name, nd, tuple(input.shape), kernel, stride, padding, dilation, ceil)
+
+
+_INTS = frozenset({int})
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it may be remembered as it is."""
+    kind = type(value)
+    return kind is int or value is None or (kind is tuple and _INTS.issuperset(map(type, value)))
 
 
 @lru_cache(256)

@@ -21,7 +21,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels.blas import multiply
+from skimp._kernels.blas import multiplier, multiply
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -164,6 +164,7 @@ def _lstm_back(
         dc += g1._skimp_array()
     scratch = np.empty_like(dh)
     steps, forget, through = d[way], a[1][way], top[way]
+    times_w = multiplier(steps[0], w, dh)
     for t in range(len(steps) - 1, -1, -1):
         if g is not None:
             dh += g[t]
@@ -172,7 +173,7 @@ def _lstm_back(
         here[:, :3] *= dc[:, None]
         here[:, 3] *= dh
         dc *= forget[t]
-        multiply(steps[t], w, out=dh)
+        times_w(steps[t])
     dw_ih, dw_hh = _weights_back(d, input, out, h0._skimp_array(), d, reverse)
     db = None if b_ih is None else np.add.reduce(_rows(d), axis=0)
     dx = _input_back(d, w_ih, input, needs)
@@ -201,15 +202,17 @@ def _lstm_layer(
     bias = None if b_ih is None else b_ih._skimp_array() + b_hh._skimp_array()
     _projected(input, w_ih, bias, scale, gates)
     across = np.ascontiguousarray((w_hh._skimp_array() * scale[:, None]).T)
-    shift = 1 - scale
+    halves = np.tile(scale, (batch, 1))  # of the gates' shape, which ufuncs take twice as soon
+    shift = 1 - halves
     part, product = np.empty((batch, n), dtype.np), np.empty((batch, 4 * n), dtype.np)
     h, c = contiguous_array(h0), c0._skimp_array()
+    times_across = multiplier(h, across, product)
     for t in range(time - 1, -1, -1) if reverse else range(time):
         a, cell = gates[t], cells[t]
-        multiply(h, across, out=product)
+        times_across(h)
         a += product
         np.tanh(a, out=a)
-        a *= scale
+        a *= halves
         a += shift
         np.multiply(a[:, n : 2 * n], c, out=cell)
         cell += np.multiply(a[:, :n], a[:, 2 * n : 3 * n], out=part)
@@ -388,13 +391,14 @@ def _gru_back(
     g = g0._skimp_array()[way]
     dh, through = np.zeros(first.shape, d.dtype), np.empty(first.shape, d.dtype)
     steps, hiddens, kept = d[way], behind[way], gates[way]
+    times_w = multiplier(hiddens[0], w, dh)
     for t in range(len(steps) - 1, -1, -1):
         dh += g[t]
         steps[t].reshape(len(dh), 3, n)[...] *= dh[:, None]
         hiddens[t][:, : 2 * n] = steps[t][:, : 2 * n]
         np.multiply(steps[t][:, 2 * n :], kept[t][:, :n], out=hiddens[t][:, 2 * n :])
         np.multiply(dh, kept[t][:, n : 2 * n], out=through)
-        multiply(hiddens[t], w, out=dh)
+        times_w(hiddens[t])
         dh += through
     dw_ih, dw_hh = _weights_back(d, input, out, first, behind, reverse)
     biases = [None if b_ih is None else np.add.reduce(_rows(a), axis=0) for a in (d, behind)]
@@ -425,9 +429,10 @@ def _gru_layer(
     bias = None if b_hh is None else b_hh._skimp_array() * scale
     product, part = np.empty((batch, 3 * n), dtype.np), np.empty((batch, n), dtype.np)
     h = contiguous_array(h0)
+    times_across = multiplier(h, across, product)
     for t in range(time - 1, -1, -1) if reverse else range(time):
         sides, new = gates[t][:, : 2 * n], gates[t][:, 2 * n :]
-        multiply(h, across, out=product)
+        times_across(h)
         if bias is not None:
             product += bias
         sides += product[:, : 2 * n]

@@ -23,9 +23,17 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     return name
 
 
+REDUCTIONS = ("none", "mean", "sum")  # in the order of the numbers that PyTorch's kernels take
+
+
+def numbered(reduction: int) -> str:
+    """The reduction behind a number; one that stands for none reduces nothing, as in PyTorch."""
+    return REDUCTIONS[reduction] if 0 <= reduction < len(REDUCTIONS) else "none"
+
+
 def check_reduction(reduction: str) -> None:
     """Refuse what is not one of the three."""
-    if reduction not in ("none", "mean", "sum"):
+    if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
 
 

@@ -138,7 +138,7 @@ def floating(t: Tensor, name: str) -> None:
 
 def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
     floating(t, "check_uniform_bounds")
-    return lambda out: draws.uniform(out, low, high, engine)
+    return lambda out: draws_few.uniform(out, low, high, engine)
 
 
 def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:

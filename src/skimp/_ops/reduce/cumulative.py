@@ -143,13 +143,17 @@ def _same_dtype(name: str) -> None:
 
 
 def _small(ufunc: Any) -> Any:
-    """The running results of a small tensor of floats."""
+    """The running results of a small tensor."""
 
     def fast(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | None:
         x = input._np
         if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
             return None
-        if not -x.ndim <= dim < x.ndim or input._dtype not in dtypes.FLOATING:
+        if not -x.ndim <= dim < x.ndim:
+            return None
+        if input._dtype.category < dtypes.FLOAT:
+            return fresh(ufunc.accumulate(x, dim, np.int64), dtypes.int64)
+        if input._dtype not in dtypes.FLOATING:
             return None
         found = ufunc.accumulate(x, dim, np.float64)
         return fresh(found.astype(x.dtype, copy=False), input._dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, export, hidden, reduction
@@ -20,7 +20,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small, small_order
 from skimp._ops.reduce.reductions import UNHASHED, opened
 
 
@@ -31,6 +31,10 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
     mask = (input == best) | (input.isnan() & best.isnan())
     share = opened(g, shape, dim, keepdim) / mask.sum(None if dim in (None, ()) else dim, True)
     return share * mask
+
+
+def _whole_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
+    return _extreme_back(g, input, result, (), False)
 
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
@@ -97,7 +101,11 @@ amin = _extreme(
 
 def _place(name: str, how: R.Reducer) -> Any:
     @reduction(
-        name, out=True, fast=small.place(name), composite=False, batch=batching.dims.reduces_one
+        name,
+        out=True,
+        fast=small_order.place(name),
+        composite=False,
+        batch=batching.dims.reduces_one,
     )
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         if input._dtype is dtypes.bool or input._dtype.is_complex:
@@ -152,7 +160,10 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         shape = kept_shape(tuple(input.shape), dims, keepdim)
         return pair(fresh(values.reshape(shape), input._dtype), places)
 
-    @shown(f"{name.capitalize()}Backward1", "input")
+    of_all = Rule(f"{name.capitalize()}Backward1", input=_whole_back)
+    recorded = recording(of_all, ("input",))
+
+    @hidden(f"_{name}_all", kind="reduction", rule=of_all)
     def whole(input: Tensor) -> Any:
         return best(input)
 
@@ -201,9 +212,12 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
             if keepdim is not False:
                 return None
             if dim is None:
-                return None if input._rg and modes.state.grad else highest(input)
+                made = highest(input)
+                if made is not None and input._rg and modes.state.grad:
+                    recorded.record(made, input)
+                return made
             return OPS_PAIR[name](input, dim) if isinstance(dim, Tensor) else None
-        found = small.extremes(find, input, dim, keepdim)
+        found = small_order.extremes(find, input, dim, keepdim)
         if found is None:
             return None
         made = pair._of(found)
@@ -235,7 +249,7 @@ def _pairs(name: str) -> Any:
 
 
 OPS_PAIR.update({"max": _pairs("max"), "min": _pairs("min")})
-max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=True)
+max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=1)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 

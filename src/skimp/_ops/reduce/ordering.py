@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.targets import blank
@@ -20,7 +18,7 @@ from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small_order
 
 Pair = tuple[Tensor, Tensor]
 
@@ -73,7 +71,6 @@ SORT = Rule(
     "SortBackward0",
     input=lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1),
 )
-_SORTED = recording(SORT, ("input", "dim", "descending"))
 
 
 @hidden(kind="row-wise", out="same", rule=SORT, batch=batching.dims.by_dims("dim"))
@@ -122,16 +119,18 @@ def _small_sort(
     shape = input._np.shape
     if type(dim) is not int or not -len(shape) <= dim < len(shape):
         return None
-    found = small.in_order(input, dim, descending, shape[dim])
-    if found is None:
+    if 1 in shape and _lies_otherwise(input, shape):
         return None
-    made: Pair = return_types.sort._of(found)
-    if input._rg and modes.state.grad:
-        _SORTED.record(made, input, dim, descending)
-    return made
+    found = small_order.in_order(input, dim, descending, shape[dim])
+    return None if found is None else return_types.sort._of(found)
 
 
-export("sort", sort, fast=_small_sort)
+def _lies_otherwise(input: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether dims of size 1 have strides that a new array would not give the result."""
+    return input._skimp_layout_of().strides != layouts.contiguous_strides(shape)
+
+
+export("sort", sort, fast=_small_sort, fast_rule=SORT)
 
 
 def argsort(
@@ -156,7 +155,9 @@ def _small_argsort(
     x = input._np
     if type(descending) is not bool or axis is not None or x is None or not x.ndim:
         return None
-    found = small.places_in_order(x, input._dtype, dim, descending)
+    if 1 in x.shape and _lies_otherwise(input, x.shape):
+        return None
+    found = small_order.places_in_order(x, input._dtype, dim, descending)
     return None if found is None else fresh(found, dtypes.int64)
 
 
@@ -181,7 +182,7 @@ def _small_topk(
 ) -> Pair | None:
     if type(k) is not int or type(largest) is not bool:
         return None
-    found = small.in_order(input, dim, largest, k)
+    found = small_order.in_order(input, dim, largest, k)
     return found and return_types.topk._of(found)
 
 
@@ -270,7 +271,7 @@ _REDUCED = {
 
 
 def _small_kth(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Pair | None:
-    found = small.ranked(input, dim, keepdim, k - 1) if type(k) is int else None
+    found = small_order.ranked(input, dim, keepdim, k - 1) if type(k) is int else None
     return None if found is None else return_types.kthvalue._of(found)
 
 
@@ -338,7 +339,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         x = input._np
         if x is None or not x.flags.c_contiguous:
             return None
-        at = small.places_in_order(x.reshape(-1), input._dtype, 0, False)
+        at = small_order.places_in_order(x.reshape(-1), input._dtype, 0, False)
         return None if at is None else fresh(x.take(at[(x.size - 1) // 2]), input._dtype)
 
     @hidden(
@@ -359,7 +360,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         shape = () if input._np is None else input._np.shape
         if type(dim) is not int or not -len(shape) <= dim < len(shape):
             return None
-        found = small.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
+        found = small_order.ranked(input, dim, keepdim, (shape[dim] - 1) // 2)
         return None if found is None else getattr(return_types, name)._of(found)
 
     @hidden(

@@ -19,7 +19,7 @@ from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
 from skimp._ops.meta import shapes
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small_order
 
 # -- searchsorted ---------------------------------------------------------------------------------
 
@@ -444,7 +444,7 @@ export(
     ("nn.functional",),
     method=False,
     composite=False,
-    fast=small.one_hot,
+    fast=small_order.one_hot,
     batch=batching.dims.ELEMENTWISE,
 )
 

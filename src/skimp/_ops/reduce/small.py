@@ -24,7 +24,7 @@ from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import row_tops
 from skimp.config import config
 
-_ORDERED: Final = dtypes.FLOATING | {dtypes.int64, dtypes.int32}
+WHOLE: Final = frozenset({dtypes.int64, dtypes.int32})
 _PIECE: Final = 512  # elements from which rows are added piece by piece
 _LONG: Final = 1 << 14  # and from which they always are
 _UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
@@ -33,23 +33,22 @@ _COLUMN: Final = 64  # and columns in groups of rows
 # taking axis, dtype, out, keepdims by position, which is the shortest way
 add: Final[Any] = np.add.reduce
 highest: Final[Any] = np.maximum.reduce
-_SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
-_ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
+ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
 
 
-def floats(input: Any) -> Array | None:
-    """The elements of a small tensor of floats that is not empty, row-major. What has gaps is
-    copied: the general way reads it in the same order, and makes rows of it as well.
+def floats(input: Any, kinds: frozenset[dtypes.dtype] = dtypes.FLOATING) -> Array | None:
+    """The elements of a small tensor of floats (of `kinds`) that is not empty, row-major. What has
+    gaps is copied: the general way reads it in the same order, and makes rows of it as well.
     """
     x: Array | None = input._np
-    if x is None or input._dtype not in dtypes.FLOATING or not x.size:
+    if x is None or input._dtype not in kinds or not x.size:
         return None
     return x if x.flags.c_contiguous else _without_gaps(x)
 
 
 def _without_gaps(x: Array) -> Array | None:
     """A row-major copy of an array whose dims lie in their order."""
-    last = x.nbytes
+    last = math.inf
     for step in x.strides:
         if not 0 < step < last:
             return None
@@ -289,124 +288,12 @@ def norm(input: Any) -> Any:
     return None if x is None else fresh(np.sqrt(total(np.square(x))), input._dtype)
 
 
-def place(find: str) -> Any:
-    """`argmax` or `argmin`."""
-
-    def fast(input: Any, dim: Any = None, keepdim: Any = False) -> Any:
-        x = input._np
-        if x is None or input._dtype not in _ORDERED or not x.flags.c_contiguous or not x.size:
-            return None
-        if dim is None:
-            return fresh(getattr(x, find)(), dtypes.int64) if keepdim is False else None
-        if type(keepdim) is not bool or type(dim) is not int or not -x.ndim <= dim < x.ndim:
-            return None
-        return fresh(getattr(x, find)(dim, keepdims=keepdim), dtypes.int64)
-
-    return fast
-
-
-@lru_cache(maxsize=256)
-def _starts(count: int, n: int) -> Array:
-    """Where each of `count` rows of n elements begins."""
-    return np.arange(0, count * n, n)
-
-
-@lru_cache(maxsize=256)
-def _origins(shape: tuple[int, ...], dim: int) -> tuple[Array, int]:
-    """Where the first element of each row along a dim lies in a row-major array, with size 1 in
-    place of the dim, and how far apart the elements of a row are.
-    """
-    first = np.arange(math.prod(shape)).reshape(shape)
-    return first.take([0], dim), math.prod(shape[dim % len(shape) + 1 :])
-
-
-def extremes(find: str, input: Any, dim: Any, keepdim: Any) -> tuple[Tensor, Tensor] | None:
-    """The largest or smallest of each row along a dim, and where it is."""
-    x = floats(input)
-    if x is None or type(dim) is not int or x.ndim < 2 or not -x.ndim <= dim < x.ndim:
-        return None
-    if type(keepdim) is not bool:
-        return None
-    places = getattr(x, find)(dim, keepdims=keepdim)
-    values = _picked(x, places, dim)
-    return fresh(values, input._dtype), fresh(places, dtypes.int64)
-
-
-def _picked(x: Array, places: Array, dim: int) -> Array:
-    """One element of each row along a dim, by its place."""
-    first, apart = _origins(x.shape, dim)
-    at = places if apart == 1 else places * apart
-    return x.reshape(-1).take(at + first.reshape(places.shape))
-
-
-def in_order(input: Any, dim: Any, descending: bool, k: int) -> tuple[Tensor, Tensor] | None:
-    """The first k of each row along a dim, sorted, and where they are; ties keep their order. Rows
-    with NaN, whose place depends on the direction, go the general way.
-    """
-    x = floats(input)
-    if x is None or x.size > _SORTED or type(dim) is not int or not -x.ndim <= dim < x.ndim:
-        return None
-    if not 0 < k <= x.shape[dim] or not math.isfinite(add(x.reshape(-1))):
-        return None
-    places = (np.negative(x) if descending else x).argsort(dim, "stable")
-    if k < x.shape[dim]:
-        places = places[(*(_ALL,) * (dim % x.ndim), slice(k))].copy()
-    first, apart = _origins(x.shape, dim)
-    at = (places if apart == 1 else places * apart) + first
-    return fresh(x.reshape(-1).take(at), input._dtype), fresh(places, dtypes.int64)
-
-
-_ALL: Final = slice(None)
-
-
-def ranked(input: Any, dim: Any, keepdim: Any, k: int) -> tuple[Tensor, Tensor] | None:
-    """The k-th smallest (from 0) of each row along a dim, the first of those that are equal to have
-    this rank, and where it is.
-    """
-    x = floats(input)
-    if x is None or x.size > _SORTED or input._dtype is not dtypes.float32:
-        return None  # of longer types positions of what is equal are in no order (`eval/ranks.py`)
-    if type(dim) is not int or type(keepdim) is not bool or not -x.ndim <= dim < x.ndim:
-        return None
-    if not 0 <= k < x.shape[dim] or not math.isfinite(add(x.reshape(-1))):
-        return None
-    places = x.argsort(dim, "stable").take([k] if keepdim else k, dim)
-    values = _picked(x, places, dim)
-    return fresh(values, input._dtype), fresh(places, dtypes.int64)
-
-
-def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -> Array | None:
-    """Where the values of each row along the last dim come from, sorted; ties keep their order."""
-    if type(dim) is not int or dim not in (-1, x.ndim - 1) or not 0 < x.size <= _SORTED:
-        return None
-    if (
-        dtype not in dtypes.FLOATING
-        or not x.flags.c_contiguous
-        or not math.isfinite(add(x.reshape(-1)))
-    ):
-        return None
-    return (np.negative(x) if descending else x).argsort(-1, "stable")
-
-
-def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
-    """`one_hot` where no class is beyond the number of them."""
-    x = input._np
-    if x is None or input._dtype is not dtypes.int64 or type(num_classes) is not int or not x.size:
-        return None
-    if num_classes == -1:
-        num_classes = int(highest(x, None)) + 1
-    if num_classes < 1 or x.size * num_classes > _ROWS:
-        return None
-    found = np.equal(x[..., None], _starts(num_classes, 1), order="C")
-    if np.count_nonzero(found) != x.size:
-        return None
-    return fresh(found.astype(np.int64), dtypes.int64)
-
-
 def extreme(ufunc: Any, how: Reducer) -> Any:
     """`amax` or `amin`."""
 
     def fast(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        if input._dtype in WHOLE:
+            return _whole(ufunc.reduce, input, dim, keepdim)
         if keepdim is False and type(dim) is tuple and not dim:
             x = _resident(input) if input._np is None else floats(input)
             return None if x is None else fresh(ufunc.reduce(x.reshape(-1)), input._dtype)
@@ -420,8 +307,18 @@ def extreme(ufunc: Any, how: Reducer) -> Any:
 
 def prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`prod`, of all elements or along one dim."""
-    one = dtype is None and (dim is None or type(dim) is int)
-    return blocked(input, dim, keepdim, R.PROD) if one else None
+    if dtype is not None or (dim is not None and type(dim) is not int):
+        return None
+    if input._dtype is dtypes.int64:
+        return _whole(np.multiply.reduce, input, dim, keepdim)
+    return blocked(input, dim, keepdim, R.PROD)
+
+
+def _whole(reduce: Any, input: Any, dim: Any, keepdim: Any) -> Any:
+    """A reduction of integers, to the same type."""
+    x = input._np
+    axes = None if x is None or not x.size else _axes(x, dim, keepdim)
+    return None if axes is None else fresh(reduce(x, axes, None, None, keepdim), input._dtype)
 
 
 def truth(every: bool) -> Any:
@@ -474,7 +371,7 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
 def few_rows(input: Any, dim: Any) -> Array | None:
     """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
     x = _in_order(input)
-    if x is None or type(dim) is not int or not x.ndim or x.size >= _ROWS:
+    if x is None or type(dim) is not int or not x.ndim or x.size >= ROWS:
         return None
     if dim != -1 and dim != x.ndim - 1:
         return None
@@ -484,7 +381,7 @@ def few_rows(input: Any, dim: Any) -> Array | None:
 def few_columns(input: Any, dim: Any) -> Array | None:
     """A small tensor around a dim that is not its last, as (outer, n, inner)."""
     x = _in_order(input)
-    if x is None or type(dim) is not int or x.size >= _ROWS:
+    if x is None or type(dim) is not int or x.size >= ROWS:
         return None
     d = dim + x.ndim if dim < 0 else dim
     if not 0 <= d < x.ndim - 1 or (inner := math.prod(x.shape[d + 1 :])) == 1:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden, rowwise
@@ -144,28 +143,28 @@ def contiguous_array(t: Tensor) -> Array:
 
 
 def exp_of(x: Array, top: Array, out: Array) -> Array | None:
-    """out = exp(x - top), or exp(x) where that is as good; what was subtracted, None for nothing.
+    """out = exp(x - shift); the shift, a number for each row, or None where it is 0 for all.
 
-    With the largest element of every row in [0, 64] nothing overflows, and what underflows would
-    do so after the subtraction too: one pass over memory less.
+    A row's is its largest element, or 0 where that is in [0, 64]: then nothing overflows, and what
+    underflows would do so after the subtraction too. Of all rows so it is one pass less.
     """
     bits = top.reshape(-1).view(f"u{top.itemsize}")  # of a negative number, and of NaN, above all
+    most = _NO_OVERFLOW[top.itemsize]
     few = bits.size < _FEW_ROWS
-    if bits.size and (
-        (max(bits.tolist()) if few else int(np.maximum.reduce(bits))) <= _NO_OVERFLOW[top.itemsize]
-    ):
+    if bits.size and (max(bits.tolist()) if few else int(np.maximum.reduce(bits))) <= most:
         np.exp(x, out=out)
         return None
-    np.subtract(x, top, out=out)
+    shift = np.where(bits <= most, top.dtype.type(0), top.reshape(-1)).reshape(top.shape)
+    np.subtract(x, shift, out=out)
     np.exp(out, out=out)
-    return top
+    return shift
 
 
 def _exp_rows(x: Array, y: Array) -> Array:
-    """y = exp(x), less the largest of each row where it must be; the sums of the rows."""
+    """y = exp(x), less the largest of its row where it must be; the sums of the rows."""
     np.exp(x, out=y)
     sums = row_sums(y)
-    return sums if _are_moderate(sums) else _exp_below(x, y)
+    return sums if _are_moderate(sums) else _exp_below(x, y, sums)
 
 
 def _are_moderate(sums: Array) -> bool:
@@ -176,8 +175,11 @@ def _are_moderate(sums: Array) -> bool:
     return bool(min(values) > _LEAST and max(values) < _MOST)
 
 
-def _exp_below(x: Array, y: Array) -> Array:
-    np.exp(np.subtract(x, row_tops(x), out=y), out=y)
+def _exp_below(x: Array, y: Array, sums: Array) -> Array:
+    """`_exp_rows` where some sums are not moderate: a row's bits don't depend on other rows."""
+    moderate = np.greater(sums, _LEAST) & np.less(sums, _MOST)
+    shift = np.where(moderate, x.dtype.type(0), row_tops(x))
+    np.exp(np.subtract(x, shift, out=y), out=y)
     return row_sums(y)
 
 
@@ -267,7 +269,7 @@ def _small_softmax(input: Any, dim: Any) -> Tensor | None:
     y = np.exp(x)
     sums = row_sums(y)
     if not _are_moderate(sums):
-        sums = _exp_below(x, y)
+        sums = _exp_below(x, y, sums)
     np.divide(y, beside_rows(sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
@@ -282,18 +284,9 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 
-def _recorded(rule: Rule, fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
-    """`fast` for functions that end in the op of the rule."""
-
-    of_rule = recording(rule, ("input", "dim"))
-
-    def run(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-        made = fast(input, dim) if dtype is None else None
-        if made is not None and input._rg and modes.state.grad:
-            of_rule.record(made, input, dim)
-        return made
-
-    return run
+def _untyped(fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
+    """`fast` for functions that may cast first."""
+    return lambda input, dim=None, dtype=None: fast(input, dim) if dtype is None else None
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
@@ -314,8 +307,7 @@ SOFTMAX = Rule("SoftmaxBackward0", input=lambda g, result, dim: _softmax_back(g,
 LOG_SOFTMAX = Rule(
     "LogSoftmaxBackward0", input=lambda g, result, dim: _log_softmax_back(g, result, dim)
 )
-_quick_softmax = _recorded(SOFTMAX, _small_softmax)
-_quick_log_softmax = _recorded(LOG_SOFTMAX, _small_log_softmax)
+_quick_softmax, _quick_log_softmax = _untyped(_small_softmax), _untyped(_small_log_softmax)
 
 
 @hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
@@ -338,13 +330,13 @@ def _typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
-@rowwise(out=True, fast=_quick_softmax, namespaces=("", "special"))
+@rowwise(out=True, fast=_quick_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     return _softmax(_typed(input, dtype), dim)
 
 
-@rowwise(out=True, fast=_quick_log_softmax, namespaces=("", "special"))
+@rowwise(out=True, fast=_quick_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
     return _log_softmax(_typed(input, dtype), dim)
@@ -387,7 +379,9 @@ Raises: NotImplementedError for other dtypes, IndexError for a dim that is not t
 Memory: a new tensor; exponentials are never written beside it."""
 
 
-def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -> None:
+def _functional(
+    name: str, doc: str, f: Callable[..., Any], quick: Any = None, rule: Rule | None = None
+) -> None:
     @call_site.named(name)
     def function(
         input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
@@ -399,11 +393,13 @@ def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc}\n\n{_SECTIONS}"
     fast = quick and (lambda input, dim=None, _stacklevel=3, dtype=None: quick(input, dim, dtype))
-    export(name, function, ("nn.functional",), method=False, fast=fast)
+    export(name, function, ("nn.functional",), method=False, fast=fast, fast_rule=rule)
 
 
-_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _quick_softmax)
-_functional("log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_log_softmax)
+_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _quick_softmax, SOFTMAX)
+_functional(
+    "log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_log_softmax, LOG_SOFTMAX
+)
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 
 

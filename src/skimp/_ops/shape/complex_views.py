@@ -34,7 +34,8 @@ def _as(
 
 def _both(f: F) -> F:
     cast = "float32" if f.__name__ == "view_as_complex" else None
-    rule = batching.dims.MATRICES if f.__name__ == "adjoint" else batching.dims.ELEMENTWISE
+    least = {"adjoint": 2, "view_as_complex": 1}.get(f.__name__, 0)
+    rule = batching.dims.at_least(least, batching.dims.ELEMENTWISE)
     return export(  # type: ignore[return-value]
         f.__name__, f, composite=False, autocast=cast, batch=rule
     )

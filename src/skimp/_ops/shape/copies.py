@@ -103,7 +103,7 @@ def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
 _ROW_MAJOR = (None, formats.preserve_format, formats.contiguous_format)
 
 
-@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, fast=_small_clone, foreach=True)
+@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, fast=_small_clone, foreach=1)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
@@ -138,6 +138,8 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
     """
     if formats.is_format(input, memory_format):
         return input
+    if memory_format is formats.preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return _laid_out(input, memory_format=memory_format)
 
 
@@ -204,7 +206,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     history.before_inplace(input)
     if host.watched:
         told.written(y.nbytes, other)
-    np.copyto(input._skimp_writable(), y)
+    input._skimp_writable()[...] = y
     return input
 
 

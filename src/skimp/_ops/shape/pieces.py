@@ -242,7 +242,13 @@ def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:
     return views
 
 
-@view(multi=True, fast=_small_unbind, rule=_UNBOUND, copy=True, batch=batching.dims.by_dims("dim"))
+@view(
+    multi=True,
+    fast=_small_unbind,
+    rule=_UNBOUND,
+    copy=True,
+    batch=batching.dims.at_least(1, batching.dims.by_dims("dim")),
+)
 def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
     dim, n = S.unbind(layout.shape, dim)

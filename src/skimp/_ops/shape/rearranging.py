@@ -42,7 +42,32 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
     return roll(g, back, dims)
 
 
-@general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll)
+def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
+    x = input._np
+    if type(shifts) is int and type(dims) is int:
+        shifts, dims = (shifts,), (dims,)
+    if x is None or not x.flags.c_contiguous or type(shifts) is not tuple:
+        return None
+    if type(dims) is not tuple or not 0 < len(shifts) == len(dims) or not x.size:
+        return None
+    for step, dim in zip(shifts, dims, strict=True):
+        if type(dim) is not int or not -x.ndim <= dim < x.ndim:
+            return None
+        if type(step) is not int or not -_WIDE < step < _WIDE:
+            return None
+        n = x.shape[dim]
+        if step % n:
+            lead = (_ALL,) * (dim % x.ndim)
+            cut = n - step % n
+            x = np.concatenate((x[(*lead, slice(cut, n))], x[(*lead, slice(cut))]), dim)
+    return fresh(x.copy() if x is input._np else x, input._dtype)
+
+
+_ALL, _BACK = slice(None), slice(None, None, -1)
+_WIDE = 1 << 63  # PyTorch's integers have 64 bits
+
+
+@general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll, fast=_small_roll)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor.
 
@@ -68,8 +93,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         made, into = blank(shape, input._dtype)
         _roll_into(into.reshape(-1), flat, {0: steps[0]})
         return made
-    if not shape:
-        raise IndexError(f"Dimension specified as {along[0]} but tensor has no dimensions")
+    layouts.need_dims(along[0], len(shape))
     by: dict[int, int] = {}
     for step, dim in zip(steps, along, strict=True):
         d = layouts.normalize_dim(dim, len(shape))
@@ -109,7 +133,25 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
     return flip(g, _chosen(order, dims))
 
 
-@general(rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered)
+def _small_flip(input: Any, *order: Any, dims: Any = None) -> Tensor | None:
+    x = input._np
+    if len(order) == 1 and type(order[0]) is tuple:
+        order = order[0]
+    elif not order:
+        order = dims
+    if x is None or not x.flags.c_contiguous or type(order) is not tuple or 1 in x.shape:
+        return None  # a dim of size 1 keeps its stride
+    steps = [_ALL] * x.ndim
+    for d in order:
+        if type(d) is not int or not -x.ndim <= d < x.ndim or steps[d] is _BACK:
+            return None
+        steps[d] = _BACK
+    return fresh(x[tuple(steps)].copy(), input._dtype)
+
+
+@general(
+    rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered, fast=_small_flip
+)
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept.
 

@@ -26,7 +26,7 @@ from skimp._ops.shape.views import ints
             g, input_shape, dimension, size, step
         ),
     ),
-    batch=batching.dims.by_dims("dimension"),
+    batch=batching.dims.at_least(1, batching.dims.by_dims("dimension")),
     copy=True,
 )
 def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:

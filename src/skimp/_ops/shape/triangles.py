@@ -114,7 +114,8 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         return fresh(made, input._dtype)
 
     f.__doc__ = doc
-    general(name, rule=rule, batch=batching.dims.MATRICES, fast=fast)(f)
+    # a row of each sample is a matrix to PyTorch too
+    general(name, rule=rule, batch=batching.dims.leading(2), fast=fast)(f)
     in_place.__name__ = in_place.__qualname__ = f"{name}_"
     in_place.__doc__ = f"{doc} In place."
     export(f"{name}_", in_place, namespaces=())

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden, view
 from skimp._engine.dispatch.view_forms import small_array, small_view
@@ -55,6 +55,7 @@ EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
 _VIEWED = Rule("ViewBackward0", BACK)
 _COPIED = Rule("UnsafeViewBackward0", BACK)
 _ALIASED = Rule("ReshapeAliasBackward0", BACK)
+_VIEW_RECORDED, _ALIAS_RECORDED = [recording(one, ("input",)) for one in (_VIEWED, _ALIASED)]
 TURN = {"input": lambda g: g.t()}
 
 
@@ -191,7 +192,7 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     x = input._np if input._np is not None else small_array(input)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    if x is None or not x.size or shape is not None or not set(map(type, sizes)) <= _INT:
+    if x is None or not x.size or shape is not None or not _INTS.issuperset(map(type, sizes)):
         return None
     try:
         a = x.reshape(sizes)
@@ -201,7 +202,7 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
         return None
     dense = x.flags.c_contiguous
     if dense or (a.base is not None and (a.base is x or a.base is x.base)):
-        return small_view(input, a, _VIEWED if dense else _ALIASED, {"input": input})
+        return small_view(input, a, _VIEW_RECORDED if dense else _ALIAS_RECORDED)
     told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
     made = fresh(a, input._dtype)
     if input._rg and modes.state.grad:
@@ -209,7 +210,7 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     return made
 
 
-_INT = {int}
+_INTS = frozenset({int})
 
 
 @general(composite=False, batch=batching.dims.reshape, fast=_small_reshape)
@@ -274,7 +275,7 @@ def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tens
     if not 0 <= start < end < ndim:
         return None
     shape = (*x.shape[:start], prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
-    return small_view(input, x.reshape(shape), _VIEWED, {"input": input})
+    return small_view(input, x.reshape(shape), _VIEW_RECORDED)
 
 
 @general(fast=_small_flatten)
@@ -405,7 +406,7 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     ),
     fast_view="a[(*(slice(None),) * (dim % a.ndim), index, ...)] "
     "if type(dim) is int and -a.ndim <= dim < a.ndim and type(index) is int else None",
-    batch=batching.dims.by_dims("dim"),
+    batch=batching.dims.at_least(1, batching.dims.by_dims("dim")),
     copy=True,
 )
 def select(layout: Layout, dim: int, index: int) -> Layout:

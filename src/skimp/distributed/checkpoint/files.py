@@ -128,6 +128,8 @@ def load(
     """Read into a state dict, in place: tensors get their values, other values are replaced. The
     number of ranks may be another than when it was written. CheckpointException: a name is missing,
     or has another shape.
+
+    Raises: CheckpointException for a name that is missing or has another shape.
     """
     folder = _folder(checkpoint_id, storage_reader)
     try:

@@ -321,6 +321,9 @@ def fully_shard(
 
     The class of the module becomes a subclass with FSDPModule's methods. The module's parameters
     are this rank's parts, so an optimizer is made afterwards.
+
+    Raises: AssertionError for a mesh of two dims without names, ValueError for a module that is a
+    unit already.
     """
     if mesh is not None and mesh.ndim > 1 and mesh.mesh_dim_names is None:
         raise AssertionError("Please init the 2D mesh for HSDP with mesh_dim_names specified")

@@ -31,6 +31,12 @@ class FullyShardedDataParallel(Module):
     """Calls `module`, whose parameters are held once over the group's ranks.
 
     `auto_wrap_policy(module=, recurse=, nonwrapped_numel=)` says which modules below are units.
+
+    Shape: as the module's.
+    Dtypes: as the module's.
+    Raises: what `fully_shard` raises.
+    Memory: of each parameter, its gradient and the optimizer's state this rank's rows; a unit's
+    parameters whole while it runs.
     """
 
     module: Module

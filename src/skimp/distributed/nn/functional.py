@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from skimp._engine.dispatch.docstrings import complete_functions
 from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.function import Function
 from skimp.distributed import collectives, reductions
@@ -207,3 +208,11 @@ def all_to_all_single(
     """Part i of each rank's tensor, on rank i; `output` says a shape only."""
     shape = tuple(output.shape)
     return _AllToAllSingle.apply(group, shape, output_split_sizes, input_split_sizes, input)
+
+
+SAYS = """\
+Shape: alike on all ranks where nothing else is said.
+Dtypes: floating point and complex numbers where gradients are needed; alike on all ranks.
+Raises: what the collective of that name raises.
+Memory: new tensors."""
+complete_functions(globals())

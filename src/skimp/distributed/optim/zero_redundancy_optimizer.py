@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
+from skimp._engine.dispatch.docstrings import complete_classes
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.algorithms.join import Join, Joinable, JoinHook
 from skimp.distributed.collectives import broadcast
@@ -19,6 +20,9 @@ from skimp.optim.optimizer import Optimizer
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """`optimizer_class` over this rank's share of the parameters, the largest dealt out first to
     the rank with the fewest elements; after a step each rank sends its share to all.
+
+    Raises: what the optimizer raises.
+    Memory: the state of this rank's share alone.
     """
 
     def __init__(
@@ -150,3 +154,6 @@ class _Step(JoinHook):
 
     def main_hook(self) -> None:
         self.zero.step()
+
+
+complete_classes(globals())

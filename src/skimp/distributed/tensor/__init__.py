@@ -38,7 +38,13 @@ class DTensor(metaclass=_Parts):
 
 
 def distribute_tensor(tensor: Tensor, device_mesh: Any, placements: Any = None) -> Tensor:
-    """This rank's part of rank 0's tensor: rows of dim 0 (`Shard(0)`), or all (`Replicate()`)."""
+    """This rank's part of rank 0's tensor: rows of dim 0 (`Shard(0)`), or all (`Replicate()`).
+
+    Shape: rank 0's, or for `Shard(0)` this rank's rows of it.
+    Dtypes: any.
+    Raises: RuntimeError for other placements than these two.
+    Memory: a new tensor of this rank's part.
+    """
     dim = _dealt("distribute_tensor", placements)
     whole = tensor.detach().clone()
     broadcast(whole, group=device_mesh.get_group(), group_src=0)

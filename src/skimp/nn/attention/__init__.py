@@ -26,7 +26,10 @@ class SDPBackend(enum.IntEnum):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
-    """Accepted: a context in which attention is computed as it always is."""
+    """Accepted: a context in which attention is computed as it always is.
+
+    Raises: AssertionError for what names no backend.
+    """
     for kind in backends if isinstance(backends, list) else [backends]:
         if not isinstance(kind, SDPBackend):
             raise AssertionError(

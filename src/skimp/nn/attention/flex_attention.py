@@ -40,7 +40,13 @@ class AuxOutput(NamedTuple):
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """Everybody sees everything."""
+    """Everybody sees everything.
+
+    Shape: any; the result has `batch`'s.
+    Dtypes: integers; the result's is bool.
+    Raises: nothing.
+    Memory: a new tensor.
+    """
     return batch.new_ones((), dtype=dtypes.bool, device=batch.device)
 
 
@@ -89,6 +95,11 @@ def create_mask(
 ) -> Tensor:
     """The mask of all pairs, or where a function of scores does not give -inf: (B, H, Q_LEN,
     KV_LEN).
+
+    Shape: (B, H, Q_LEN, KV_LEN), with 1 for a B or H of None.
+    Dtypes: bool.
+    Raises: what `mod_fn` raises.
+    Memory: a new tensor of all pairs.
     """
     sizes = (B or 1, H or 1, Q_LEN, KV_LEN)
     at = _positions(*sizes)
@@ -235,6 +246,34 @@ def create_block_mask(
     )
 
 
+def _check(
+    query: Tensor, key: Tensor, value: Tensor, mask: BlockMask | None, enable_gqa: bool
+) -> None:
+    if any(t.dim() != 4 for t in (query, key, value)):
+        raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            "Expect query and key/value to have the same embedding dimension but got "
+            f"E={query.shape[-1]} and E={key.shape[-1]}."
+        )
+    batches, heads = (query.shape[0], key.shape[0]), (query.shape[1], key.shape[1])
+    if heads[0] != heads[1] and not enable_gqa:
+        raise ValueError(
+            f"Expect query and key/value to have the same number of heads but got "
+            f"Hq={heads[0]} and Hkv={heads[1]}. Try setting enable_gqa=True for GQA."
+        )
+    if enable_gqa and heads[0] % heads[1]:
+        raise ValueError(
+            "Expect number of query heads to be a multiple of kv heads for GQA but got "
+            f"Hq={heads[0]} and Hkv={heads[1]}."
+        )
+    if batches[0] != batches[1] and mask is None:
+        raise ValueError(
+            "Expect query and key/value to have the same batch size, or non-none block_mask, but "
+            f"got block_mask=None, Bq={batches[0]}, and Bkv={batches[1]}."
+        )
+
+
 def flex_attention(
     query: Tensor,
     key: Tensor,
@@ -251,20 +290,15 @@ def flex_attention(
     """softmax(score_mod(query keyᵀ scale)) value under a mask; of (B, H, length, features).
 
     The scores of all pairs are in memory at once. Rows that see nothing are 0.
+
+    Shape: query (B, H, L, E), key and value (B, H, S, E); with `enable_gqa` heads that divide.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other than four dims, ValueError for heads, features and batches
+    that don't fit.
+    Memory: a new tensor, and the scores of all pairs.
     """
-    if any(t.dim() != 4 for t in (query, key, value)):
-        raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
-    if query.shape[-1] != key.shape[-1]:
-        raise ValueError(
-            "Expect query and key/value to have the same embedding dimension but got "
-            f"E={query.shape[-1]} and E={key.shape[-1]}."
-        )
+    _check(query, key, value, block_mask, enable_gqa)
     if query.shape[1] != key.shape[1]:
-        if not enable_gqa:
-            raise ValueError(
-                f"Expect query and key/value to have the same number of heads but got "
-                f"Hq={query.shape[1]} and Hkv={key.shape[1]}. Try setting enable_gqa=True for GQA."
-            )
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     work = dtypes.float64 if query.dtype is dtypes.float64 else dtypes.float32

@@ -286,7 +286,10 @@ def register_module_forward_hook(
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """The older form, for every module."""
+    """The older form, for every module.
+
+    Raises: RuntimeError beside hooks of the other form.
+    """
     if _global_form[0] is True:
         raise RuntimeError(_MIXED)
     _global_form[0] = False
@@ -299,7 +302,10 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, grad_input, grad_output)` in the backward of every module."""
+    """Call `hook(module, grad_input, grad_output)` in the backward of every module.
+
+    Raises: RuntimeError beside hooks of the other form.
+    """
     if _global_form[0] is False:
         raise RuntimeError(_MIXED)
     _global_form[0] = True

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from skimp._engine.autograd.methods import take_data
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import devices, dtypes
@@ -289,7 +290,7 @@ def _moved(t: Any, new: Tensor) -> Any:
         if isinstance(t, Parameter):
             return Parameter(new, t.requires_grad)
         return new.requires_grad_(t.requires_grad)
-    t.data = new
+    take_data(t, new)
     return t
 
 

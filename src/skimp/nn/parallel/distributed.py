@@ -31,6 +31,12 @@ class DistributedDataParallel(Module, Joinable):
     The gradients are views of buckets of about `bucket_cap_mb` MiB, so there is no second copy of
     them. At the start parameters must have the same shapes on all ranks (RuntimeError), and get
     rank 0's values. Buffers get rank 0's before each forward (`broadcast_buffers`).
+
+    Shape: as the module's.
+    Dtypes: as the module's.
+    Raises: RuntimeError for a module without parameters that require grad, and for shapes that
+    differ between ranks.
+    Memory: one buffer for all gradients, which they are views of.
     """
 
     module: Module

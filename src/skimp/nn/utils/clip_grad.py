@@ -33,7 +33,9 @@ def get_total_norm(
     """The norm of several tensors seen as one vector.
 
     Shape: tensors of any shapes; the result is a number, 0 for none.
+    Dtypes: floating point and complex numbers.
     Raises: RuntimeError for a norm that is not finite, with `error_if_nonfinite`.
+    Memory: a new number, and one for each tensor meanwhile.
     """
     norm_type = float(norm_type)
     listed = _listed(tensors)
@@ -67,6 +69,8 @@ def clip_grads_with_norm_(
     written.
 
     Shape: gradients of any shapes, and a number.
+    Dtypes: floating point and complex numbers.
+    Raises: AttributeError for a norm that is no tensor.
     Memory: gradients are written in place.
     """
     grads = [g for p in _listed(parameters) if (g := p.grad) is not None]
@@ -98,6 +102,7 @@ def clip_grad_norm_(
     (tensor(6.), tensor(1.0000))
 
     Shape: gradients of any shapes; the result is a number.
+    Dtypes: floating point and complex numbers.
     Raises: RuntimeError for a norm that is not finite, with `error_if_nonfinite`.
     Memory: gradients are written in place, also where nothing needs clipping (times 1).
     Source: Pascanu et al. 2013, On the difficulty of training recurrent neural networks.
@@ -124,6 +129,9 @@ def clip_grad_norm(
     """The old name of clip_grad_norm_.
 
     Shape: as clip_grad_norm_'s; it warns (FutureWarning).
+    Dtypes: floating point and complex numbers.
+    Raises: as clip_grad_norm_.
+    Memory: as clip_grad_norm_'s.
     """
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "

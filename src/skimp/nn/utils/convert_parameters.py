@@ -15,6 +15,8 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """The parameters one after the other.
 
     Shape: any shapes of n elements in all, to (n,).
+    Dtypes: any; the widest of them.
+    Raises: ValueError for no parameters, RuntimeError for some on several devices.
     Memory: a new tensor, with a gradient to each parameter.
     """
     return ops.cat([p.view(-1) for p in parameters])
@@ -33,6 +35,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     tensor([0., 3.])
 
     Shape: (n,), n the elements of all parameters.
+    Dtypes: any; the vector's.
     Raises: TypeError for what is no tensor.
     Memory: parameters become views of the vector.
     """

@@ -57,6 +57,9 @@ class ParametrizationList(ModuleList):
     """The parametrizations of one tensor, and the original tensors that they start from.
 
     Shape: what the parametrizations make of the originals'.
+    Dtypes: the original's; of any parametrization with `unsafe`.
+    Raises: ValueError for parametrizations that change the shape or the dtype.
+    Memory: the originals; the tensor is made at each look, unless `cached` keeps it.
     """
 
     original: Any

@@ -384,7 +384,9 @@ def l1_unstructured(
     """Prune a parameter's elements nearest to zero; the module itself.
 
     Shape: any; importance_scores, which stand for absolute values, as the parameter.
+    Dtypes: floating point and complex numbers.
     Raises: as L1Unstructured.
+    Memory: the original parameter, a mask as large, and the product of the two.
     """
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
@@ -406,7 +408,9 @@ def ln_structured(
     """Prune a parameter's channels of smallest n-norm; the module itself.
 
     Shape: at least two dimensions; importance_scores as the parameter.
+    Dtypes: floating point and complex numbers.
     Raises: as LnStructured.
+    Memory: the original parameter, a mask as large, and the product of the two.
     """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
@@ -421,7 +425,9 @@ def global_unstructured(
     """Prune several parameters as if they were one: (module, name) pairs.
 
     Shape: any shapes; they are compared as one vector.
+    Dtypes: floating point and complex numbers.
     Raises: TypeError for parameters that are no iterable, and for methods that are structured.
+    Memory: for each parameter its original, a mask as large, and the product of the two.
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -454,7 +460,9 @@ def custom_from_mask(module: M, name: str, mask: Tensor) -> M:
     """Prune what a mask says; the module itself.
 
     Shape: the mask's is the parameter's.
+    Dtypes: floating point and complex numbers.
     Raises: AssertionError for another shape.
+    Memory: the original parameter, a mask as large, and the product of the two.
     """
     CustomFromMask.apply(module, name, mask)
     return module

@@ -124,6 +124,7 @@ def pack_padded_sequence(
     """The rows of a padded batch that are within their sequence's length.
 
     Shape: input (T, N, ...), or (N, T, ...) with `batch_first`; lengths (N,), on the CPU.
+    Dtypes: any; lengths are integers.
     Raises: RuntimeError for lengths that are not positive, above T, or increase with
     `enforce_sorted`.
     Memory: the rows are a new tensor.
@@ -181,6 +182,7 @@ def pad_packed_sequence(
 
     Shape: to (T, N, ...), or (N, T, ...) with `batch_first`, and lengths (N,); `total_length` at
     least T.
+    Dtypes: any; lengths are int64.
     Raises: ValueError for a `total_length` below the longest.
     Memory: a new tensor.
     """
@@ -216,6 +218,8 @@ def pad_sequence(
     """Sequences of different lengths as one batch.
 
     Shape: sequences (L, ...) to (T, N, ...), or (N, T, ...) with `batch_first`, T the longest.
+    Dtypes: any, alike.
+    Raises: RuntimeError for an empty list, sequences whose other dims differ, and an unknown side.
     Memory: a new tensor.
     """
     if isinstance(sequences, Tensor):
@@ -246,6 +250,8 @@ def unpad_sequence(
     """The sequences of a padded batch.
 
     Shape: (T, N, ...), or (N, T, ...) with `batch_first`, and lengths (N,); a list of (L, ...).
+    Dtypes: any; lengths are integers.
+    Raises: AttributeError for lengths that are no tensor.
     Memory: new tensors.
     """
     if not batch_first:
@@ -270,6 +276,8 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of a packed batch.
 
     Shape: a list of (L, ...).
+    Dtypes: any.
+    Raises: TypeError for what is not packed.
     Memory: new tensors, and a padded copy while they are made.
     """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)

@@ -208,8 +208,11 @@ def random_split(
     lengths that don't sum up to the dataset's; a warning for a part without items. The parts are
     `Subset`s, which copy nothing.
 
-        >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
+        >>> [len(part) for part in torch.utils.data.random_split(range(10), [0.5, 0.25, 0.25])]
         [6, 2, 2]
+
+    Raises: ValueError for lengths that don't sum up to the dataset's, and fractions that don't sum
+    up to 1.
     """
     total = len(cast("Sized", dataset))
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -75,7 +75,7 @@ def default_collate(batch: Any) -> Any:
     become float64, ints int64, bools bool; strings stay lists. TypeError for other types,
     RuntimeError for sequences of different lengths or tensors of different shapes.
 
-        >>> default_collate([{"x": 1.0, "y": [1, 2]}, {"x": 2.0, "y": [3, 4]}])
+        >>> torch.utils.data.default_collate([{"x": 1.0, "y": [1, 2]}, {"x": 2.0, "y": [3, 4]}])
         {'x': tensor([1., 2.], dtype=torch.float64), 'y': [tensor([1, 3]), tensor([2, 4])]}
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
