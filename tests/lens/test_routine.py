@@ -319,22 +319,23 @@ def test_an_id_that_is_taken_again_is_another_allocation(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("many", [2, 128])
 def test_a_finalizer_that_allocates_while_a_step_is_told(
-    first: bool, monkeypatch: pytest.MonkeyPatch
+    first: bool, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it makes is counted, and so is its end."""
+    """What it makes is counted, and so is its end; of many, some lie where what died has lain."""
     made: list[Any] = []
     drain, finish = routine.Routine._drain, routine.Routine._finish
 
     def allocates(self: routine.Routine) -> None:
         drain(self)
-        if self.follows and len(made) < 2:
-            made.append(torch.ones(77))  # as a finalizer would in any call
+        if self.follows and len(made) < many:
+            made.extend([torch.ones(77) for _ in range(many // 2)])  # as a finalizer would
 
     def allocates_first(self: routine.Routine) -> None:
-        if len(made) < 2:
+        if len(made) < many:
             host.told = self._between  # which is the first that `_finish` does
-            made.append(torch.ones(77))
+            made.extend([torch.ones(77) for _ in range(many // 2)])
         finish(self)
 
     if first:
@@ -348,11 +349,11 @@ def test_a_finalizer_that_allocates_while_a_step_is_told(
             optimizer.zero_grad()
             net(torch.ones(3)).sum().backward()
             optimizer.step()
-        assert len(made) == 2
+        assert len(made) == many
         report = recording.report()
         assert sum(a.held.bytes for a in report.alive) == report.live
         made.clear()
-        assert recording.report().live == report.live - 2 * 77 * 4
+        assert recording.report().live == report.live - many * 77 * 4
 
 
 def _eight() -> Awaited:

@@ -7,6 +7,7 @@ from that of the result; where it needs the result instead of the input, its arg
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import pi, sqrt
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ from skimp._kernels import elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pointwise import Array, blend, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
-from skimp._kernels.scratch import give, take
+from skimp._kernels.scratch import give, giving, take
 from skimp._kernels.special.erf import erf
+from skimp._kernels.threads import Call
 
 _SQRT1_2 = sqrt(0.5)
 # numbers as arrays: a ufunc takes half a microsecond longer to see what a Python number is
@@ -25,6 +27,7 @@ _ZERO: Final = {char: np.zeros((), char) for char in "fd"}
 _ONE: Final = {char: np.ones((), char) for char in "fd"}
 _HALF: Final = {char: np.array(0.5, char) for char in "fd"}
 _BOOL: Final = np.dtype(np.bool_)
+_BITS: Final = np.dtype(np.int32)
 _PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
 _SMALL: Final = 1 << 14  # elements up to which a fresh array costs less than one from the scratch
 _TANH_SCALE, _TANH_CUBE = sqrt(2 / pi), 0.044715  # of the tanh approximation to GELU
@@ -60,6 +63,23 @@ def _in_pieces(*arrays: Array, length: int = _PIECE) -> Iterator[tuple[Array, ..
 # Rectifiers
 
 
+def threshold_calls(g: Array, x: Array, at: float = 0.0, *, out: Array) -> list[Call]:
+    """What `threshold_backward` does, as calls of C; none where it is not of float32."""
+    if not out.dtype.char == g.dtype.char == x.dtype.char == "f":
+        return []
+    made: list[Call] = []
+    rooms: list[Array] = []
+    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
+        rooms = rooms or [take(to.size, _BOOL), take(to.size, _BITS)]
+        mask, bits = [room[: to.size].reshape(to.shape) for room in rooms]
+        made += [
+            (partial(np.less_equal, one, at, out=mask),),
+            (partial(np.subtract, mask.view(np.int8), 1, out=bits),),
+            (partial(np.bitwise_and, some.view(_BITS), bits, out=to.view(_BITS)),),
+        ]
+    return [*made, *[call for room in rooms for call in giving(room)]]
+
+
 def relu(x: Array, *, out: Array) -> None:
     """x clamped from below to 0: NaN stays, and so does -0."""
     if x.size > _SMALL:
@@ -77,7 +97,18 @@ def hardtanh_backward(
     g: Array, x: Array, low: float = -1.0, high: float = 1.0, *, out: Array
 ) -> None:
     """g strictly inside (low, high), and for NaN."""
-    drop(np.less_equal(x, low) | np.greater_equal(x, high), g, out=out)
+    if out.size <= _SMALL:
+        drop(np.less_equal(x, low) | np.greater_equal(x, high), g, out=out)
+        return
+    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
+        rooms = take(to.size, _BOOL), take(to.size, _BOOL)
+        below, above = [room.reshape(to.shape) for room in rooms]
+        np.less_equal(one, low, out=below)
+        np.greater_equal(one, high, out=above)
+        np.logical_or(below, above, out=below)
+        drop(below, some, out=to)
+        for room in rooms:
+            give(room)
 
 
 def threshold(x: Array, at: float, value: float, *, out: Array) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import onednn, teams
+from skimp._kernels import conv_products, onednn, teams
 from skimp._kernels.blas import spread
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
@@ -74,6 +74,10 @@ Asked = tuple[str, Three, Array | None]  # a face, its x, w and g, the bias
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
+    if onednn.library() is not None:
+        asked = tuple([each for each in asked if not conv_products.made(*each, w)])
+    if not asked:
+        return True
     found: list[tuple[_Work, ...]] = []
     for face, arrays, bias in asked:
         works = _works_for(face, arrays, w, bias is not None)

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any, Final
 
 from skimp._kernels import teams
+from skimp._kernels.threads import Call
 
 Ints = tuple[int, ...]
 
@@ -36,6 +37,8 @@ _DIRECT: Final = 1  # the algorithm of convolutions
 GELU: Final = 0x31  # functions of one number
 GELU_TANH: Final = 0x2B
 _TRAINING: Final = 64
+_INFERENCE: Final = 96
+_AVERAGE: Final = 0x2FF
 _SCALED: Final = 2
 _SHIFTED: Final = 4
 _ALL_GRADIENTS: Final = 128
@@ -44,7 +47,9 @@ _USER: Final = 1  # scratch memory is given by who calls
 _MOST_DIMS: Final = 12
 _SCRATCHPAD: Final = 80  # arguments of a primitive, by DNNL_ARG_...
 FROM: Final = 1
+BESIDE: Final = 2  # what each number is multiplied by
 TO: Final = 17
+WEIGHTS: Final = 33
 GIVEN: Final = 145  # the gradient of a result, and of what it was made from
 ASKED: Final = 129
 NORMALIZED: Final = (FROM, GIVEN, ASKED)
@@ -52,6 +57,11 @@ STATISTICS: Final = (49, 50)  # mean and variance
 SCALE: Final = 51
 SHIFT: Final = 52
 AFFINE: Final = (255, 256)  # the gradients of scale and shift
+THEN: Final = 1 << 15  # times 1, 2, ...: of what is done with a result
+ADDED: Final = THEN + BESIDE  # what is added to it first
+_ADD: Final = 0x1FFF0
+_MULTIPLY: Final = 0x1FFF1
+_HELD: Final = 0x2E  # x held between two numbers
 _SCRATCHPAD_MD: Final = 136
 _NAME_OF: Final = 8  # the implementation's
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
@@ -325,6 +335,10 @@ class Arguments:
         if self._execute(self._code, on.value, len(self._array), self._array):
             raise RuntimeError("oneDNN could not run a primitive that it made")
 
+    def call(self, on: Handle) -> Call:
+        """What `run` does without scratch memory, as a call that is still to be made."""
+        return self._execute, self._code, on.value, len(self._array), self._array
+
 
 def size(descriptor: Any) -> int:
     """The bytes of a layout."""
@@ -359,6 +373,55 @@ def elementwise(function: int, lies: Handle, gradient: bool) -> Primitive:
     hint = Handle("primitive_desc", forward, engine, _TRAINING, *both, zero, zero, given)
     make = "dnnl_eltwise_backward_primitive_desc_create"
     return Primitive(make, engine, *both, row, zero, zero, hint.value, given)
+
+
+def multiplication(
+    numbers: Handle, beside: Handle, add: bool, total: bool, hold: tuple[float, ...] | None
+) -> Primitive:
+    """numbers times what stands beside them, plus what does so too if `add`, plus what was in the
+    result's place if `total`, held between two numbers if they are given; each rounded by itself.
+    """
+    make, x = "dnnl_binary_primitive_desc_create", numbers.value
+    given = _followed(beside if add else None, total, hold)
+    return Primitive(make, _engine().value, _MULTIPLY, x, beside.value, x, given.value)
+
+
+def products(a: Handle, b: Handle, c: Handle, beside: Handle | None) -> Primitive:
+    """c = a @ b for matrices of a batch, one of which may have one for all, plus what stands beside
+    the result."""
+    make, given = "dnnl_matmul_primitive_desc_create", _followed(beside, False, None)
+    return Primitive(make, _engine().value, a.value, b.value, None, c.value, given.value)
+
+
+def _followed(add: Handle | None, total: bool, hold: tuple[float, ...] | None) -> Handle:
+    """The attribute that a result is added to what stands beside it, and to what was in its place,
+    and held between two numbers; and that scratch memory is given by the caller."""
+    found = library()
+    assert found is not None
+    given = Handle("primitive_attr", "dnnl_primitive_attr_create")
+    found.dnnl_primitive_attr_set_scratchpad_mode(given.value, _USER)
+    after = Handle("post_ops", "dnnl_post_ops_create")
+    failed = 0
+    if add is not None:
+        failed |= found.dnnl_post_ops_append_binary(after.value, _ADD, add.value)
+    if total:
+        failed |= found.dnnl_post_ops_append_sum(after.value, ctypes.c_float(1), 0, 0)
+    if hold is not None:
+        limits = [ctypes.c_float(limit) for limit in hold]
+        failed |= found.dnnl_post_ops_append_eltwise(after.value, _HELD, *limits)
+    failed |= found.dnnl_primitive_attr_set_post_ops(given.value, after.value)
+    if failed:
+        raise Unsupported("dnnl_post_ops")
+    return given
+
+
+def average(planes: Handle, results: Handle, kernel: Ints, stride: Ints) -> Primitive:
+    """The averages of windows, none of which reaches outside."""
+    none = _dims((0,) * len(kernel))
+    along = _dims(stride), _dims(kernel), none, none, none
+    make, ends = "dnnl_pooling_forward_primitive_desc_create", (planes.value, results.value)
+    given = _given_scratch().value
+    return Primitive(make, _engine().value, _INFERENCE, _AVERAGE, *ends, *along, given)
 
 
 def normalization(matrix: Handle, column: Handle, scaled: bool) -> Primitive:

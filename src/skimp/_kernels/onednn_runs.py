@@ -9,6 +9,7 @@ import numpy as np
 
 from skimp._kernels import onednn, shaping
 from skimp._kernels.scratch import Scratch
+from skimp._kernels.threads import Call
 
 _BYTES: Final = np.dtype(np.uint8)
 
@@ -25,13 +26,11 @@ class Runs:
         self._primitive, self._layouts = primitive, layouts
         self._idle: list[_Run] = []
 
-    def make(self, addresses: Sequence[int]) -> None:
-        """Compute on the thread that asks, of arguments at these addresses."""
-        try:
-            run = self._idle.pop()
-        except IndexError:  # there is none yet, or other threads use them
-            run = _Run(self._primitive, self._layouts)
-        onednn.use_threads(1)
+    def make(self, addresses: Sequence[int], team: int = 1) -> None:
+        """Compute on the thread that asks, or on a team with it, of arguments at these
+        addresses."""
+        run = self._run()
+        onednn.use_threads(team)
         scratch = self._primitive.scratch
         if scratch:
             with Scratch((scratch,), _BYTES) as room:
@@ -39,6 +38,21 @@ class Runs:
         else:
             run.make(addresses, 0)
         self._idle.append(run)
+
+    def calls(self, addresses: Sequence[int]) -> list[Call]:
+        """What `make` does on this thread, as calls of C that are still to be made, before others
+        of oneDNN; none where it needs scratch memory."""
+        if self._primitive.scratch:
+            return []
+        run = self._run()
+        onednn.use_threads(1)
+        return [run.call(addresses), (self._idle.append, run)]
+
+    def _run(self) -> _Run:
+        try:
+            return self._idle.pop()
+        except IndexError:  # there is none yet, or other threads use them
+            return _Run(self._primitive, self._layouts)
 
 
 class _Run:
@@ -52,6 +66,13 @@ class _Run:
         self._stream = onednn.stream()
 
     def make(self, addresses: Sequence[int], scratch: int) -> None:
+        self._place(addresses)
+        self._arguments.run(self._stream, scratch)
+
+    def call(self, addresses: Sequence[int]) -> Call:
+        self._place(addresses)
+        return self._arguments.call(self._stream)
+
+    def _place(self, addresses: Sequence[int]) -> None:
         for memory, address in zip(self._memories, addresses, strict=True):
             memory.at(address)
-        self._arguments.run(self._stream, scratch)

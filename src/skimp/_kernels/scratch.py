@@ -96,15 +96,24 @@ def _new(nbytes: int, buffers: _Buffers) -> Array:
 
 def give(array: Array) -> None:
     """Give back what `take` returned. After an exception nobody need: it only saves time."""
-    buffer = array.base
-    buffers = _mine.buffers
-    if (
+    buffer, buffers = array.base, _mine.buffers
+    if buffer is not None and _is_kept(buffer, buffers):
+        buffers.append(buffer)
+
+
+def giving(array: Array) -> list[tuple[Any, ...]]:
+    """`give`, as a call of C that is still to be made, by this thread; none if it is not kept."""
+    buffer, buffers = array.base, _mine.buffers
+    return [(buffers.append, buffer)] if _is_kept(buffer, buffers) else []
+
+
+def _is_kept(buffer: Any, buffers: _Buffers) -> bool:
+    return (
         isinstance(buffer, np.ndarray)
         and buffer.nbytes <= _LARGEST
         and len(buffers) < _KEPT
         and (buffer.base is None) is (_lender is None)  # it is of where new ones are from
-    ):
-        buffers.append(buffer)
+    )
 
 
 class Scratch:

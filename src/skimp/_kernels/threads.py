@@ -114,18 +114,20 @@ def _help(tasks: SimpleQueue[_Task]) -> None:
 
 
 def _conduct(tasks: SimpleQueue[_Task]) -> None:
+    _here.conducting = True
     while True:
         tasks.get().run()
 
 
 class _Here(threading.local):
-    """What belongs to one thread: contexts without NumPy's warnings, whether it is a helper, and
-    the guards that it passes.
+    """What belongs to one thread: contexts without NumPy's warnings, whether it is a helper or the
+    conductor, and the guards that it passes.
     """
 
     def __init__(self) -> None:
         self.contexts: list[Context] = []
         self.helping = False
+        self.conducting = False
         self.passed: list[Guard] = []
 
 
@@ -184,6 +186,11 @@ def share(work: Callable[[], object], threads: int) -> None:
         task.close()  # again, for what interrupted the first
     if task.errors:
         raise task.errors[0]
+
+
+def alone() -> bool:
+    """Whether this is a thread of the program's, and shares no work with helpers now."""
+    return not (_here.helping or _here.conducting or _sharing)
 
 
 def whole(work: Callable[[], object]) -> None:

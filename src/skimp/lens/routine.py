@@ -341,21 +341,25 @@ class Routine:
         self._before, self._start = alive, self._born
         extra = {owner for owner, _, _ in self._extra}
         left = []
+        again = set()  # those whose place such a one has taken
         for owner in reversed(alive):  # the newest stand at the end
             number = alive[owner]
             if number > start:
                 left.append((number - start - 1, owner))
-            elif owner in extra:
-                before[owner] = number  # it is told by itself
-            else:
+            elif owner not in extra:
                 break
+            elif owner in before:
+                again.add(owner)
+            else:
+                before[owner] = number  # it is told by itself
         self._owners = left[::-1]
         gone: list[int] = []
-        missing = len(before) + len(left) - len(alive)
+        missing = len(before) + len(again) + len(left) - len(alive)
         if missing:
-            gone = [owner for owner in self._left if alive.get(owner) != before[owner]]
+            still = {owner: number for owner, number in alive.items() if owner not in again}
+            gone = [owner for owner in self._left if still.get(owner) != before[owner]]
             if len(gone) != missing:
-                gone = [owner for owner, number in before.items() if alive.get(owner) != number]
+                gone = [owner for owner, number in before.items() if still.get(owner) != number]
         self._left = [owner for _, owner in self._owners]
         return gone
 

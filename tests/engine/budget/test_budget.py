@@ -117,6 +117,20 @@ def test_tensors_of_before_lend_no_arrays() -> None:
         assert all([t[7] == 7 + i for i, t in enumerate(made)])
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+def test_small_arrays_find_no_room_in_what_is_cached(earlier: bool) -> None:
+    """What a large tensor leaves is cached, and counts at once."""
+    made = [numbers(0, 4 * N)] if earlier else []
+    base = held() - 4 * MIB * earlier
+    with torch.memory.budget(base + 5 * MIB):
+        made += [] if earlier else [numbers(0, 4 * N)]
+        made.clear()
+        small = []
+        for _ in range(4 * 64):
+            small.append(torch.ones(4096))
+            assert pool.measure() <= base + 5 * MIB
+
+
 def test_an_address_pins_for_ever() -> None:
     with torch.memory.budget(held() + 3 * MIB):
         a = numbers(0)
@@ -363,6 +377,28 @@ def test_threads_share_a_budget() -> None:
         assert host.allocated <= base + 12 * MIB
 
 
+@pytest.mark.parametrize("n", [N, N // 8])
+def test_room_that_another_thread_has_taken_is_made_once_more(n: int, monkeypatch: Any) -> None:
+    with torch.memory.budget(held() + 4 * MIB):
+        made = [numbers(i) for i in range(4)]
+        budget: Any = host.budget
+        make_room = budget.make_room
+        taken: list[Any] = []
+
+        def lose(nbytes: int) -> bool:
+            there = make_room(nbytes)
+            if not taken:
+                taken.append(None)
+                taken.append(numbers(7))
+            return bool(there)
+
+        monkeypatch.setattr(budget, "make_room", lose)
+        made.append(numbers(4, n))
+        assert len(taken) == 2
+        for i, t in enumerate(made):
+            assert np.array_equal(t.numpy(), numbers(i, len(t)).numpy())
+
+
 INTERRUPTED = """
 import gc, signal, sys, time
 import numpy as np
@@ -423,3 +459,12 @@ def test_the_variable() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == str(300 * MIB)
+
+
+def test_a_variable_that_is_no_size_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import skimp"], env={**os.environ, "SKIMP_BUDGET": "junk"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ValueError: SKIMP_BUDGET: a size is bytes or text like" in done.stderr

@@ -113,15 +113,41 @@ def test_after_a_step_one_refusal_tells_what_fits_the_whole_program() -> None:
     setting.set_budget(None)
 
 
-def test_one_warning_where_bringing_back_takes_longer_than_work() -> None:
-    clock = telling.Clock()
-    clock._began -= 10
-    clock._spent -= 8
-    with pytest.warns(UserWarning, match="more time goes into having bytes back .* a budget of"):
-        clock.look({})
+def test_one_warning_where_bringing_back_takes_longer_than_work(monkeypatch: Any) -> None:
+    """It names a budget in which nothing has to go."""
+    monkeypatch.setattr(telling, "_PATIENCE", 0.01)
+    made = [numbers(i) for i in range(6)]
+
+    def look(budget: int) -> None:
+        with torch.memory.budget(budget):
+            for _ in range(50):
+                for t in made:
+                    t[0].item()  # nothing beside having 1 MiB back
+
+    with pytest.warns(UserWarning, match="more time goes into having bytes back") as told:
+        look(held() - 4 * MIB)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    wanted = re.search(r"a budget of ([\d.]+) MiB would hold all", str(told[0].message))
+    assert wanted is not None
+    for t in made:
+        t[0].item()
+    counts.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clock.look({})
+        look(int((float(wanted[1]) + 0.01) * MIB))  # as it was rounded
+    assert not counts.evictions
+
+
+def test_where_work_takes_longer_nobody_is_warned(monkeypatch: Any) -> None:
+    monkeypatch.setattr(telling, "_PATIENCE", 3.0)
+    clock = telling.Clock()
+    clock.begin()
+    clock._began -= 10
+    clock._spent -= 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clock.look({}, 0)
 
 
 def test_the_report_names_ops_and_lines() -> None:
@@ -168,7 +194,7 @@ def test_the_command_reports_what_the_budget_did(tmp_path: Path) -> None:
     assert within.stderr.count("Budget of 12.00 MiB: at most") == 1
     file = tmp_path / "report.json"
     beside = run(tmp_path, "run", "--budget", "9MiB", "--no-spill", "--report", str(file))
-    assert beside.stderr.startswith("Budget of 9.00 MiB: at most")
+    assert "Budget of 9.00 MiB: at most" in beside.stderr
     told = lens.load(file).budget
     assert told is not None
     assert told.budget == 9 * MIB

@@ -34,6 +34,7 @@ STEPS = [
     (Ledger.rise, "live = self.total", "self.most_made = living"),
     (Ledger.fold, "high = self._high", "self._high = "),
     (Ledger._aim, "high, bound = ", "self.ceiling = high"),
+    (Ledger.caches, "self._overhead = ", "self.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
     (tensor.fresh, "host.made = ", "s.nbytes = n"),

@@ -249,3 +249,31 @@ def test_a_factor_made_again_goes_before_the_other_gradient_is_made(retain: bool
     (torch.nn.functional.gelu(want) @ weight).backward(torch.ones(512, 64))
     assert np.allclose(a.grad.numpy(), want.grad.numpy(), rtol=1e-4, atol=1e-4)
     assert np.allclose(w.grad.numpy(), weight.grad.numpy(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_write_to_a_result_comes_after_what_reads_its_block(
+    outside: bool, exported: bool
+) -> None:
+    """A gradient that waits reads it by way of what was saved instead of the result."""
+
+    def run(m: Any) -> Any:
+        a, b = inputs(m)
+        b = m.cat([b.detach()] * 4).requires_grad_()
+        y = m.tanh(a * b)
+        if exported:
+            array = y.detach().numpy()
+        else:
+            y.sum().item()
+        turned = y.t() * b.detach().t().contiguous()
+        (g,) = m.autograd.grad(turned.sum(), a)
+        with m.no_grad():
+            if outside:
+                array = y.detach().numpy()
+                array[:] = 7
+            else:
+                y.zero_()
+        return g.numpy()
+
+    np.testing.assert_allclose(run(skimp), run(torch), rtol=1e-5, atol=1e-7)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -92,3 +95,39 @@ def test_deprecated_resizes() -> None:
             "non-inplace resize is deprecated",
             "non-inplace resize_as is deprecated",
         ]
+
+
+def _told(library: Any, of: Callable[[Any], Any], **how: bool) -> Any:
+    x = library.ones(2, requires_grad=True)
+    try:
+        with getattr(library, "no_grad" if how.get("off") else "enable_grad")():
+            return of(x).tolist()
+    except RuntimeError as error:
+        return str(error)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+@pytest.mark.parametrize("off", [True, False])
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda x: x.numpy(),
+        lambda x: (x * 2).numpy(),
+        lambda x: x[:1].numpy(),
+        lambda x: x.cpu().numpy(),
+        np.asarray,
+        np.array,
+    ],
+)
+def test_arrays_of_what_requires_grad(of: Callable[[Any], Any], off: bool) -> None:
+    """Refused while gradients are recorded, for what is written through the array is not."""
+    theirs = _told(torch, of, off=off)
+    assert _told(skimp, of, off=off) == theirs
+    assert isinstance(theirs, list) is off
+
+
+def test_arrays_of_results_in_inference_mode() -> None:
+    for library in (torch, skimp):
+        x = library.ones(2, requires_grad=True) * 3
+        with library.inference_mode():
+            assert x.numpy().tolist() == [3.0, 3.0]

@@ -125,6 +125,18 @@ def test_new_refuses_data_of_another_type() -> None:
             lib.ones(2).new(lib.arange(3))
 
 
+def test_the_base_class_takes_tensors_of_any_type() -> None:
+    class Own(skimp.Tensor):
+        pass
+
+    for kind in (torch.Tensor, skimp.Tensor, Own):
+        library = torch if kind is torch.Tensor else skimp
+        data = library.tensor([1, 2])
+        made = kind(data)
+        assert (str(made.dtype), made.tolist(), type(made)) == ("torch.int64", [1, 2], kind)
+        assert made.data_ptr() == data.data_ptr()
+
+
 def test_subclasses_are_made_of_data() -> None:
     class Mine(skimp.Tensor):
         pass

@@ -60,7 +60,9 @@ def obey(spending: Spending | None) -> None:
     host.spend(spending)
     scratch.supply(None if spending is None else lending.lend)
     if spending is not None:
+        pool.attend()
         spending.make_room(0)
+        spending.clock.begin()
         pool.shrink()
 
 
@@ -87,5 +89,8 @@ def budget(
 
 
 evictable.remake.append(remaking.remake)
-if os.environ.get(VARIABLE):
-    set_budget(os.environ[VARIABLE])
+if text := os.environ.get(VARIABLE):
+    try:
+        set_budget(text)
+    except ValueError as error:
+        raise ValueError(f"{VARIABLE}: {error}") from None

@@ -346,7 +346,7 @@ class Spending:
                 return self._make_room(nbytes)
         finally:
             counts.seconds = before + perf_counter() - began
-            self.clock.look(self.gone)
+            self.clock.look(self.gone, nbytes if host.fits(nbytes) else 0)
 
     def _make_room(self, nbytes: int) -> bool:
         if scratch.drop() and host.fits(nbytes):

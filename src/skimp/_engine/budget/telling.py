@@ -4,6 +4,7 @@ bringing bytes back, and in the end what it did.
 
 from __future__ import annotations
 
+import math
 from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
@@ -92,15 +93,24 @@ def pinned(known: Any) -> list[Held]:
 
 
 class Clock:
-    """Compares the time that bytes take to come back with the time of the program."""
+    """Compares the time that bytes take to come back with the time of the program, once it has
+    begun: what goes when a budget is set is no measure.
+    """
 
     def __init__(self) -> None:
-        self._began = perf_counter()
-        self._spent = counts.seconds
+        self._began = math.inf
+        self._spent = 0.0
         self._told = False
 
-    def look(self, gone: Any) -> None:
-        """Warn, once, where more time goes into bringing back than into work."""
+    def begin(self) -> None:
+        """From here on, unless it has begun before."""
+        if self._began == math.inf:
+            self._began, self._spent = perf_counter(), counts.seconds
+
+    def look(self, gone: Any, coming: int) -> None:
+        """Warn, once, where more time goes into bringing back than into work. `coming`: bytes for
+        which there is room now.
+        """
         if self._told:
             return
         elapsed = perf_counter() - self._began
@@ -108,7 +118,7 @@ class Clock:
         if elapsed < _PATIENCE or spent < elapsed - spent:
             return
         self._told = True
-        wanted = host.allocated + away(gone)
+        wanted = host.reserved_for(away(gone) + coming)
         call_site.warn(
             f"more time goes into having bytes back ({spent:.1f} s of {elapsed:.1f} s) than into "
             f"work: a budget of {readable(wanted)} would hold all that the program has now"

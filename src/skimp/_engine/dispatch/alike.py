@@ -18,6 +18,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp._kernels import shaping
+from skimp._kernels.threads import Call
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -112,4 +113,10 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     def run(*arrays: Any, out: Array) -> None:
         fn(*arrays, *params, out=out)
 
-    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense, kernel.brief)
+    def listed(*arrays: Any, out: Array) -> list[Call]:
+        found: list[Call] = kernel.listed(*arrays, *params, out=out) if kernel.listed else []
+        return found
+
+    facts = kernel.aliases, kernel.strided, kernel.dense, kernel.brief
+    how = None if kernel.listed is None else listed
+    return Kernel(kernel.name, run, *facts, kernel.ufunc, params, how)

@@ -7,11 +7,13 @@ tensor, so it does nothing but count its nodes and collect its leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.eval.convert import convert
+from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -54,10 +56,16 @@ class Kernel:
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     `brief`: it takes no longer than memory does.
     `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
+    `listed`: what `fn` does as calls of functions of C, where it can be said so (else none).
+    `beside`: of its arguments all but the first may be numbers beside rows, read where they are.
+    `joined`: the kernel that does its work and then another's, which has no other argument.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
-    __slots__ = ("aliases", "brief", "dense", "fn", "name", "numbers", "strided", "ufunc")
+    __slots__ = (
+        "aliases", "beside", "brief", "dense", "fn", "joined", "listed", "name", "numbers",
+        "strided", "ufunc",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,6 +77,9 @@ class Kernel:
         brief: bool | None = None,
         ufunc: np.ufunc | None = None,
         numbers: tuple[float, ...] = (),
+        listed: Callable[..., list[Call]] | None = None,
+        beside: bool = False,
+        joined: Callable[[Kernel], Kernel | None] | None = None,
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
@@ -78,6 +89,17 @@ class Kernel:
         self.brief: Final = fn in _BRIEF if brief is None else brief
         self.ufunc: Final = fn if isinstance(fn, np.ufunc) else ufunc
         self.numbers: Final = numbers
+        self.listed: Final = listed
+        self.beside: Final = beside
+        self.joined: Final = joined
+
+    def calls(self, args: tuple[Any, ...], out: Array) -> list[Call]:
+        """What `fn` does, as calls of functions of C; none where it is more."""
+        if self.listed is not None:
+            return self.listed(*args, out=out)
+        if self.ufunc is None:
+            return []
+        return [(partial(self.ufunc, *args, *self.numbers, out=out),)]
 
     def __repr__(self) -> str:
         return self.name
@@ -120,6 +142,7 @@ class Expr:
     """`kernel` over `args`: a deferred expression of a C-contiguous array of `shape` and `dtype`.
 
     args are Exprs of the same shape, Leaves, or NumPy scalars (0-d arrays) of the kernel's dtypes.
+    A kernel of one expression whose own kernel can do its work too is joined with it.
     `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are
     the distinct leaves.
     """
@@ -129,10 +152,13 @@ class Expr:
     def __init__(
         self, kernel: Kernel, args: tuple[Any, ...], shape: Shape, dtype: np.dtype[Any]
     ) -> None:
-        self.kernel = kernel
-        self.args = args
+        self.kernel: Kernel = kernel
+        self.args: tuple[Any, ...] = args
         self.shape = shape
-        self.dtype = dtype
+        self.dtype: np.dtype[Any] = dtype
+        if len(args) == 1 and type(args[0]) is Expr and args[0].kernel.joined is not None:
+            self._join(args[0])
+            args = self.args
         size = 1
         leaves = _NONE
         for arg in args:
@@ -147,6 +173,13 @@ class Expr:
             leaves = (leaves | more) if leaves and leaves is not more else more
         self.size = size
         self.leaves: frozenset[Leaf] = leaves
+
+    def _join(self, inner: Expr) -> None:
+        """Do the work of the one node that is read, too, if there is a kernel for that."""
+        joined = inner.kernel.joined
+        one = joined(self.kernel) if joined is not None and inner.dtype == self.dtype else None
+        if one is not None:
+            self.kernel, self.args = one, inner.args
 
     def __repr__(self) -> str:
         return f"Expr({self.kernel.name}, {self.dtype}{list(self.shape)}, nodes<={self.size})"

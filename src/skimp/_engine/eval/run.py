@@ -107,8 +107,14 @@ def _is_plain(root: Expr, out: Array) -> bool:
         root.size == 1
         and config.small_below > 0
         and threads_for(out.size, steps_of(root.kernel)) == 1
-        and all(leaf.array.flags.c_contiguous for leaf in root.leaves)
+        and _is_dense(root)
     )
+
+
+def _is_dense(root: Expr) -> bool:
+    """Whether the one kernel reads arrays that are as long as the result in one run."""
+    read = root.args[:1] if root.kernel.beside else root.args
+    return all([a.array.flags.c_contiguous for a in read if type(a) is Leaf])
 
 
 # -- whole arrays ---------------------------------------------------------------------------------
@@ -127,12 +133,58 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
 
 
 def _call_of(root: Expr, out: Array) -> list[Call]:
-    """The one call of a ufunc that writes a kernel of leaves, if that is all."""
+    """The calls of C that write a kernel of leaves, if that is all."""
     kernel = root.kernel
-    if kernel.ufunc is None or not (kernel.aliases or not _meets(out, root.leaves)):
+    if not (kernel.aliases or not _meets(out, root.leaves)):
         return []
+    return kernel.calls(tuple([_operand(arg, kernel, out.shape) for arg in root.args]), out)
+
+
+def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
+    """The values of one kernel over what it reads, in pieces."""
+    kernel, flat = root.kernel, out.reshape(-1)
     operands = [_operand(arg, kernel, out.shape) for arg in root.args]
-    return [(partial(kernel.ufunc, *operands, *kernel.numbers, out=out),)]
+    if any([a.ndim and a.shape != out.shape for a in operands]):
+        _evaluate_blocks((root,), (out,), then)
+        return
+    rows = [a.reshape(-1) if a.ndim else a for a in operands]
+    pieces = [cut for cut, _ in cuts(flat.size, config.block)]
+
+    def make(number: int, rooms: list[Array]) -> None:
+        piece = pieces[number]
+        kernel.fn(*[a[piece] if a.ndim else a for a in rows], out=rooms[0])
+
+    _put_in_place(make, [[flat[piece]] for piece in pieces], then)
+
+
+def _put_in_place(
+    make: Callable[[int, list[Array]], None], places: list[list[Array]], then: Sequence[Call]
+) -> None:
+    """Write blocks over what they are made of: `make(number, rooms)` writes each into scratch
+    memory, and one call of C puts it in its place. What a signal handler leaves undone another
+    thread does, where none runs.
+    """
+    done: list[None] = []  # an item for each block that is in its place, and one for `then`
+    note = (done.append, None)
+
+    def rest() -> None:
+        flat = [take(place.size, place.dtype) for place in places[0]]  # no block is longer
+        for number in range(len(done), len(places)):
+            block = places[number]
+            rooms = [a[: to.size].reshape(to.shape) for a, to in zip(flat, block, strict=True)]
+            quietly(make, number, rooms)
+            at_once([*[(np.copyto, *pair) for pair in zip(block, rooms, strict=True)], note])
+        for a in flat:
+            give(a)
+        if len(done) == len(places):
+            at_once([*then, note])
+
+    try:
+        rest()
+    except BaseException:
+        if done:
+            insist(whole, rest)
+        raise
 
 
 def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
@@ -252,9 +304,7 @@ def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
     what stays in the cache, and fewer blocks mean fewer moments in the interpreter.
     """
     elements = outs[0].size
-    if len(roots) == 1 == roots[0].size and all(
-        [leaf.array.flags.c_contiguous for leaf in roots[0].leaves]
-    ):
+    if len(roots) == 1 == roots[0].size and _is_dense(roots[0]):
         longer = elements // (_MANY * config.threads * config.block)
         longer = min(max(longer, _LONGER), _LONGEST)
         prepared = prepare(roots, outs, _block_for(elements, longer * config.block))

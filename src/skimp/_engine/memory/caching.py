@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import SMALL, Ledger, host
 from skimp._engine.memory.moving import move_in
@@ -64,9 +65,18 @@ class _Lease(weakref.ref[Array]):
     still use the bytes.
     """
 
-    __slots__ = ("claim",)
+    __slots__ = ("claim", "pool")
 
     claim: Claim
+    pool: Pool
+
+
+@finalizer
+def _ended(lease: Any) -> None:
+    """Within a budget: what is cached from now on counts from now on, for small arrays as well."""
+    pool = lease.pool
+    pool._ended.append(lease)
+    pool._ledger.caches(lease.claim.asked)
 
 
 # By their own ids (a reference hashes as what it refers to). At exit they die first, uncalled.
@@ -201,8 +211,7 @@ class Pool:
     def _lease(self, claim: Claim) -> Array:
         assert claim.segment is not None
         array = np.ndarray((claim.size,), np.uint8, claim.segment.buffer, claim.start)
-        lease = _Lease(array, self._ended.append)
-        lease.claim = claim
+        lease = self._await(array, claim)
         key = id(lease)
         _LEASES[key] = lease
         leases, leased, asked = self._leases, self._leased, self._asked
@@ -217,6 +226,21 @@ class Pool:
         if in_use > self._demand:
             self._demand = in_use
         return array
+
+    def _await(self, array: Array, claim: Claim) -> _Lease:
+        """Note the array's death, or tell the budget as well."""
+        lease = _Lease(array, self._ended.append if self._ledger.budget is None else _ended)
+        lease.claim, lease.pool = claim, self
+        return lease
+
+    def attend(self) -> None:
+        """A budget begins: also what is in use already tells it of its end."""
+        for key, lease in list(_LEASES.items()):
+            array = lease()
+            if array is not None and lease.pool is self:
+                new = self._await(array, lease.claim)
+                _LEASES[id(new)] = new
+                _LEASES.pop(key, None)
 
     def _grow(self, claim: Claim) -> None:
         """Bytes that have no pages yet, beside such as have; or free pages from elsewhere."""

@@ -152,9 +152,8 @@ class Ledger:
         self.device: Final = device
         self.made = 0  # allocations
         self.dropped = 0  # frees
-        self.most_made = (
-            0  # the most allocations at once, seen at new peaks of bytes: at least so many
-        )
+        # the most allocations at once, seen at new peaks of bytes: at least so many
+        self.most_made = 0
         self.total = 0  # ever allocated
         self.freed = 0  # ever freed
         self.copied = 0  # ever copied from one storage to another, as ops tell it
@@ -216,9 +215,8 @@ class Ledger:
         """
         if self.budget is not None:
             self.budget.receive(nbytes, owner)
-        if not self.fits(nbytes):
-            self.relieve(nbytes)
-            if not self.fits(nbytes):
+        while not self.fits(nbytes):  # again, where another thread has taken the room
+            if not self.relieve(nbytes):
                 raise self.refusal(nbytes, owner, self.bound)
 
     def refund(self, owner: Owner) -> None:
@@ -306,8 +304,7 @@ class Ledger:
         with self._lock:
             if len(self._observers) != 1 or self.budget is not None:
                 return False
-            self.undivert = undivert
-            self.told, self.fell = told, fell
+            self.undivert, self.told, self.fell = undivert, told, fell
             return True
 
     def _observe(self, observers: tuple[Observer, ...]) -> None:
@@ -346,9 +343,7 @@ class Ledger:
     def fold(self) -> None:
         """Bring the gauges up to date, and measure from here on."""
         with self._lock:
-            self.ceiling = (
-                LISTENING  # allocations on other threads look at `_high` until it is set again
-            )
+            self.ceiling = LISTENING  # other threads look at `_high` until it is set again
             high = self._high
             if high > self._unfolded:
                 self._unfolded = high
@@ -401,6 +396,12 @@ class Ledger:
             self._overhead = self.backing.overhead
         self._aim()
 
+    def caches(self, nbytes: int) -> None:
+        """The backing has kept bytes that an owner gave back. One step."""
+        self._overhead = self._overhead + nbytes
+        if self.ceiling > self._bound - self._overhead:
+            self.ceiling = self._bound - self._overhead
+
     def refusal(
         self, nbytes: int, owner: object = None, limit: int | None = None
     ) -> OutOfMemoryError:
@@ -408,8 +409,7 @@ class Ledger:
         self.ooms = self.ooms + 1
         live = self.live_by_line() if self.live_by_line is not None else []
         budget = self.budget
-        binds = budget is not None and limit == budget.nbytes
-        reason = budget.explain(nbytes) if budget is not None and binds else None
+        reason = budget.explain(nbytes) if budget is not None and limit == budget.nbytes else None
         site, advice = _site_of(owner), ""
         if self.adviser is not None and limit is not None:
             advice = self.adviser(self.reserved_for(nbytes) - limit)
@@ -430,32 +430,32 @@ class Ledger:
         owner.nbytes = -1  # what the relievers allocate is measured without it
         self.made = self.made - 1
         self.total = self.total - nbytes  # one step with the two lines above
-        if not self.fits(nbytes):
-            self.relieve(nbytes)
-        rounding = self._rounding()
-        total = self.total
-        if total - self.freed + nbytes + rounding > self._bound:
-            raise self.refusal(nbytes, owner, self.bound)
-        self.total = total + nbytes  # one step with the test
-        self.made = self.made + 1
-        owner.nbytes = nbytes
+        while self.fits(nbytes) or self.relieve(nbytes):
+            rounding, total = self._rounding(), self.total
+            if total - self.freed + nbytes + rounding <= self._bound:
+                self.total = total + nbytes  # one step with the test
+                self.made = self.made + 1
+                owner.nbytes = nbytes
+                return
+        raise self.refusal(nbytes, owner, self.bound)
 
-    def relieve(self, nbytes: int = NO_LIMIT + 1) -> None:
-        """Have memory freed until `nbytes` fit below the limit, or nobody has more to free."""
+    def relieve(self, nbytes: int = NO_LIMIT + 1) -> bool:
+        """Have memory freed until `nbytes` fit below the limit; False: nobody has more to free."""
         budget = self.budget
         if budget is not None and budget.make_room(nbytes):
-            return
+            return True
         if getattr(self._relieving, "now", False):
-            return  # a reliever's own allocation: it may use what room there is
+            return self.fits(nbytes)  # a reliever's own allocation: it may use what room there is
         self._relieving.now = True
         try:
             for reliever in tuple(self.relievers):
                 with contextlib.suppress(OutOfMemoryError):  # it could not help; the next one may
                     reliever()
                 if self.fits(nbytes) or (budget is not None and budget.make_room(nbytes)):
-                    return
+                    return True
         finally:
             self._relieving.now = False
+        return False
 
     def fits(self, nbytes: int) -> bool:
         """Whether so many bytes more are within the bound."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from skimp._engine.eval.expr import Expr
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory.pending import LOCK, forget
@@ -30,6 +31,12 @@ class Followed(Storage):
             follower = ref()
             if follower is not None:
                 follower.last = self.version, self.written
+
+    def is_read_by(self, expr: Expr) -> bool:
+        """Also by way of those who have its block."""
+        return any(
+            one.storage is self or getattr(one.storage, "lent", None) is self for one in expr.leaves
+        )
 
 
 class Rematerialized(Storage):
@@ -66,6 +73,34 @@ class Rematerialized(Storage):
             self.last = self.last[0], line
         else:
             s.written = line
+
+    @property
+    def readers(self) -> list[weakref.ref[Storage]] | None:
+        """Who writes to the original has to know who reads its block by way of this."""
+        lent = self.lent
+        return self.__dict__.get("readers") if lent is None else lent.readers
+
+    @readers.setter
+    def readers(self, value: list[weakref.ref[Storage]] | None) -> None:
+        lent = self.lent
+        if lent is None:
+            self.__dict__["readers"] = value
+        else:
+            lent.readers = value
+
+    @property
+    def exported(self) -> bool:
+        """Who was given the original's bytes may write to them."""
+        lent = self.lent
+        return self.__dict__.get("exported", False) if lent is None else lent.exported
+
+    @exported.setter
+    def exported(self, value: bool) -> None:
+        lent = self.lent
+        if lent is None:
+            self.__dict__["exported"] = value
+        else:
+            lent.exported = value
 
     def materialize(self) -> None:
         """As of every deferred expression; but bytes that are still there are not made again."""

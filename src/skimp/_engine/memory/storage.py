@@ -38,6 +38,7 @@ from skimp._engine.memory.pending import (
 from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.tensor.instances import share_names
 from skimp._kernels import shaping
+from skimp.errors import OutOfMemoryError
 
 Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
@@ -448,10 +449,23 @@ def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
             host.budget.receive(nbytes, owner)
         host.charge(nbytes, owner)
         block: Array = np.zeros(nbytes, np.uint8) if zeroed else np.empty(nbytes, np.uint8)
-    else:
-        host.admit(pool.rounded(nbytes), owner)
+        return block
+    if host.budget is None:
+        return _pooled(nbytes, owner, zeroed)
+    with LOCK():  # what room is made for one thread no other one takes
+        return _pooled(nbytes, owner, zeroed)
+
+
+def _pooled(nbytes: int, owner: Storage, zeroed: bool) -> Array:
+    size = pool.rounded(nbytes)
+    host.admit(size, owner)
+    try:
         block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
-        if host.budget is not None:
-            host.look()  # what was cached is in use: the ceiling is higher by it
-        host.charge(nbytes, owner)
+    except OutOfMemoryError:
+        if host.fits(size):
+            raise
+        return _pooled(nbytes, owner, zeroed)  # another thread's small arrays have taken the room
+    if host.budget is not None:
+        host.look()  # what was cached is in use: the ceiling is higher by it
+    host.charge(nbytes, owner)
     return block

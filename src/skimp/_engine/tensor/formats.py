@@ -59,8 +59,15 @@ def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
         if a is not None and a.flags.c_contiguous and 1 not in shape:
             return layouts.contiguous_strides(shape)
         return layouts.empty_like_strides(t._skimp_layout_of())
+    return strides_in(shape, wanted)
+
+
+def strides_in(shape: Ints, wanted: Any) -> Ints:
+    """The strides of a shape in a format that is named."""
     if wanted is contiguous_format:
         return layouts.contiguous_strides(shape)
+    if wanted is preserve_format:
+        raise RuntimeError("unsupported memory format Preserve")
     if wanted not in _RANK:
         raise TypeError(f"memory_format must be torch.memory_format, not {type(wanted).__name__}")
     layouts.check_rank_for_channels_last(shape, _RANK[wanted])
@@ -86,10 +93,8 @@ def suggested_strides(t: Tensor, shape: Ints) -> Ints | None:
 def is_format(t: Tensor, wanted: Any) -> bool:
     """Whether `t` is contiguous in a format."""
     found = t._skimp_layout_of()
-    if wanted is contiguous_format:
+    if wanted is contiguous_format or wanted is preserve_format:
         return layouts.is_contiguous(found)
-    if wanted is preserve_format:
-        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     if wanted not in _RANK:
         raise TypeError(f"memory_format must be torch.memory_format, not {type(wanted).__name__}")
     return layouts.is_channels_last(found, _RANK[wanted])

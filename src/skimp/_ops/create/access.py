@@ -212,13 +212,13 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
     >>> x
     tensor([1., 0.])
 
-    Raises: RuntimeError for a tensor that requires grad or is a lazy conjugate; TypeError for
-    bfloat16.
+    Raises: RuntimeError for a tensor that requires grad (outside `no_grad`) or is a lazy conjugate;
+    TypeError for bfloat16.
     Memory: no byte moves: the array and the tensor share theirs.
     """
     if force:
         self = self.detach().resolve_conj()
-    if self._rg:
+    if self._rg and modes.state.grad:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

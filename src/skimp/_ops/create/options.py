@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
-from skimp._engine.memory import layout as layouts, storage as storages
+from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numbers, numel
 from skimp._engine.tensor import devices, dtypes, formats, meta, promotion
 from skimp._engine.tensor.size import Size
@@ -135,8 +135,8 @@ def dense_tensor(
         except ValueError:  # NumPy counts the zeros of a shape as ones: then it needs no array
             _check_strides(shape)
     strides = _check_strides(shape)
-    if memory_format in (formats.channels_last, formats.channels_last_3d):
-        strides = layouts.channels_last_strides(shape)
+    if memory_format is not None:
+        strides = formats.strides_in(shape, memory_format)
     if where is devices.META:
         return meta.empty(shape, dtype, strides)
     if not zeroed:

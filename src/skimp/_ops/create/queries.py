@@ -183,8 +183,8 @@ def _plain(t: Tensor) -> Tensor:
 
 @named("Tensor")
 def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
-    """`torch.Tensor(2, 3)` and `torch.Tensor([1, 2])`: of the default dtype, whatever the data."""
-    made = tensor_types.made(promotion.get_default_dtype(), args)
+    """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`: of the default dtype, but for tensors."""
+    made = tensor_types.made(promotion.get_default_dtype(), args, of_any=True)
     if cls is Tensor:
         return made if made._skimp_on_fast_path else _plain(made)
     new = made.detach() if made is (args[0] if args else None) else made

@@ -62,8 +62,8 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
                 f"Trying to create tensor with negative dimension {n}: {list(shape)}"
             )
     before = self._skimp_layout_of()
-    if memory_format in (formats.channels_last, formats.channels_last_3d):
-        outs.resize(self, shape, layouts.channels_last_strides(shape))
+    if memory_format not in (None, formats.contiguous_format):
+        outs.resize(self, shape, formats.strides_in(shape, memory_format))
     elif before.shape != shape:
         outs.resize(self, shape)
     if before != self._skimp_layout_of():
@@ -77,6 +77,8 @@ def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None
 
     Memory: the same storage, which grows with a copy where it is too small.
     """
+    if memory_format is formats.preserve_format:
+        memory_format = formats.suggested(the_template)
     return resize_(input, tuple(the_template.shape), memory_format=memory_format)
 
 

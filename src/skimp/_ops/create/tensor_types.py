@@ -55,8 +55,10 @@ class _TensorType(type):
         return f"<class 'torch.{cls.__name__}'>"
 
 
-def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
-    """What `FloatTensor(...)` gives: of sizes uninitialised elements, of data a tensor."""
+def made(dtype: dtypes.dtype, args: tuple[Any, ...], of_any: bool = False) -> Tensor:
+    """What `FloatTensor(...)` gives: of sizes uninitialised elements, of data a tensor. Tensors of
+    other types are refused, but by `Tensor` (`of_any`).
+    """
     if len(args) == 1 and isinstance(args[0], (UntypedStorage, TypedStorage)):
         given = args[0]
         return on_storage(
@@ -70,7 +72,7 @@ def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
         raise TypeError(f"new(): data must be a sequence (got {space}{kind.__name__})")
     if len(args) == 1 and not isinstance(args[0], int) and type(args[0]).__name__ != "Size":
         data = args[0]
-        if isinstance(data, Tensor) and data.dtype is not dtype:
+        if isinstance(data, Tensor) and data.dtype is not dtype and not of_any:
             raise TypeError(f"expected {dtype} (got {data.dtype})")
         return data if isinstance(data, Tensor) else tensor(data, dtype=dtype)
     shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args

@@ -38,7 +38,7 @@ from skimp._kernels.rows import add_rows, are_distinct
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masked_select import selected
-from skimp._ops.index.masks import masked_fill_
+from skimp._ops.index.masks import as_fill, masked_fill_
 from skimp._ops.index.writers import writer
 
 MASKS = (dtypes.bool, dtypes.uint8)
@@ -402,6 +402,8 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     indices = tuple([None if i is None else as_index(i) for i in indices])
     shape = tuple(input.shape)
     outs.warn_expanded("index_put_", input, "tensor[indices] = tensor")
+    if values._dtype is not input._dtype and not accumulate:
+        values = as_fill(input, indices, values)
     mask = _only_mask(indices, len(shape))
     if mask is not None and shape and not accumulate and values.numel() == 1:
         _check_mask(mask, shape, 0)

@@ -250,6 +250,16 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return _masked_fill_in_place(input, mask, value)
 
 
+def as_fill(input: Tensor, indices: Any, values: Tensor) -> Tensor:
+    """Convert one number of another dtype beside one mask: PyTorch calls `masked_fill_` then."""
+    kinds = [i._dtype for i in indices if i is not None]
+    if kinds != [dtypes.bool] or values.numel() != 1 or values._hollow:
+        return values
+    number = values.item()
+    check_number(number, input._dtype)
+    return fresh(np.asarray(number).astype(input._dtype.np), input._dtype)
+
+
 def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
     if not isinstance(mask, Tensor):
         raise TypeError(

@@ -53,10 +53,10 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input._skimp_array() != 0))
-        return fresh(np.empty((n, 0), np.int64), dtypes.int64)
+        return blank((n, 0), dtypes.int64, (1, n))[0]
     found = _positions(input)
     n = len(found[0])
-    result, target = blank((n, len(found)), dtypes.int64, (1, max(n, 1)))
+    result, target = blank((n, len(found)), dtypes.int64, (1, n))
     for d, one in enumerate(found):
         target[:, d] = one
     return result

@@ -30,7 +30,7 @@ def _two_dims(name: str, dim: Any, ndim: int) -> tuple[int, int]:
 
 def _by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
     s = svdvals(A.movedim(dims, (-2, -1)))
-    if ord == "nuc":
+    if ord == "nuc" or (ord > 0 and not s.shape[-1]):  # the largest of no values is 0
         found = s.sum(-1)
     else:
         found = s.amax(-1) if ord > 0 else s.amin(-1)
@@ -144,6 +144,7 @@ def norm(
         dim = (dim,)
     if ord is None:
         return vector_norm(input, 2.0, dim, keepdim, dtype=dtype)
+    given = dim is not None
     if dim is None:
         if input.ndim not in (1, 2):
             raise RuntimeError(
@@ -159,7 +160,7 @@ def norm(
         return matrix_norm_of(input, ord, dim, keepdim, dtype)
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.norm: Order {ord} not supported for vectors.")
-    return vector_norm(input, ord, dim, keepdim, dtype=dtype)
+    return vector_norm(input, ord, dim if given else None, keepdim, dtype=dtype)
 
 
 SAYS = """\

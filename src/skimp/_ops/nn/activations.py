@@ -124,7 +124,12 @@ def row(
 RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True, brief=True)
 RECTIFY_FLOATS = Kernel("relu", A.relu, True, True, brief=True, ufunc=CLIP, numbers=(0, inf))
 PASS_ABOVE = Kernel(
-    "threshold_backward", A.threshold_backward, aliases=True, strided=True, brief=True
+    "threshold_backward",
+    A.threshold_backward,
+    aliases=True,
+    strided=True,
+    brief=True,
+    listed=A.threshold_calls,
 )
 
 THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")
@@ -195,6 +200,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 _CUT = Kernel("hardtanh", A.hardtanh, brief=True)
+_CUT_FLOATS = Kernel("hardtanh", A.hardtanh, True, True, brief=True, ufunc=CLIP)
 HARDTANH_BACK = back(
     "hardtanh_backward",
     Kernel("hardtanh_backward", A.hardtanh_backward, brief=True),
@@ -207,7 +213,7 @@ HARDTANH = row(
     {
         BOOL: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
         INT: _CUT,
-        FLOAT: _CUT,
+        FLOAT: _CUT_FLOATS,
         COMPLEX: NO_COMPLEX,
     },
     HARDTANH_BACK,

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
-from skimp._engine.eval.expr import Expr
+from skimp._engine.dispatch.result_types import same
+from skimp._engine.dispatch.rows import FLOAT
+from skimp._engine.eval.expr import COPY, Expr, Kernel
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import channels, channels_onednn
+from skimp._kernels.pointwise import CLIP
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
 
@@ -154,6 +160,37 @@ def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int
 # -- a * x + b for each channel --------------------------------------------------------------------
 
 
+@lru_cache(64)
+def _scaled(name: str, hold: tuple[float, ...] | None) -> Kernel:
+    """x * a + b, held between two numbers if they are given."""
+    return Kernel(
+        name,
+        partial(channels.scaled, hold=hold),
+        aliases=True,
+        strided=True,
+        brief=True,
+        listed=partial(channels.calls, hold=hold),
+        beside=True,
+        joined=partial(_joined, name, hold),
+    )
+
+
+def _joined(name: str, hold: tuple[float, ...] | None, other: Kernel) -> Kernel | None:
+    """The kernel that copies its result too, or holds it between two numbers."""
+    if other is COPY:
+        return _scaled(name, hold)
+    if hold is not None or CLIP is None or other.ufunc is not CLIP:
+        return None
+    nan = any([limit != limit for limit in other.numbers])
+    return None if nan else _scaled(f"scaled_{other.name}", other.numbers)
+
+
+SCALED: Final = Pointwise(
+    "scaled", {FLOAT: _scaled("scaled", None)}, same, args=("input", "a", "b")
+)
+"""x * a + b, the latter two with a number for each channel."""
+
+
 def line_back(
     n: int, mean: Array, rstd: Array, weight: Any, total: Array, product: Array
 ) -> tuple[Array, ...]:
@@ -180,6 +217,9 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
 
 def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
     """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
+    alongside = beside(x, (a, b, c))
+    if channels_onednn.blended(g, x, alongside[0], alongside[1], alongside[2], out):
+        return
     n, channels, *size = x.shape
     places = math.prod(size)
     line: list[Array] = []
@@ -205,8 +245,8 @@ def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
 
 def scaled(x: Array, a: Array, b: Array) -> Array:
     """x * a + b"""
-    made: Array = x * a
-    made += b
+    made: Array = np.empty_like(x)
+    channels.scaled(x, a, b, out=made)
     return made
 
 

@@ -12,10 +12,12 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
+from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import channels_onednn
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
@@ -127,7 +129,8 @@ def _channels(values: Array, like: Any, kept: bool) -> Any:
     shape = (1, -1) + (1,) * (like.ndim - 2)
     places = math.prod(like.shape[2:])
     least = config.threads_from if kept else config.defer_from
-    if like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= least:
+    short = like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= least
+    if short and not channels_onednn.takes(values.dtype):
         values, shape = values.repeat(places), (1, *like.shape[1:])
     return _vector(values.reshape(shape))
 
@@ -204,7 +207,7 @@ def _batch_norm(
         )
     else:
         scale, shift = _channels(a, input, training), _channels(b, input, training)
-        y = accumulated(in_format(input, input)) * scale + shift
+        y = call(channel_sums.SCALED, (accumulated(in_format(input, input)), scale, shift))
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:

@@ -14,6 +14,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.operands import check_number
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
@@ -231,15 +232,35 @@ def randperm(
     """The numbers below n in random order.
 
     Shape: (n,).
-    Dtypes: bool, integers, floating point and complex numbers.
+    Dtypes: integers and floating point.
+    Raises: RuntimeError where the dtype lacks some of the numbers.
     """
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
+    _check_permuted(n, out._dtype if out is not None else dtypes.asked(dtype or dtypes.int64))
     t = dense_tensor((int(n),), dtype or dtypes.int64, **options) if out is None else out
     if out is not None:
         outs.resize_out("randperm", out, (int(n),))
     draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
     return finish(t, **options) if out is None else t
+
+
+def _check_permuted(n: int, dtype: dtypes.dtype) -> None:
+    if dtype in dtypes.FLOAT8 or dtype is dtypes.bool or dtype.is_complex:
+        raise no_kernel("randperm", dtype)
+    if dtype.category == dtypes.INT:
+        check_number(n - 1, dtype)
+    elif dtype in _LAST_WHOLE and n > _LAST_WHOLE[dtype][0]:
+        most = _LAST_WHOLE[dtype][1]
+        title = promotion.scalar_type_name(dtype)
+        raise RuntimeError(f"n cannot be greater than {most} for {title} type.")
+
+
+_LAST_WHOLE = {  # bfloat16 is not asked
+    dtypes.float16: (2049, "2049"),
+    dtypes.float32: ((1 << 24) + 1, "2^24+1"),
+    dtypes.float64: ((1 << 53) + 1, "2^53+1"),
+}
 
 
 def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:

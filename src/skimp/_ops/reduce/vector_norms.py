@@ -15,7 +15,6 @@ from skimp._engine.dispatch.forms import NAMESPACES, hidden, reduction
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
-from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -131,19 +130,16 @@ def vector_norm(
                 f"{promotion.scalar_type_name(dtype)}"
             )
         input = input.to(dtype)
-    return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
+    return _vector_norm(input, float(ord), None if dim in ((), []) else dim, keepdim)
 
 
 @hidden(kind="reduction", rule=VECTOR_NORM, batch=batching.dims.reduces)
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+    if p < 0 or p == math.inf:
+        _check_identity(input, p, dim)
     dims = dims_of(dim, input.ndim)
     real = input._dtype.to_real()
     if math.isinf(p):
-        if layouts.numel(tuple([input.shape[d] for d in dims])) == 0 and (p < 0 or dim is not None):
-            raise RuntimeError(
-                f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the "
-                f"operation does not have an identity"
-            )
         if input.numel() == 0:
             return fresh(np.zeros(kept_shape(tuple(input.shape), dims, keepdim), real.np), real)
         how = R.AMAX if p > 0 else R.AMIN
@@ -157,6 +153,23 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
         return reduced(input, dims, keepdim, R.SUM_ABS, real, sum_dtype(input._dtype))
     total = reduced(input, dims, keepdim, R.power_sum(p), real, sum_dtype(input._dtype))
     return total.pow_(1.0 / p)
+
+
+def _check_identity(input: Tensor, p: float, dim: Any) -> None:
+    """Refuse norms of nothing that no number stands for."""
+    if input.numel():
+        return
+    where, reason = "an empty tensor ", "the operation"
+    if dim is not None:
+        dims = (dim,) if isinstance(dim, int) else dim
+        empty = next((d for d in dims if not input.size(d)), None)
+        if empty is None:
+            return
+        where, reason = f"the dimension {empty}", "this dimension is empty and the operation"
+    raise RuntimeError(
+        f"linalg.vector_norm cannot compute the {p:g} norm on {where}because {reason} does not "
+        "have an identity"
+    )
 
 
 @reduction(out=True, fast=_small_norm)

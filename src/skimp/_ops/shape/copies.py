@@ -138,6 +138,8 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
     """
     if formats.is_format(input, memory_format):
         return input
+    if memory_format is formats.preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return _laid_out(input, memory_format=memory_format)
 
 

@@ -1,0 +1,174 @@
+"""Images times a number for each channel, plus another, by oneDNN (`onednn`), where it is
+installed.
+
+One pass instead of NumPy's two to four, with the same bits: each multiplication and each addition
+is rounded by itself. So whoever asks has NumPy do it where oneDNN does not, and nobody can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._kernels import onednn, shaping, teams, threads
+from skimp._kernels.onednn_runs import Runs
+from skimp._kernels.scratch import row_sums
+from skimp._kernels.threads import Call
+from skimp.config import config
+
+Array = np.ndarray[Any, Any]
+Limits = tuple[float, ...]
+
+_TYPE: Final = np.dtype(np.float32)
+_LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
+_SHARED: Final = 1 << 20  # and from which threads that may have to be woken share them
+_REFERENCE: Final = b"ref"  # in the name of code that goes one by one
+
+
+def takes(dtype: np.dtype[Any]) -> bool:
+    """Whether images of this type are for it, where they are large."""
+    return dtype == _TYPE and onednn.library() is not None and _exact()
+
+
+@cache
+def _exact() -> bool:
+    """Whether this processor's code rounds each operation by itself, as NumPy does: else it would
+    be another result than where NumPy does the work."""
+    x, old = np.sin(np.arange(1 << 14, dtype=_TYPE)).reshape(2, 2, 8, 512)
+    a, b = np.cos(np.arange(16, dtype=_TYPE)).reshape(2, 8, 1)
+    want = (x * a + b) + old
+    runs = _runs((2, 8, 512), True, True, None, 1)
+    return runs is not None and _run(1, (runs, (x, a, old, b))) and np.array_equal(old, want)
+
+
+def scaled(x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None) -> bool:
+    """out = x * a + b, held between two numbers if they are given, which may be where x is; whether
+    oneDNN makes it.
+    """
+    sizes = _sizes_of(x, a, b, out, hold)
+    if sizes is None:
+        return False
+    team = _team(sizes)
+    runs = _runs(sizes, True, False, hold, team)
+    return runs is not None and _run(team, (runs, (x, a, out, b)))
+
+
+def calls(x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None) -> list[Call]:
+    """What `scaled` does, as calls of C that are still to be made, on this thread alone; none where
+    oneDNN does not."""
+    sizes = _sizes_of(x, a, b, out, hold)
+    runs = None if sizes is None else _runs(sizes, True, False, hold, 1)
+    if runs is None:
+        return []
+    return runs.calls([shaping.address(array) for array in (x, a, out, b)])
+
+
+def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> bool:
+    """out = (x * b + c) + g * a, which may be where g is; whether oneDNN makes it."""
+    sizes = _sizes(x, (a, b, c), g, out)
+    if sizes is None:
+        return False
+    team = _team(sizes)
+    first, second = _runs(sizes, False, False, None, team), _runs(sizes, True, True, None, team)
+    if first is None or second is None:
+        return False
+    return _run(team, (first, (g, a, out)), (second, (x, b, out, c)))
+
+
+def _sizes_of(
+    x: Array, a: Array, b: Array, out: Array, hold: Limits | None
+) -> tuple[int, int, int] | None:
+    """As `_sizes`. What holds loses NaN and the sign of 0: so a and b must be finite then, b not 0,
+    and x finite, which is looked for."""
+    sizes = _sizes(x, (a, b), out)
+    if sizes is None or any([_meets(array, out) for array in (x, a, b)]):
+        return None
+    if hold is not None and not (_plain(a, b) and _finite(x.reshape(sizes[0] * sizes[1], -1))):
+        return None
+    return sizes
+
+
+def _meets(array: Array, out: Array) -> bool:
+    """Whether they share memory, but not element for element."""
+    if not np.may_share_memory(array, out):
+        return False
+    return array.size != out.size or shaping.address(array) != shaping.address(out)
+
+
+def _team(sizes: tuple[int, int, int]) -> int:
+    """How many threads work together on so many."""
+    if math.prod(sizes) < _SHARED or not threads.alone():
+        return 1
+    return teams.size(config.threads)
+
+
+def _run(team: int, *steps: tuple[Runs, tuple[Array, ...]]) -> bool:
+    began = teams.begin() if team > 1 else None
+    for runs, arrays in steps:
+        runs.make([shaping.address(a) for a in arrays], team)
+    if began is not None:
+        teams.end(began)
+    return True
+
+
+def _sizes(x: Array, numbers: tuple[Array, ...], *others: Array) -> tuple[int, int, int] | None:
+    """Images, channels, places, if all lie so that oneDNN can be told about them."""
+    if x.size < _LEAST or not takes(x.dtype):
+        return None
+    for array in (x, *others):
+        if array.dtype != _TYPE or array.shape != x.shape or not array.flags.c_contiguous:
+            return None
+    dim = _dim_of(numbers[0])
+    for number in numbers:
+        if number.dtype != _TYPE or dim is None or _dim_of(number) != dim:
+            return None
+    if not dim:
+        return 1, 1, x.size
+    places = math.prod(x.shape[dim:]) // x.shape[dim]
+    return (math.prod(x.shape[:dim]), x.shape[dim], places) if places > 1 else None
+
+
+def _dim_of(numbers: Array) -> int | None:
+    """The dim, from the last (-1) on, along which there are several numbers, one
+    after the other; 0 where there is one, None where they lie otherwise."""
+    found = 0
+    for dim, (size, stride) in enumerate(zip(numbers.shape, numbers.strides, strict=True)):
+        if size > 1 and stride:
+            if found or stride != _TYPE.itemsize:
+                return None
+            found = dim - numbers.ndim
+    return found
+
+
+def _plain(a: Array, b: Array) -> bool:
+    """Whether all are finite, and the latter not 0."""
+    a, b = [each[tuple([slice(None if s else 1) for s in each.strides])] for each in (a, b)]
+    return math.isfinite(np.vdot(a, a) + np.vdot(b, b)) and np.count_nonzero(b) == b.size
+
+
+def _finite(rows: Array) -> bool:
+    """Whether all are, by their sum (which may be too large, and then NumPy's way is taken)."""
+    return math.isfinite(row_sums(rows).sum())
+
+
+@lru_cache(256)
+def _runs(
+    sizes: tuple[int, int, int], add: bool, total: bool, hold: Limits | None, team: int
+) -> Runs | None:
+    _, channels, places = sizes
+    images = onednn.layout(sizes, (channels * places, places, 1))
+    beside = onednn.layout((1, channels, 1), (channels, 1, 1))
+    if team > 1:  # now: what is made when a team rests would be memory that comes late
+        _runs(sizes, add, total, hold, 1)
+    try:
+        with onednn.team(team):
+            primitive = onednn.multiplication(images, beside, add, total, hold)
+    except onednn.Unsupported:
+        return None
+    if _REFERENCE in (primitive.name or _REFERENCE):
+        return None
+    layouts = {onednn.FROM: images, onednn.BESIDE: beside, onednn.TO: images}
+    return Runs(primitive, layouts | ({onednn.ADDED: beside} if add else {}))

@@ -1,0 +1,118 @@
+"""Convolution by kernels of one tap, by oneDNN's products of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from skimp._kernels import conv_onednn, conv_products, onednn, teams
+from skimp._kernels.im2col import Window
+from skimp.config import config
+
+pytestmark = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is not installed here")
+Array = np.ndarray[Any, Any]
+
+
+def _numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, dtype="f4")
+
+
+def _window(size: tuple[int, ...], **other: Any) -> Window:
+    ones = (1,) * len(size)
+    sides = {"stride": ones, "padding": (0,) * len(size), "dilation": ones} | other
+    return Window(size, ones, sides["stride"], sides["padding"], sides["dilation"], size)
+
+
+def _all(x: Array, weight: Array, g: Array, bias: Array | None, w: Window) -> list[Array]:
+    """The result, and the gradients of the input, of the weights and of the bias."""
+    y, dx, dw = [np.empty(a.shape, "f4") for a in (g, x, weight)]
+    db = None if bias is None else np.empty_like(bias)
+    assert conv_products.made("forward", (x, weight, y), bias, w)
+    assert conv_products.made("adjoint", (dx, weight, g), None, w)
+    assert conv_products.made("weights", (x, dw, g), db, w)
+    return [y, dx, dw, *([] if db is None else [db])]
+
+
+def _wanted(x: Array, weight: Array, g: Array, bias: Array | None) -> list[Array]:
+    n, _, ci = x.shape[:3]
+    a, b = [v.astype("f8").reshape(n, v.shape[2], -1) for v in (x, g)]
+    matrix = weight.astype("f8").reshape(-1, ci)
+    y = matrix @ a + (0 if bias is None else bias.reshape(-1, 1))
+    dw = (b @ a.transpose(0, 2, 1)).sum(0)
+    found = [y.reshape(g.shape), (matrix.T @ b).reshape(x.shape), dw.reshape(weight.shape)]
+    return found if bias is None else [*found, b.sum((0, 2))[None]]
+
+
+@settings(max_examples=25)
+@given(
+    n=st.integers(1, 5), ci=st.integers(8, 70), co=st.integers(8, 70), rows=st.integers(13, 30),
+    columns=st.integers(13, 20), bias=st.booleans(), last=st.booleans(),
+)  # fmt: skip
+def test_values_and_bits_whoever_makes_them(
+    n: int, ci: int, co: int, rows: int, columns: int, bias: bool, last: bool
+) -> None:
+    x, g = _numbers(n, 1, ci, rows, columns), _numbers(n, 1, co, rows, columns, seed=1)
+    weight, add = _numbers(1, co, ci, 1, 1, seed=2), _numbers(1, co, seed=3) if bias else None
+    w = _window((rows, columns))
+    if last:  # channels last in memory, of the input
+        x = np.ascontiguousarray(np.moveaxis(x, 2, -1)).transpose(0, 1, 4, 2, 3)
+    found = []
+    for team in (1, 2, 3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(teams, "size", lambda threads, team=team: team)
+            patch.setattr(conv_products, "_SHARED", 1)
+            found.append(_all(x, weight, g, add, w))
+    for got, want in zip(found[0], _wanted(x, weight, g, add), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-3)
+    for other in found[1:]:
+        for got, want in zip(other, found[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_our_own_threads_share_images() -> None:
+    x, g = _numbers(16, 1, 24, 32, 32), _numbers(16, 1, 48, 32, 32, seed=1)
+    weight, w = _numbers(1, 48, 24, 1, 1, seed=2), _window((32, 32))
+    found = []
+    for threads in (1, 2, 5):
+        with config.using(threads=threads, threads_from=0), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(teams, "size", lambda threads: 1)
+            found.append(_all(x, weight, g, None, w))
+    for other in found[1:]:
+        for got, want in zip(other, found[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_what_it_is_not_asked_for() -> None:
+    x, weight, w = _numbers(2, 1, 8, 16, 16), _numbers(1, 8, 8, 1, 1), _window((16, 16))
+    y = np.empty_like(x)
+    for arrays, window in (
+        ((x.astype("f8"), weight, y), w),
+        ((x, weight, y), _window((16, 16), stride=(2, 2))),
+        ((x, weight, y), _window((16, 16), padding=(1, 1))),
+        ((x[:, :, :, ::2], weight, y[:, :, :, ::2]), _window((8, 16))),
+        ((np.broadcast_to(x[:1], x.shape), weight, y), w),
+        ((_numbers(2, 1, 20, 16, 16)[:, :, 6:14], weight, y), w),
+    ):
+        assert not conv_products.made("forward", arrays, None, window)
+    narrow = np.empty((2, 1, 512, 2, 2), "f4"), np.empty((1, 512, 512, 1, 1), "f4")
+    arrays = narrow[0], narrow[1], narrow[0]
+    assert not conv_products.made("weights", arrays, None, _window((2, 2)))  # parts are many
+    x, weight = np.empty((1, 1, 2000, 4, 4), "f4"), np.empty((1, 8, 2000, 1, 1), "f4")
+    y = np.empty((1, 1, 8, 4, 4), "f4")
+    assert not conv_products.made("forward", (x, weight, y), None, _window((4, 4)))  # long sums
+
+
+def test_both_gradients_where_one_is_no_product() -> None:
+    x, g = _numbers(4, 1, 96, 6, 6), _numbers(4, 1, 96, 6, 6, seed=1)
+    weight, w = _numbers(1, 96, 96, 1, 1, seed=2), _window((6, 6))
+    dx, dw, alone = np.empty_like(x), np.empty_like(weight), np.empty_like(weight)
+    assert not conv_products.made("weights", (x, dw, g), None, w)
+    assert conv_onednn.adjoint_and_weights(g, x, weight, dx, dw, w, None)
+    assert conv_onednn.weights(g, x, alone, w)
+    _, want, total = _wanted(x, weight, g, None)
+    np.testing.assert_allclose(dx, want, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(dw, total, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(dw, alone)

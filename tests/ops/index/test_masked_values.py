@@ -1,0 +1,72 @@
+"""One number of another dtype written where one mask holds: converted, as `masked_fill_` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+from tests.support.samples import same
+
+INDICES: dict[str, Any] = {
+    "whole": lambda t, x: x > 1,
+    "rows": lambda t, x: (x > 1)[:, 0],
+    "columns": lambda t, x: (slice(None), (x > 1)[0]),
+    "of a row": lambda t, x: (1, (x > 1)[1]),
+    "with a new dim": lambda t, x: (x > 1, None),
+    "nothing": lambda t, x: x > 99,
+}
+NUMBERS: list[Any] = [
+    ("float32", 7, "int64"),
+    ("float32", 0.1, "float64"),
+    ("int64", 7.5, "float32"),
+    ("bool", 0, "int64"),
+    ("uint8", -1, "int64"),
+    ("bfloat16", 1.1, "float32"),
+]
+
+
+def _put(library: Any, index: Any, to: str, number: Any, dtype: str, shape: Any) -> Any:
+    x = library.arange(6).reshape(2, 3)
+    of = x.to(getattr(library, to))
+    of[index(library, x)] = library.full(shape, number, dtype=getattr(library, dtype))
+    return of
+
+
+@pytest.mark.parametrize("name", INDICES)
+@pytest.mark.parametrize(("to", "number", "dtype"), NUMBERS)
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_number_is_converted(name: str, to: str, number: Any, dtype: str, shape: Any) -> None:
+    theirs, ours = [_put(t, INDICES[name], to, number, dtype, shape) for t in (torch, skimp)]
+    same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("to", "number", "dtype", "shape", "index"),
+    [
+        ("uint8", 300, "int64", (), lambda t, x: x > 1),
+        ("float32", 1j, "complex64", (), lambda t, x: x > 1),
+        ("float32", 7, "int64", (4,), lambda t, x: x > 1),
+        ("float32", 7, "int64", (), lambda t, x: t.tensor([0])),
+        ("float32", 7, "int64", (), lambda t, x: ((x > 1)[:, 0], [0])),
+        ("float32", 7, "int64", (), lambda t, x: (x > 1).t()),
+    ],
+)
+def test_what_is_no_fill_is_refused(
+    to: str, number: Any, dtype: str, shape: Any, index: Any
+) -> None:
+    words = []
+    for library in (torch, skimp):
+        with pytest.raises((RuntimeError, IndexError)) as refused:
+            _put(library, index, to, number, dtype, shape)
+        words.append((refused.type, str(refused.value).splitlines()[0]))
+    assert words[0] == words[1]
+
+
+def test_accumulated_numbers_keep_their_type() -> None:
+    for library in (torch, skimp):
+        x = library.ones(3)
+        with pytest.raises(RuntimeError, match="source and destination dtypes match"):
+            x.index_put_((x > 0,), library.tensor(7), accumulate=True)
