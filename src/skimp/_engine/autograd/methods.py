@@ -14,7 +14,14 @@ from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, mark_bytes, off_fast_path
+from skimp._engine.tensor.tensor import (
+    Tensor,
+    VersionCounter,
+    mark,
+    mark_bytes,
+    mark_version,
+    off_fast_path,
+)
 
 _new = object.__new__
 _frame = sys._getframe
@@ -291,9 +298,9 @@ def get_data(t: Tensor) -> Tensor:
     if not t._skimp_on_fast_path and t._skimp_asks():
         return t._skimp_hand_over(Tensor.data.__get__, t)  # type: ignore[no-any-return]
     new = ghost(t)
-    new._skimp_counter = VersionCounter()  # `mark`, written out
-    new._skimp_inference = t._skimp_inference
-    new._skimp_marked = True
+    mark_version(new, VersionCounter())
+    if t._skimp_inference:
+        mark(new, _skimp_inference=True)
     return new
 
 
@@ -336,7 +343,7 @@ def take_data(t: Tensor, value: Tensor) -> None:
     rare = t._conj or t._skimp_neg or t._skimp_inference or t._skimp_creation is not None
     if alone and counter is not None and t._skimp_meta is None and not rare:
         t._storage.version = counter.version
-        t._skimp_counter = None
+        mark(t, _skimp_counter=None)
         t._skimp_marked = False
 
 

@@ -230,6 +230,12 @@ def mark_creation(view: Tensor, creation: str | None) -> None:
     view._skimp_marked = True
 
 
+def mark_version(t: Tensor, counter: VersionCounter) -> None:
+    """`mark` of `_skimp_counter`, without a loop: programs ask for `x.data` often."""
+    t._skimp_counter = counter
+    t._skimp_marked = True
+
+
 # -- making tensors -------------------------------------------------------------------------------
 
 

@@ -2134,6 +2134,9 @@ def mark_bytes(new: Tensor, t: Tensor) -> None:
 def mark_creation(view: Tensor, creation: str | None) -> None:
     """`mark` of `_skimp_creation`, without a loop: backward, which records nothing, makes many."""
 
+def mark_version(t: Tensor, counter: VersionCounter) -> None:
+    """`mark` of `_skimp_counter`, without a loop: programs ask for `x.data` often."""
+
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""
 

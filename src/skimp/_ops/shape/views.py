@@ -186,6 +186,7 @@ def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None
 
 
 _VIEW: Callable[..., Tensor] = Tensor.view
+_INTS = frozenset({int})
 
 
 def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
@@ -208,9 +209,6 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     if input._rg and modes.state.grad:
         record(_COPIED, {"input": input}, made)
     return made
-
-
-_INTS = frozenset({int})
 
 
 @general(composite=False, batch=batching.dims.reshape, fast=_small_reshape)
