@@ -42,7 +42,7 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
     return roll(g, back, dims)
 
 
-@general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll)
+@general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll, copies="moved")
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor.
 
@@ -108,7 +108,7 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
     return flip(g, _chosen(order, dims))
 
 
-@general(rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered)
+@general(rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered, copies="moved")
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept.
 
@@ -124,7 +124,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return made
 
 
-@general()
+@general(copies="moved")
 def fliplr(input: Tensor) -> Tensor:
     """The columns in reverse order.
 
@@ -135,7 +135,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
-@general()
+@general(copies="moved")
 def flipud(input: Tensor) -> Tensor:
     """The rows in reverse order.
 
@@ -150,7 +150,7 @@ def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
     return rot90(g, -k, dims)
 
 
-@general(rule=Rule("Rot90Backward0", input=_rot90_back), batch=batching.dims.rot90)
+@general(rule=Rule("Rot90Backward0", input=_rot90_back), batch=batching.dims.rot90, copies="moved")
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in a plane, from its first dimension towards the second.
 
@@ -189,7 +189,10 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
 
 
 @general(
-    namespaces=(), rule=Rule("RepeatBackward0", input=_repeat_back), batch=batching.dims.repeat
+    namespaces=(),
+    rule=Rule("RepeatBackward0", input=_repeat_back),
+    batch=batching.dims.repeat,
+    copies="repeated",
 )
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension.
@@ -217,7 +220,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     return made
 
 
-@general()
+@general(copies="repeated")
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are.
 
@@ -242,7 +245,7 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     return fresh(np.repeat(np.arange(counts.size, dtype=repeats._dtype.np), counts), repeats._dtype)
 
 
-@general(batch=batching.dims.interleaved)
+@general(batch=batching.dims.interleaved, copies="repeated")
 def repeat_interleave(
     input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:
