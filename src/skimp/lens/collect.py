@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from operator import sub
 from typing import Any, NamedTuple
 
+from skimp._engine.dispatch.row import OPS
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import NO_LIMIT, Ledger
@@ -18,15 +19,10 @@ from skimp.lens.steps import Kept, Steps
 
 COPIES = 4096  # kinds of copies that are told apart
 
-# Ops whose result is a copy whatever the layouts are: counted by what they allocate.
+# Ops whose result is a copy whatever the layouts are: counted by what they allocate. (PyTorch's
+# have the same names.)
 BY_NATURE = {
-    **dict.fromkeys(("cat", "concat", "concatenate", "hstack", "vstack", "dstack"), "joined"),
-    **dict.fromkeys(("stack", "column_stack"), "stacked"),
-    **dict.fromkeys(("getitem", "index_select", "gather", "take", "masked_select"), "selected"),
-    **dict.fromkeys(("pad", "constant_pad_nd"), "padded"),
-    **dict.fromkeys(("roll", "flip", "fliplr", "flipud", "rot90"), "moved"),
-    **dict.fromkeys(("repeat", "tile", "repeat_interleave"), "repeated"),
-    **dict.fromkeys(("tensor", "as_tensor", "asarray"), "from Python or NumPy"),
+    name.strip("_"): op.copies for op in OPS.values() if op.copies for name in (op.name, *op.forms)
 }
 
 

@@ -87,6 +87,7 @@ class Op:
     sparse: Function | str | None = None
     meta: Function | None = None
     samples: Callable[[Function], list[tuple[Any, ...]]] | None = None
+    copies: str = ""  # how it copies, whatever the layouts are: a word for reports of memory
     looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
     foreach: int = 0  # its tensors may be those of so many lists: there is `_foreach_NAME`
     row: Any = None  # the table entry of a pointwise op

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
@@ -41,10 +42,13 @@ from skimp._ops.sparse import rules as sparse
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def create(f: F) -> F:
+def create(f: F, **known: Any) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
-    export(f.__name__, f, method=False, quick=True)
+    export(f.__name__, f, method=False, quick=True, **known)
     return f
+
+
+_copy = partial(create, copies="from Python or NumPy")
 
 
 def created(fast: Callable[..., Any], **known: Any) -> Callable[[F], F]:
@@ -91,7 +95,7 @@ def _read(data: Any, dtype: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
     return array, known(array.dtype) if dtype is None else dtype
 
 
-@create
+@_copy
 @sampled(lambda tensor: [([[1.0, 2.0], [3.0, 4.0]],), ([1, 2],)])
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:  # fmt: skip
@@ -218,7 +222,7 @@ def _warn_readonly() -> None:
     )
 
 
-@create
+@_copy
 @sampled(lambda tensor: [([1.0, 2.0],), (tensor([1.0]),)])
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the

@@ -395,5 +395,6 @@ for _name, _f in {
 }.items():
     setattr(Tensor, _name, _f)
 
-for _f in (from_dlpack, frombuffer, asarray):
+for _f in (from_dlpack, frombuffer):
     export(_f.__name__, _f, method=False)
+export("asarray", asarray, method=False, copies="from Python or NumPy")

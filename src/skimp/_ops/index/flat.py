@@ -41,6 +41,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
         input=lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(index, g, True),
     ),
     batch=batching.places.take,
+    copies="selected",
 )
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector.

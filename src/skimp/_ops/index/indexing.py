@@ -363,7 +363,9 @@ def shown(self: Tensor, items: tuple[Any, ...], plan: Plan) -> Tensor:
     return new
 
 
-OPS["__getitem__"] = Op("__getitem__", getitem, method=False, batch=batching.places.read_rule)
+OPS["__getitem__"] = Op(
+    "__getitem__", getitem, method=False, batch=batching.places.read_rule, copies="selected"
+)
 GETITEM = Form(OPS["__getitem__"], "__getitem__", _got)
 GETITEM.f = named(getitem, "__getitem__")
 Tensor.__getitem__ = getitem  # type: ignore[method-assign]

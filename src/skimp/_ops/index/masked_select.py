@@ -30,7 +30,7 @@ _RUN = 1 << 16  # elements of a mask that are looked at together
 # -- masked_select --------------------------------------------------------------------------------
 
 
-@general(out="same", rule=Rule("MaskedSelectBackward0",
+@general(out="same", copies="selected", rule=Rule("MaskedSelectBackward0",
     input=lambda g, input_shape, mask: _select_back(g, input_shape, mask)))  # fmt: skip
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector.

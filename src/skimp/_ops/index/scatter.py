@@ -159,6 +159,7 @@ def _small_gather(
         ),
     ),
     batch=batching.places.by_index,
+    copies="selected",
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """For every element of `index`, the input's element at that position of `dim` and at its own

@@ -134,6 +134,7 @@ _LISTED = 64  # positions below which Python's min and max are faster than NumPy
         ),
     ),
     batch=batching.places.select,
+    copies="selected",
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` at the positions in a vector."""

@@ -48,6 +48,7 @@ def _cut(g: Any, pad: Any) -> Any:
     method=False,
     rule=Rule("ConstantPadNdBackward0", input=lambda g, pad: _cut(g, pad)),
     batch=batching.layers.pad,
+    copies="padded",
 )
 def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     """A copy with `value` around it; negative amounts cut off.
@@ -201,4 +202,4 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     return _around(mode, tied(input), pad)
 
 
-export("pad", pad, ("nn.functional",), method=False, composite=False)
+export("pad", pad, ("nn.functional",), method=False, composite=False, copies="padded")

@@ -120,6 +120,7 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     fast=_small_cat,
     batch=batching.places.join,
     sparse=sparse.joined,
+    copies="joined",
 )
 def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors one after the other along a dimension, in their promoted type.
@@ -226,6 +227,7 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
     autocast="widest",
     fast=_small_stack,
     batch=batching.places.join,
+    copies="stacked",
 )
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors side by side along a new dimension, in their promoted type.
@@ -335,7 +337,12 @@ def _as_column(t: Tensor) -> Tensor:
 
 
 def _stacking(
-    name: str, raised: Any, dim: int | None, doc: str, aliases: tuple[str, ...] = ()
+    name: str,
+    raised: Any,
+    dim: int | None,
+    doc: str,
+    aliases: tuple[str, ...] = (),
+    copies: str = "joined",
 ) -> None:
     def f(tensors: Any, *, out: Tensor | None = None) -> Tensor:
         given = tensor_list(name, tensors)
@@ -346,7 +353,7 @@ def _stacking(
         return cat(raised_, along, out=out)
 
     f.__doc__ = doc
-    general(name, method=False, aliases=aliases)(f)
+    general(name, method=False, aliases=aliases, copies=copies)(f)
 
 
 _stacking(
@@ -359,7 +366,13 @@ _stacking(
     "vstack", _atleast_2d, 0, f"The tensors one above the other, as rows.{_JOINED}", ("row_stack",)
 )
 _stacking("dstack", _atleast_3d, 2, f"The tensors along the third dimension.{_JOINED}")
-_stacking("column_stack", _as_column, 1, f"The tensors side by side, 1-d ones as columns.{_JOINED}")
+_stacking(
+    "column_stack",
+    _as_column,
+    1,
+    f"The tensors side by side, 1-d ones as columns.{_JOINED}",
+    copies="stacked",
+)
 
 
 # -- blocks and products --------------------------------------------------------------------------

@@ -67,7 +67,12 @@ _ALL, _BACK = slice(None), slice(None, None, -1)
 _WIDE = 1 << 63  # PyTorch's integers have 64 bits
 
 
-@general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll, fast=_small_roll)
+@general(
+    rule=Rule("RollBackward0", input=_roll_back),
+    batch=batching.dims.roll,
+    copies="moved",
+    fast=_small_roll,
+)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor.
 
@@ -150,7 +155,10 @@ def _small_flip(input: Any, *order: Any, dims: Any = None) -> Tensor | None:
 
 
 @general(
-    rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered, fast=_small_flip
+    rule=Rule("FlipBackward0", input=_flip_back),
+    batch=batching.dims.ordered,
+    copies="moved",
+    fast=_small_flip,
 )
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept.
@@ -167,7 +175,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return made
 
 
-@general()
+@general(copies="moved")
 def fliplr(input: Tensor) -> Tensor:
     """The columns in reverse order.
 
@@ -178,7 +186,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
-@general()
+@general(copies="moved")
 def flipud(input: Tensor) -> Tensor:
     """The rows in reverse order.
 
@@ -193,7 +201,7 @@ def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
     return rot90(g, -k, dims)
 
 
-@general(rule=Rule("Rot90Backward0", input=_rot90_back), batch=batching.dims.rot90)
+@general(rule=Rule("Rot90Backward0", input=_rot90_back), batch=batching.dims.rot90, copies="moved")
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in a plane, from its first dimension towards the second.
 
@@ -232,7 +240,10 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
 
 
 @general(
-    namespaces=(), rule=Rule("RepeatBackward0", input=_repeat_back), batch=batching.dims.repeat
+    namespaces=(),
+    rule=Rule("RepeatBackward0", input=_repeat_back),
+    batch=batching.dims.repeat,
+    copies="repeated",
 )
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension.
@@ -260,7 +271,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     return made
 
 
-@general()
+@general(copies="repeated")
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are.
 
@@ -285,7 +296,7 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     return fresh(np.repeat(np.arange(counts.size, dtype=repeats._dtype.np), counts), repeats._dtype)
 
 
-@general(batch=batching.dims.interleaved)
+@general(batch=batching.dims.interleaved, copies="repeated")
 def repeat_interleave(
     input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:
