@@ -12,6 +12,7 @@ import pytest
 import skimp as torch
 from skimp._engine.budget import telling
 from skimp._engine.budget.statistics import counts
+from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp._kernels import scratch
@@ -108,6 +109,19 @@ def test_where_nothing_may_go_it_is_had_beyond_the_budget_and_told() -> None:
         assert scratch.kept() == 0  # not a moment longer than it was used
         assert host.reserved_for(0) == base + 4 * MIB
         del array
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_what_temporaries_have_left_is_given_back_near_the_bound(
+    near: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trims: list[None] = []
+    monkeypatch.setattr(allocator, "trim", lambda: trims.append(None))
+    x = torch.ones(1 << 20, requires_grad=True)
+    with torch.memory.budget(full() + (9 if near else 128) * MIB // 2):
+        (x * x).sum().backward()  # a gradient of 4 MiB
+        assert bool(trims) == near
+        x.grad = None
 
 
 def test_kernels_stay_within_the_budget() -> None:

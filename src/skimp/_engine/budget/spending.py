@@ -24,8 +24,8 @@ from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.interrupts import WeakValues
-from skimp._engine.memory import call_site
-from skimp._engine.memory.caching import POOLED
+from skimp._engine.memory import allocator, call_site
+from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import KEPT, SMALL, host
 from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.storage import Storage
@@ -40,6 +40,7 @@ TRIAL: Final = 2  # backwards that recipes are noted before they are judged
 AGED: Final = 0.5  # of the time that something was not used, for which what goes with it was not
 WORTH: Final = 8  # of evicted bytes: where less go because of recipes, these are not worth noting
 RESTS: Final = 8  # half of the backwards for which they are not noted then; each time twice as many
+CLOSE: Final = 16  # of the budget: with less left, pages that nobody uses are given back
 LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
 
 
@@ -149,6 +150,7 @@ class Spending:
         on, if much was written since the last; or no longer, if nothing went and nothing new came.
         """
         written, self._written = self._written, counts.written
+        self._give_back()
         if self.always:
             return
         much = counts.written - written > self.nbytes // LITTLE
@@ -198,6 +200,7 @@ class Spending:
     def after_backward(self) -> None:
         """Backward has ended: what comes may be known, if nothing is away but in the file."""
         repetition = self.repetition
+        self._give_back()
         if self.always or any(
             [s.block is None and s.needs is not None for s in self.gone.values()]
         ):
@@ -220,6 +223,13 @@ class Spending:
             self._note_now()
         elif self.notes:
             self._note_no_more()
+
+    def _give_back(self) -> None:
+        """Have the C library give back what kernels' temporaries were in: their ends are no
+        tensors', which would have it do so.
+        """
+        if pool.measure() > self.nbytes - self.nbytes // CLOSE:
+            allocator.trim()
 
     def _sleep(self) -> bool:
         """Know no storages any more, and note nothing; False: something is away."""
