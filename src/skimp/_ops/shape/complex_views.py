@@ -204,3 +204,16 @@ for _name, _get, _doc, _setter in (
 
 SAYS = """\
 Raises: RuntimeError where the result would have no such parts (`imag` of real numbers)."""
+
+
+def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
+    """The same bytes as elements of another type; the last dimension shrinks or grows."""
+    if input._conj or input._skimp_neg:
+        lazy = "conjugate view tensors" if input._conj else "tensors with negative bit set"
+        raise RuntimeError(
+            f"torch.Tensor.view is not supported for {lazy} when converting to a different dtype."
+        )
+    new = alias(input, B.view_dtype(input._skimp_layout_of(), input._dtype, dtype))
+    new._dtype = dtype
+    history.view_of(input, new)
+    return new

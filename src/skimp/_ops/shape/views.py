@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden, view
 from skimp._engine.dispatch.view_forms import small_array, small_view
-from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
+from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout, numbers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
+from skimp._ops.shape.complex_views import view_dtype
 from skimp._ops.shape.copies import contiguous, copied, describe
 
 
@@ -146,16 +147,6 @@ def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
     if isinstance(source, int) is not isinstance(destination, int):
         raise TypeError("movedim() received an invalid combination of arguments")
     return V.movedim(layout, _dims(source), _dims(destination))
-
-
-def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
-    """The same bytes as elements of another type; the last dimension shrinks or grows."""
-    have = input._dtype
-    found = B.view_dtype(input._skimp_layout_of(), have, dtype)
-    new = alias(input, found)
-    new._dtype = dtype
-    history.view_of(input, new)
-    return new
 
 
 def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
