@@ -13,7 +13,7 @@ import re
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -42,16 +42,7 @@ class Paths:
 
     def __init__(self) -> None:
         self.parents: dict[int, Any] = {}  # by id: the object that refers to it, or its Root
-        self._met: list[Any] = []  # so that ids stay theirs
-
-    def meet(self, value: Any, parent: Any) -> bool:
-        """Note an object; False where it was met before."""
-        key = id(value)
-        if key in self.parents:
-            return False
-        self.parents[key] = parent
-        self._met.append(value)
-        return True
+        self.met: list[Any] = []  # so that ids stay theirs
 
     def to(self, value: Any) -> tuple[Root, list[Any]] | None:
         """The name that leads to an object that was met, and the objects from its value on."""
@@ -72,55 +63,90 @@ def search(
     whose id is a target; what only targets lead to is not met. `paths` notes the way, `hidden` are
     not looked at.
     """
-    for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):
-            paths.parents[id(vars(module))] = None  # functions lead there: no way of holding
+    parents, met, ways = paths.parents, paths.met, _Ways()
     waiting: deque[Any] = deque()
     keyed: deque[Any] = deque()  # dicts, whose keys lead somewhere too: looked at last
-    skip = {id(one) for one in (*hidden, waiting, keyed, paths, targets)}
+    for one in (*hidden, waiting, keyed, ways, paths, targets):
+        parents[id(one)] = None
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):
+            parents[id(vars(module))] = None  # functions lead there: no way of holding
 
-    def meet(holder: Any, values: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    def meet(holder: Any, values: Iterable[Any]) -> list[Any]:
+        """Note what is met for the first time; gives the targets."""
+        found = []
         for value in values:
-            if id(value) in skip or _is_opaque(value):
-                continue
-            if id(value) in targets:
-                paths.meet(value, holder)
-                yield holder, value
-            elif paths.meet(value, holder):
+            key = id(value)
+            new = key not in parents and ways[type(value)] is not None
+            if new:
+                parents[key] = holder
+                met.append(value)
+            if key in targets:
+                found.append(value)
+            elif new:
                 waiting.append(value)
+        return found
 
     for root, value in list(roots()):  # to its end: it lets go of the frames that it has seen
-        yield from meet(root, (value,))
+        for target in meet(root, (value,)):
+            yield root, target
     while waiting or keyed:
-        if not waiting:
-            holder = keyed.popleft()
-            yield from meet(holder, list(holder.keys()))
-            continue
-        holder = waiting.popleft()
-        values = referents(holder)
-        if issubclass(type(holder), dict):
-            values = holder.values()
-            if not all([type(key) is str for key in holder]):
+        if waiting:
+            holder = waiting.popleft()
+            way = ways[type(holder)]
+            assert way is not None
+            values = list(way(holder))
+            if way is _of_dict and {*map(type, dict.keys(holder))} - {str}:
                 keyed.append(holder)
-        yield from meet(holder, list(values))
+        else:
+            holder = keyed.popleft()
+            values = list(dict.keys(holder))
+        for target in meet(holder, values):
+            yield holder, target
 
 
-def referents(value: Any) -> Iterable[Any]:
-    """What an object refers to. Asked of its type alone: proxies do things when they are asked."""
-    kind = type(value)
-    if issubclass(kind, np.ndarray):  # the garbage collector is not told of its base
-        return [value.base] if value.dtype != object else [value.base, *value.ravel().tolist()]
-    if issubclass(kind, memoryview):
-        return [value.obj]
-    if issubclass(kind, FunctionType):
-        if value.__code__.co_filename.startswith(OWN_CODE):
-            return ()
-        return [*(value.__closure__ or ()), value.__defaults__, value.__kwdefaults__]
-    if issubclass(kind, type):
-        return vars(value).values() if _is_users(value.__module__) else ()
-    if issubclass(kind, FrameType):
-        return list(variables(value).values())
-    return gc.get_referents(value)
+def _of_array(value: Any) -> Iterable[Any]:
+    """The garbage collector is not told of an array's base."""
+    return [value.base] if value.dtype != object else [value.base, *value.ravel().tolist()]
+
+
+def _of_function(value: Any) -> Iterable[Any]:
+    if value.__code__.co_filename.startswith(OWN_CODE):
+        return ()
+    return [*(value.__closure__ or ()), value.__defaults__, value.__kwdefaults__]
+
+
+def _of_class(value: Any) -> Iterable[Any]:
+    return vars(value).values() if _is_users(value.__module__) else ()
+
+
+def _of_dict(value: Any) -> Iterable[Any]:
+    return dict.values(value)
+
+
+class _Ways(dict[type, Callable[[Any], Iterable[Any]] | None]):
+    """By type, what tells to which objects an object refers; None for what leads nowhere. Asked of
+    the type alone: proxies do things when they are asked.
+    """
+
+    _KINDS: Final = (
+        (_OPAQUE, None),
+        (np.ndarray, _of_array),
+        (memoryview, lambda value: [value.obj]),
+        (FunctionType, _of_function),
+        (type, _of_class),
+        (FrameType, lambda value: list(variables(value).values())),
+        (dict, _of_dict),
+    )
+
+    def __missing__(self, kind: type) -> Callable[[Any], Iterable[Any]] | None:
+        way: Callable[[Any], Iterable[Any]] | None = gc.get_referents
+        for kinds, known in self._KINDS:
+            if issubclass(kind, kinds):
+                way = known
+                break
+        self[kind] = way
+        return way
 
 
 def roots() -> Iterator[tuple[Root, Any]]:
@@ -166,7 +192,3 @@ def _is_users(name: str) -> bool:
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and not is_library(file)
-
-
-def _is_opaque(value: Any) -> bool:
-    return issubclass(type(value), _OPAQUE)
