@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, hidden, move
-from skimp._engine.dispatch.operators import offered
+from skimp._engine.dispatch.operators import attach, offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import c_name, check_out
@@ -492,9 +492,8 @@ def _roperator(self: Tensor, other: Any) -> Tensor:
     return matmul(other, self)
 
 
-setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)
-setattr(Tensor, "__rmatmul__", _roperator)  # noqa: B010
-
+for _word, _f in (("matmul", _operator), ("rmatmul", _roperator)):
+    attach(_word, _f)
 
 SAYS = """\
 Dtypes: integers, floating point and complex numbers, alike.
