@@ -187,53 +187,6 @@ def _put_in_place(
         raise
 
 
-def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
-    """The values of one kernel over what it reads, in pieces."""
-    kernel, flat = root.kernel, out.reshape(-1)
-    operands = [_operand(arg, kernel, out.shape) for arg in root.args]
-    if any([a.ndim and a.shape != out.shape for a in operands]):
-        _evaluate_blocks((root,), (out,), then)
-        return
-    rows = [a.reshape(-1) if a.ndim else a for a in operands]
-    pieces = [cut for cut, _ in cuts(flat.size, config.block)]
-
-    def make(number: int, rooms: list[Array]) -> None:
-        piece = pieces[number]
-        kernel.fn(*[a[piece] if a.ndim else a for a in rows], out=rooms[0])
-
-    _put_in_place(make, [[flat[piece]] for piece in pieces], then)
-
-
-def _put_in_place(
-    make: Callable[[int, list[Array]], None], places: list[list[Array]], then: Sequence[Call]
-) -> None:
-    """Write blocks over what they are made of: `make(number, rooms)` writes each into scratch
-    memory, and one call of C puts it in its place. What a signal handler leaves undone another
-    thread does, where none runs.
-    """
-    done: list[None] = []  # an item for each block that is in its place, and one for `then`
-    note = (done.append, None)
-
-    def rest() -> None:
-        flat = [take(place.size, place.dtype) for place in places[0]]  # no block is longer
-        for number in range(len(done), len(places)):
-            block = places[number]
-            rooms = [a[: to.size].reshape(to.shape) for a, to in zip(flat, block, strict=True)]
-            quietly(make, number, rooms)
-            at_once([*[(np.copyto, *pair) for pair in zip(block, rooms, strict=True)], note])
-        for a in flat:
-            give(a)
-        if len(done) == len(places):
-            at_once([*then, note])
-
-    try:
-        rest()
-    except BaseException:
-        if done:
-            insist(whole, rest)
-        raise
-
-
 def _evaluate_nodes(root: Expr, out: Array) -> None:
     values: dict[int, Array] = {}
     value = out
