@@ -108,8 +108,9 @@ def among(path: Path, places: tuple[str, ...]) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    starting = {path: among(path, STARTS_PROCESSES) for path in {item.path for item in items}}
     for item in items:
-        if among(item.path, STARTS_PROCESSES):
+        if starting[item.path]:
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 

@@ -6,11 +6,31 @@ import difflib
 from collections.abc import Iterable
 
 
-def missing(module_name: str, name: str, candidates: Iterable[str]) -> AttributeError:
-    """The error for `module_name.name`; a module's `__getattr__` raises it."""
-    hint = nearest(name, candidates)
-    message = f"module {module_name!r} has no attribute {name!r}"
-    return AttributeError(f"{message}{hint}", name=name)
+class _Sentence:
+    """What the error says, made when somebody reads it: `hasattr` asks for errors that nobody does,
+    and looking for what is near takes milliseconds.
+    """
+
+    def __init__(self, module_name: str, name: str, spaces: tuple[Iterable[str], ...]) -> None:
+        self._known = module_name, name, spaces
+
+    def __str__(self) -> str:
+        module_name, name, spaces = self._known
+        hint = nearest(name, (word for space in spaces for word in [*space]))
+        return f"module {module_name!r} has no attribute {name!r}{hint}"
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def missing(module_name: str, name: str, *spaces: Iterable[str]) -> AttributeError:
+    """The error for `module_name.name`, which a module's `__getattr__` raises. `spaces` hold the
+    names that there are.
+    """
+    return AttributeError(_Sentence(module_name, name, spaces), name=name)
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

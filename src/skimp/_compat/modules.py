@@ -80,7 +80,7 @@ def _inner(module: str, name: str, section: Module) -> types.ModuleType:
     space = vars(sys.modules[module])
     if "__path__" in space and not name.startswith("__") and has_file(inner):
         return importlib.import_module(inner)
-    raise missing(theirs(module), name, [*space, *section.rows])
+    raise missing(theirs(module), name, space, section.rows)
 
 
 def _make(module: str, name: str, row: Row) -> Any:
