@@ -46,9 +46,10 @@ _FAR: Final = 2.75
 
 def has_rows(t: Tensor) -> bool:
     """Whether the places of each channel are a run that is worth a row of its own."""
-    if t.ndim < 3 or t.numel() == 0 or not t._dtype.is_floating_point:
+    shape = tuple(t.shape)
+    if len(shape) < 3 or 0 in shape or not t._dtype.is_floating_point:
         return False
-    return math.prod(t.shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
+    return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
 
 
 def moments(x: Tensor) -> tuple[Array, Array]:

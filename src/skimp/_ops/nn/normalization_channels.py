@@ -354,7 +354,8 @@ def instance_norm(
     Raises: ValueError for one value per channel of an image, NotImplementedError for another dtype.
     Memory: a new tensor; running statistics are written with `use_input_stats`.
     """
-    if use_input_stats and (input.ndim < 3 or math.prod(input.shape[2:]) == 1):
+    shape = tuple(input.shape)
+    if use_input_stats and (len(shape) < 3 or math.prod(shape[2:]) == 1):
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
@@ -362,14 +363,14 @@ def instance_norm(
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when use_input_stats is false"
         )
-    n, c = input.shape[:2]
+    n, c = shape[:2]
     copies = [None if t is None else t.repeat(n) for t in (running_mean, running_var)]
     scale, shift = [None if t is None else t.repeat(n) for t in (weight, bias)]
-    flat = input.reshape((1, n * c, *input.shape[2:]))
+    flat = input.reshape((1, n * c, *shape[2:]))
     mean, var = copies
     _check_batch(flat, mean, var, scale, shift, use_input_stats)
     found = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)
-    result = found[0].reshape(tuple(input.shape))
+    result = found[0].reshape(shape)
     if use_input_stats:
         for running, made in zip((running_mean, running_var), copies, strict=True):
             if running is not None and made is not None:
