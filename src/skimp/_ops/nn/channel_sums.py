@@ -71,6 +71,10 @@ def moments(x: Tensor) -> tuple[Array, Array]:
 
         _over(source, 2, block, totals, squares)
     sums = totals.reshape(n, -1).astype(np.float64)
+    if n == 1:  # nothing is joined, but what is not finite spreads
+        mean = sums[0] / length
+        spread = squares.reshape(-1) + (mean - mean)
+        return mean.astype(acc), (spread / length).astype(acc)
     mean = np.add.reduce(sums, 0) / (n * length)
     spread = np.add.reduce(squares.reshape(n, -1), 0, np.float64)
     spread += np.add.reduce(np.square(sums / length - mean), 0) * length

@@ -24,7 +24,7 @@ from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
-_REMEMBERED = 1 << 12  # elements of a plane whose blocks' places are kept for the next call
+_REMEMBERED = 1 << 12  # elements of a plane, or a matrix, that is kept for the next call
 _FEW = 1 << 17  # elements of which a copy stays in the cache
 
 
@@ -88,10 +88,18 @@ def _bounds(n: int, out: int) -> tuple[Array, Array]:
 
 def _mean_matrix(n: int, out: int, dtype: dtypes.dtype) -> Any:
     """(n, out): each column holds the weights of one window."""
+    if n * out > _REMEMBERED:
+        return fresh(_means.__wrapped__(n, out, dtype.np), dtype)
+    return fresh(_means(n, out, dtype.np).copy(), dtype)
+
+
+@lru_cache(64)
+def _means(n: int, out: int, dtype: np.dtype[Any]) -> Array:
     start, stop = _bounds(n, out)
     at = np.arange(n)[:, None]
     inside = (at >= start) & (at < stop)
-    return fresh((inside / np.maximum(stop - start, 1)).astype(dtype.np), dtype)
+    means: Array = (inside / np.maximum(stop - start, 1)).astype(dtype)
+    return means
 
 
 def _check_kernel(what: str, nd: int, input: Any) -> None:
@@ -208,8 +216,9 @@ def _places_of_blocks(size: Ints, out: Ints) -> tuple[Ints, Ints, Array, Array]:
     sides = tuple([m for pair in zip(out, each, strict=True) for m in pair])
     order = (0, *range(1, len(sides), 2), *range(2, len(sides) + 1, 2))
     at = np.arange(math.prod(size)).reshape(sides).transpose([d - 1 for d in order[1:]])
-    begin = (0,) * len(size)
-    return sides, order, at[(..., *begin)].copy(), at[begin].reshape(-1)
+    first = (0,) * len(size)
+    begins: tuple[Any, ...] = (..., *first)
+    return sides, order, at[begins].copy(), at[first].reshape(-1)
 
 
 def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> tuple[Any, Any]:
