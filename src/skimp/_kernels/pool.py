@@ -24,6 +24,7 @@ Ints = tuple[int, ...]
 
 _UNIT: Final = 1 << 19  # elements of the planes worked on at once: of fewer, the calls show
 _LEAST_UNIT: Final = 1 << 16  # the same where threads would else have too few to share
+_BRIEF: Final = 1 << 14  # elements of which a copy costs less than a call for each tap
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,14 @@ class Pool:
         return self.kernel == self.stride and all(
             n == o * s for n, o, s in zip(self.size, self.out, self.stride, strict=True)
         )
+
+    @cached_property
+    def blocks(self) -> tuple[Ints, Ints]:
+        """The sides of planes cut into windows that lie side by side, and the order in which the
+        taps come first."""
+        sides = tuple([n for pair in zip(self.out, self.kernel, strict=True) for n in pair])
+        lead = range(2, len(sides) + 1, 2)
+        return sides, (*lead, 0, *range(1, len(sides), 2))
 
     def seen(self, tap: Ints) -> tuple[Any, ...]:
         """The elements of the padded plane that this tap of all windows shows."""
@@ -313,6 +322,10 @@ def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
     if inside and pool_onednn.average(x, out, divisor, w.kernel, w.stride):
         return
 
+    if x.size <= _BRIEF and w.apart and w.covers and _is_float(x, out, w):
+        quietly(_total_of_blocks, x, out, divisor, w)
+        return
+
     def fn(planes: slice) -> None:
         wide = _sum_dtype(out.dtype)
         source = _around(x[planes], w, 0)
@@ -325,6 +338,23 @@ def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
             out[planes] = found / divisor.astype(wide)
 
     _each(w, x, fn)
+
+
+def _is_float(x: Array, out: Array, w: Pool) -> bool:
+    """Whether both are row-major planes of one type, and summed in it."""
+    same = x.dtype == out.dtype and x.dtype.char in "fd" and x.ndim == len(w.size) + 1
+    return same and x.flags.c_contiguous and out.flags.c_contiguous and out.size > 1
+
+
+def _total_of_blocks(x: Array, out: Array, divisor: Array, w: Pool) -> None:
+    """`total` of few elements in windows that lie side by side: a copy whose rows are the taps,
+    which NumPy adds one after the other (and not where each window's lie next to each other).
+    """
+    sides, order = w.blocks
+    rows = x.reshape(len(x), *sides).transpose(order).reshape(len(w.taps), -1)
+    found = np.add.reduce(np.ascontiguousarray(rows), 0)
+    found += 0  # of -0 alone the sum is 0
+    np.divide(found.reshape(out.shape), divisor.astype(out.dtype), out=out)
 
 
 def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:

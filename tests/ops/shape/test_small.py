@@ -278,3 +278,18 @@ def test_sizes_to_expand_to_are_taken_and_refused_as_in_pytorch() -> None:
         refused += found[1] in (RuntimeError, TypeError)
         assert found[0] == found[1], (shape, sizes)
     assert 100 < refused < 400
+
+
+@pytest.mark.parametrize("size", [(3,), (-1,), (2, 2)])
+@pytest.mark.parametrize("offset", [None, 0, 1])
+def test_as_strided_stays_within_its_storage(size: tuple[int, ...], offset: int | None) -> None:
+    """An empty storage too, whose array NumPy would look past, and no size below zero."""
+    for length in (0, 1, 4):
+        found = []
+        for lib in (torch, skimp):
+            try:
+                view = lib.arange(float(length)).as_strided(size, (0,) * len(size), offset)
+                found.append(view.tolist())
+            except RuntimeError as error:
+                found.append(str(error))
+        assert found[0] == found[1]

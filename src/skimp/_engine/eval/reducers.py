@@ -231,7 +231,8 @@ def _first_moments(block: Array, start: int) -> State:
 def in_range(squares: Array) -> bool:
     """Whether sums of squares in float32 are neither too large nor so small that bits are lost."""
     if squares.size > _FEW:
-        return bool(squares.min() > _LEAST and squares.max() < _MOST)
+        flat = squares.reshape(-1)
+        return bool(np.minimum.reduce(flat) > _LEAST and np.maximum.reduce(flat) < _MOST)
     values = squares.ravel().tolist()
     return not values or bool(min(values) > _LEAST and max(values) < _MOST)
 

@@ -53,8 +53,9 @@ def fma32(a: F32, b: np.float32, c: Any) -> F32:
     if np.count_nonzero(midpoints):
         suspects = midpoints.nonzero()[0]
         at, lost = _two_sum(product[suspects], c[suspects] if c.ndim else c)
-        moved = np.nextafter(at, np.copysign(np.inf, lost))
-        total[suspects] = np.where(lost != 0, moved, at)
+        if np.count_nonzero(lost):  # what is exact there is rounded as it should be
+            moved = np.nextafter(at, np.copysign(np.inf, lost))
+            total[suspects] = np.where(lost != 0, moved, at)
     rounded: F32 = total.astype(np.float32)
     return rounded
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -116,6 +116,7 @@ def _store(part: NDArray[Any], values: I64) -> None:
         part[:] = values.astype(part.dtype)
 
 
+@lru_cache(256)
 def _bounds(dtype: np.dtype[Any], low: int, high: int | None) -> tuple[int, int]:
     """The smallest and the largest number to draw, both exact in `dtype`."""
     digits = _DIGITS.get(dtype.name)

@@ -170,6 +170,8 @@ def empty_as(
     shape = tuple(input.shape)
     if where is devices.META:
         return meta.empty(shape, dtype, strides)
+    if 0 < numel(shape) < config.small_below and strides == contiguous_strides(shape):
+        return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
     return wrap(s, Layout(shape, strides, 0), dtype)
 

@@ -10,6 +10,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, in_boxes, span
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
@@ -18,6 +19,8 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.index.scatter import gather
 from skimp._ops.index.writers import writer
+
+_FEW = 1 << 12  # positions that one call looks up
 
 
 def _flat_index(name: str, index: Tensor, n: int) -> Array:
@@ -34,8 +37,20 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     return counted_from_front(where, n)
 
 
+def _small_take(input: Tensor, index: Tensor) -> Tensor | None:
+    x, where = small_array(input), small_array(index) if type(index) is Tensor else None
+    if x is None or where is None or index._dtype is not dtypes.int64 or where.size > _FEW:
+        return None
+    try:
+        found = x.take(where)
+    except IndexError:  # PyTorch's words are the general way's
+        return None
+    return fresh(found, input._dtype)
+
+
 @general(
     out="same",
+    fast=_small_take,
     rule=Rule(
         "TakeBackward0",
         input=lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(index, g, True),

@@ -18,8 +18,9 @@ from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT
+from skimp._engine.eval import reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.reduce import Geometry, geometry, map_rows, of_unit
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -36,6 +37,8 @@ _STEPS: Final = 4  # over what is blended
 _UNIT: Final = 1 << 17  # elements of what stays in the cache until it is read again
 _WIDE: Final = 1 << 16
 _SHORT_RUN: Final = 512
+_BRIEF: Final = 1 << 15  # elements of which arrays of their own cost less than a plan
+_VARIANCE: Final = reducers.var(0)
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
 # the mean is more than so many deviations from 0: that loses three bits.
 _FAR: Final = 2.75
@@ -43,9 +46,10 @@ _FAR: Final = 2.75
 
 def has_rows(t: Tensor) -> bool:
     """Whether the places of each channel are a run that is worth a row of its own."""
-    if t.ndim < 3 or t.numel() == 0 or not t._dtype.is_floating_point:
+    shape = tuple(t.shape)
+    if len(shape) < 3 or 0 in shape or not t._dtype.is_floating_point:
         return False
-    return math.prod(t.shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
+    return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
 
 
 def moments(x: Tensor) -> tuple[Array, Array]:
@@ -67,6 +71,10 @@ def moments(x: Tensor) -> tuple[Array, Array]:
 
         _over(source, 2, block, totals, squares)
     sums = totals.reshape(n, -1).astype(np.float64)
+    if n == 1:  # nothing is joined, but what is not finite spreads
+        mean = sums[0] / length
+        spread = squares.reshape(-1) + (mean - mean)
+        return mean.astype(acc), (spread / length).astype(acc)
     mean = np.add.reduce(sums, 0) / (n * length)
     spread = np.add.reduce(squares.reshape(n, -1), 0, np.float64)
     spread += np.add.reduce(np.square(sums / length - mean), 0) * length
@@ -85,6 +93,65 @@ def _row_moments(flat: Array) -> tuple[Array, Array]:
             np.subtract(flat[some], centre[some], out=apart)
             own[some] = np.vecdot(apart, apart)[:, None]
     return total, own
+
+
+def few(t: Any, like: Any) -> Array | None:
+    """The elements of a small tensor of the type and shape of `like`, row-major or one number
+    expanded, whose channels are no rows; None for any other."""
+    a: Array | None = t._np
+    if a is None or t._dtype is not like._dtype or t._dtype not in dtypes.FLOATING:
+        return None
+    if not 0 < a.size <= _BRIEF or a.ndim < 2 or not (a.flags.c_contiguous or not any(a.strides)):
+        return None
+    return a if _cut(a.shape).alone else None
+
+
+@lru_cache(1024)
+def _cut(shape: tuple[int, ...]) -> Geometry:
+    return geometry(shape, (0, *range(2, len(shape))))
+
+
+def moments_of_few(x: Array) -> tuple[Array, Array]:
+    """Mean and biased variance of each channel, as the ops `mean` and `var` give them."""
+    cut = _cut(x.shape)
+    block = x.reshape(cut.groups, cut.rows, cut.columns)
+    if cut.direct:
+        mean, squares = state = _VARIANCE.first(block, 0)
+        var = _VARIANCE.value(state, cut.rows)
+        if squares.dtype == x.dtype:  # else they were out of its range
+            return mean.reshape(-1), var.reshape(-1)
+    else:
+        var = of_unit(block, cut, _VARIANCE)
+    mean = of_unit(block, cut, reducers.MEAN)
+    return mean.reshape(-1).astype(x.dtype), var.reshape(-1).astype(x.dtype)
+
+
+def _sum_of_few(x: Array) -> Array:
+    """The sum of each channel, as the op `sum` gives it."""
+    cut = _cut(x.shape)
+    block = np.ascontiguousarray(x).reshape(cut.groups, cut.rows, cut.columns)
+    return of_unit(block, cut, reducers.SUM).reshape(-1).astype(x.dtype, copy=False)
+
+
+def back_of_few(
+    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    """The gradients of input, weight and bias, in the steps in which the ops take them."""
+    middle, scale = beside(x, (mean, rstd))
+    n = x.size // x.shape[1]
+    xhat = x - middle
+    np.multiply(xhat, scale, out=xhat)
+    apart = g * xhat
+    dw, db = _sum_of_few(apart), _sum_of_few(g)
+    gw, total, along = g, db, dw
+    if weight is not None:
+        gw = g * beside(x, (weight,))[0]
+        along = _sum_of_few(np.multiply(gw, xhat, out=apart))
+        total = _sum_of_few(gw)
+    total, along = beside(x, (total / n, along / n))
+    dx = np.subtract(gw, total, out=apart)
+    np.subtract(dx, np.multiply(xhat, along, out=xhat), out=dx)
+    return np.multiply(dx, scale, out=dx), dw, db
 
 
 def gradient_sums(

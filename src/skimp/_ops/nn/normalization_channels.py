@@ -75,6 +75,10 @@ def _batch_back(
 ) -> Any:
     if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
         return _batch_back_in_rows(g0, input, weight, result1, result2)
+    if training and not modes.state.grad:
+        few = _batch_back_of_few(g0, input, weight, result1, result2)
+        if few is not None:
+            return few
     dims = [d for d in range(input.ndim) if d != 1]
     x, g = accumulated(in_format(input, input)), accumulated(g0)
     w = _shared(weight, input.ndim)
@@ -117,6 +121,17 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
     channel_sums.blend(g, input._skimp_array(), into, *line)
     return dx, _vector(dw), _vector(db)
+
+
+def _batch_back_of_few(g: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
+    """The same of small arrays; None if one is not."""
+    own, x = channel_sums.few(g, input), channel_sums.few(input, input)
+    if own is None or x is None or own.shape != x.shape or not x.flags.c_contiguous:
+        return None
+    scale = None if weight is None else weight._skimp_array().reshape(-1)
+    mean, rstd = result1._skimp_array(), result2._skimp_array()
+    made = quietly(channel_sums.back_of_few, own, x, mean, rstd, scale)
+    return [fresh(each, input._dtype) for each in made]
 
 
 def _channels(values: Array, like: Any, kept: bool) -> Any:
@@ -220,6 +235,9 @@ def _batch_moments(input: Any) -> tuple[Array, Array]:
     """Mean and biased variance of each channel, in float32 for half precision."""
     if channel_sums.has_rows(input):
         return channel_sums.moments(input)
+    x = channel_sums.few(input, input)
+    if x is not None and x.flags.c_contiguous:
+        return channel_sums.moments_of_few(x)
     found = moments(input, [d for d in range(input.ndim) if d != 1])
     return found[0]._skimp_array().reshape(-1), found[1]._skimp_array().reshape(-1)
 
@@ -227,7 +245,8 @@ def _batch_moments(input: Any) -> tuple[Array, Array]:
 def _check_batch(
     input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool
 ) -> None:
-    channels = input.shape[1] if input.ndim > 1 else 0
+    shape = tuple(input.shape)
+    channels = shape[1] if len(shape) > 1 else 0
     named = (
         ("running_mean", running_mean),
         ("running_var", running_var),
@@ -239,7 +258,7 @@ def _check_batch(
             raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
         if t is None and name.startswith("running") and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
-    if input.ndim < 2:
+    if len(shape) < 2:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     floating("batch_norm", input)
     refuse_mixed(input, weight, bias, running_mean, running_var)
@@ -279,7 +298,8 @@ def batch_norm(
 
 
 def _more_than_one(input: Any) -> None:
-    if math.prod([input.shape[0], *input.shape[2:]]) == 1:
+    shape = tuple(input.shape)
+    if math.prod(shape[2:]) * shape[0] == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
@@ -334,7 +354,8 @@ def instance_norm(
     Raises: ValueError for one value per channel of an image, NotImplementedError for another dtype.
     Memory: a new tensor; running statistics are written with `use_input_stats`.
     """
-    if use_input_stats and (input.ndim < 3 or math.prod(input.shape[2:]) == 1):
+    shape = tuple(input.shape)
+    if use_input_stats and (len(shape) < 3 or math.prod(shape[2:]) == 1):
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
@@ -342,14 +363,14 @@ def instance_norm(
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when use_input_stats is false"
         )
-    n, c = input.shape[:2]
+    n, c = shape[:2]
     copies = [None if t is None else t.repeat(n) for t in (running_mean, running_var)]
     scale, shift = [None if t is None else t.repeat(n) for t in (weight, bias)]
-    flat = input.reshape((1, n * c, *input.shape[2:]))
+    flat = input.reshape((1, n * c, *shape[2:]))
     mean, var = copies
     _check_batch(flat, mean, var, scale, shift, use_input_stats)
     found = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)
-    result = found[0].reshape(tuple(input.shape))
+    result = found[0].reshape(shape)
     if use_input_stats:
         for running, made in zip((running_mean, running_var), copies, strict=True):
             if running is not None and made is not None:

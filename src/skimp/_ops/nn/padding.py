@@ -110,24 +110,25 @@ def _frame(
     return sizes, tuple(cuts), tuple(inner), tuple(borders)
 
 
-def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
-    nd = input.ndim
+@lru_cache(maxsize=256)
+def _check_around(mode: str, shape: tuple[int, ...], pad: tuple[int, ...]) -> None:
+    nd, spatial = len(shape), len(pad) // 2
     if not (len(pad) == 2 * spatial and spatial <= 3 and nd in (spatial + 1, spatial + 2)):
         raise NotImplementedError(
             "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
         )
-    if any(n == 0 for n in input.shape[1:]):
+    if 0 in shape[1:]:
         raise RuntimeError(
             f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch "
-            f"size and other non-zero dimensions for input, but got: {list(input.shape)}"
+            f"size and other non-zero dimensions for input, but got: {list(shape)}"
         )
     for i in range(spatial):
-        n, before, after = input.shape[nd - 1 - i], pad[2 * i], pad[2 * i + 1]
+        n, before, after = shape[nd - 1 - i], pad[2 * i], pad[2 * i + 1]
         if mode == "reflect" and (before >= n or after >= n):
             raise RuntimeError(
                 f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
                 f"dimension, but got: padding ({before}, {after}) at dimension {nd - 1 - i} of "
-                f"input {list(input.shape)}"
+                f"input {list(shape)}"
             )
         if mode == "circular" and (before > n or after > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")
@@ -152,20 +153,20 @@ def _places(mode: str, n: int, before: int, after: int) -> Any:
 def selected(input: Any, dim: int, places: Any) -> Any:
     """The elements at `places` of a dim, in the format that the input suggests."""
     at = fresh(places.astype(np.int64), dtypes.int64)
-    if formats.suggested_strides(input, input.shape) is None:
+    if formats.suggested_strides(input, tuple(input.shape)) is None:
         return input.index_select(dim, at)
     moved = dim - 1 if dim > 1 else -1
     return input.movedim(1, -1).index_select(moved, at).movedim(-1, 1)
 
 
 def _around(mode: str, input: Any, pad: Any) -> Any:
-    spatial = len(pad) // 2
-    _check_around(mode, input, pad, spatial)
-    for i in range(spatial):
-        dim = input.ndim - 1 - i
-        before, after = int(pad[2 * i]), int(pad[2 * i + 1])
+    shape, pad = tuple(input.shape), tuple([int(p) for p in pad])
+    _check_around(mode, shape, pad)
+    for i in range(len(pad) // 2):
+        dim = len(shape) - 1 - i
+        before, after = pad[2 * i], pad[2 * i + 1]
         if before or after:
-            places = _places(mode, input.shape[dim], before, after)
+            places = _places(mode, shape[dim], before, after)
             if mode == "circular":  # row-major, as what it copies piece by piece
                 input = input.index_select(dim, fresh(places.astype(np.int64), dtypes.int64))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,28 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import shaping
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
-from skimp._ops.nn.pooling_windows import per_dim, pool_of
+from skimp._ops.nn.pooling_windows import is_plain, per_dim, pool_of
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
+_REMEMBERED = 1 << 12  # elements of a plane, or a matrix, that is kept for the next call
 _FEW = 1 << 17  # elements of which a copy stays in the cache
 
 
-def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
+def _sizes(name: str, nd: int, input: Any, output_size: Any) -> Ints:
+    """The result's spatial sizes, both shapes checked."""
+    find = _sizes_of if is_plain(output_size) else _sizes_of.__wrapped__
+    return find(name, nd, tuple(input.shape), output_size)
+
+
+@lru_cache(256)
+def _sizes_of(name: str, nd: int, shape: Ints, output_size: Any) -> Ints:
+    _check(name, shape, nd, output_size)
+    return _wanted(shape[len(shape) - nd :], output_size, nd)
+
+
+def _wanted(have: Ints, output_size: Any, nd: int) -> Ints:
     """The result's spatial sizes; None keeps the input's."""
     if output_size is None:
         raise TypeError("object of type 'NoneType' has no len()")
@@ -36,10 +50,7 @@ def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
             f"adaptive pooling: output_size must have {nd} elements, but got {len(sizes)}"
         )
     found = tuple(
-        [
-            n if s is None else as_int(s, "output_size")
-            for s, n in zip(sizes, input.shape[input.ndim - nd :], strict=True)
-        ]
+        [n if s is None else as_int(s, "output_size") for s, n in zip(sizes, have, strict=True)]
     )
     if any(s < 0 for s in found):
         raise RuntimeError(
@@ -49,22 +60,23 @@ def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
     return found
 
 
-def _check(name: str, input: Any, nd: int, output_size: Any) -> None:
+def _check(name: str, shape: Ints, nd: int, output_size: Any) -> None:
     listed = isinstance(output_size, (tuple, list))
-    if nd > 1 and listed and input.ndim <= len(output_size):
+    if nd > 1 and listed and len(shape) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
-    if input.ndim not in (nd + 1, nd + 2):
+    if len(shape) not in (nd + 1, nd + 2):
         raise RuntimeError(
-            f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got {list(input.shape)}"
+            f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got {list(shape)}"
         )
-    for dim in range(input.ndim - nd, input.ndim):
-        if input.shape[dim] == 0:
+    for dim in range(len(shape) - nd, len(shape)):
+        if shape[dim] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
-                f"input has sizes {list(input.shape)} with dimension {dim} being empty"
+                f"input has sizes {list(shape)} with dimension {dim} being empty"
             )
 
 
+@lru_cache(256)
 def _bounds(n: int, out: int) -> tuple[Array, Array]:
     """Where each of `out` windows over n elements begins and ends; neighbours may overlap."""
     at = np.arange(out)
@@ -76,10 +88,18 @@ def _bounds(n: int, out: int) -> tuple[Array, Array]:
 
 def _mean_matrix(n: int, out: int, dtype: dtypes.dtype) -> Any:
     """(n, out): each column holds the weights of one window."""
+    if n * out > _REMEMBERED:
+        return fresh(_means.__wrapped__(n, out, dtype.np), dtype)
+    return fresh(_means(n, out, dtype.np).copy(), dtype)
+
+
+@lru_cache(64)
+def _means(n: int, out: int, dtype: np.dtype[Any]) -> Array:
     start, stop = _bounds(n, out)
     at = np.arange(n)[:, None]
     inside = (at >= start) & (at < stop)
-    return fresh((inside / np.maximum(stop - start, 1)).astype(dtype.np), dtype)
+    means: Array = (inside / np.maximum(stop - start, 1)).astype(dtype)
+    return means
 
 
 def _check_kernel(what: str, nd: int, input: Any) -> None:
@@ -90,20 +110,31 @@ def _check_kernel(what: str, nd: int, input: Any) -> None:
 
 def _as_suggested(result: Any, input: Any, nd: int) -> Any:
     """Images lie channels last where the input suggests it; volumes never."""
-    return result.contiguous(memory_format=formats.suggested(input)) if nd == 2 else result
+    a, made = input._np, result._np
+    plain = a is not None and made is not None and a.flags.c_contiguous and made.flags.c_contiguous
+    if nd != 2 or plain:
+        return result
+    return result.contiguous(memory_format=formats.suggested(input))
+
+
+@lru_cache(256)
+def _blocks(have: Ints, sizes: Ints) -> Ints | None:
+    """The windows' sizes, if they lie side by side."""
+    if not all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
+        return None
+    return tuple([n // s for n, s in zip(have, sizes, strict=True)])
 
 
 def _average(nd: int, input: Any, output_size: Any) -> Any:
     name = f"adaptive_avg_pool{nd}d"
-    _check(name, input, nd, output_size)
-    sizes = _wanted(input, output_size, nd)
+    sizes = _sizes(name, nd, input, output_size)
     _check_kernel("avg", nd, input)
     first = input.ndim - nd
-    have = tuple(input.shape[first:])
-    if all(s == 1 for s in sizes):
+    have = tuple(input.shape)[first:]
+    if sizes == (1,) * nd:
         return tied(input).mean(list(range(first, input.ndim)), True)
-    if all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
-        each = tuple([n // s for n, s in zip(have, sizes, strict=True)])
+    each = _blocks(have, sizes)
+    if each is not None:
         pool = pool_of(name, input, nd, each, each, 0, 1, False)
         return _avg_pool(input, pool, True, None)
     given, input = input, tied(input)
@@ -125,11 +156,11 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
     """For planes (p, *size), the flat position of the first maximum (the last nan) of each window
     (p, *out)."""
     size = x.shape[1:]
-    pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
     if all([a.ndim == 1 and n % len(a) == 0 for a, n in zip(starts, size, strict=True)]):
-        blocks = _highest_of_blocks(x, [len(a) for a in starts], pitches)
+        blocks = _highest_of_blocks(x, [len(a) for a in starts])
         if blocks is not None:
             return blocks
+    pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
     reach = [int((b - a).max(initial=1)) for a, b in zip(starts, stops, strict=True)]
     out = (len(x), *[s.shape[-1] for s in starts])
     flat = x.reshape(len(x), -1)
@@ -157,35 +188,48 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
     return places
 
 
-def _highest_of_blocks(x: Array, out: list[int], pitches: list[int]) -> Array | None:
+def _highest_of_blocks(x: Array, out: list[int]) -> Array | None:
     """`_highest` of windows that are blocks side by side. None where one has a nan, of which it is
     not the first that counts, or where they are many and have to be copied.
     """
     if x.dtype.kind != "f" or (x.size > _FEW and math.prod(out) > 1):
         return None
-    each = [n // m for n, m in zip(x.shape[1:], out, strict=True)]
-    sides = [m for pair in zip(out, each, strict=True) for m in pair]
-    order = (0, *range(1, len(sides), 2), *range(2, len(sides) + 1, 2))
-    blocks = x.reshape(len(x), *sides).transpose(order).reshape(len(x), *out, -1)
-    if np.isnan(np.maximum.reduce(blocks, -1)).any():
+    flat = x.reshape(-1)
+    if math.isnan(np.dot(flat, flat)):
         return None
-    places: Array = np.zeros((len(x), *out), np.int64)
-    for d, inside in enumerate(np.unravel_index(blocks.argmax(-1), each)):
-        begin = np.arange(out[d]).reshape(-1, *[1] * (len(out) - 1 - d)) * each[d]
-        places += (inside + begin) * pitches[d]
-    return places
+    size = x.shape[1:]
+    few = math.prod(size) <= _REMEMBERED
+    places = _places_of_blocks if few else _places_of_blocks.__wrapped__
+    sides, order, corners, inside = places(size, tuple(out))
+    blocks = x.reshape(len(x), *sides).transpose(order).reshape(len(x), *out, -1)
+    found: Array = inside.take(blocks.argmax(-1))
+    found += corners
+    return found
+
+
+@lru_cache(64)
+def _places_of_blocks(size: Ints, out: Ints) -> tuple[Ints, Ints, Array, Array]:
+    """The sides of blocks in planes of this size and the order that brings each block's elements
+    together, where in a plane blocks begin, and where from there each of their elements is.
+    """
+    each = [n // m for n, m in zip(size, out, strict=True)]
+    sides = tuple([m for pair in zip(out, each, strict=True) for m in pair])
+    order = (0, *range(1, len(sides), 2), *range(2, len(sides) + 1, 2))
+    at = np.arange(math.prod(size)).reshape(sides).transpose([d - 1 for d in order[1:]])
+    first = (0,) * len(size)
+    begins: tuple[Any, ...] = (..., *first)
+    return sides, order, at[begins].copy(), at[first].reshape(-1)
 
 
 def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> tuple[Any, Any]:
     """(maxima, positions): the maxima are gathered, so their gradient goes where they are."""
-    lead = tuple(input.shape[: input.ndim - nd])
+    shape = tuple(input.shape)
+    lead, have = shape[: len(shape) - nd], shape[len(shape) - nd :]
     sizes = tuple([s.shape[-1] for s in starts])
     if input._hollow:
         index = meta.empty((*lead, math.prod(sizes)), dtypes.int64)
         return _taken(input, index, lead, sizes)
-    a = np.ascontiguousarray(input.detach()._skimp_array()).reshape(
-        math.prod(lead), *input.shape[input.ndim - nd :]
-    )
+    a = np.ascontiguousarray(input._skimp_array()).reshape(math.prod(lead), *have)
     places = (
         _highest(a, starts, stops)
         if a.size and math.prod(sizes)
@@ -202,10 +246,10 @@ def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
 
 
 def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    _check(f"adaptive_max_pool{nd}d", input, nd, output_size)
-    sizes = _wanted(input, output_size, nd)
+    sizes = _sizes(f"adaptive_max_pool{nd}d", nd, input, output_size)
     _check_kernel("max", nd, input)
-    bounds = [_bounds(n, s) for n, s in zip(input.shape[input.ndim - nd :], sizes, strict=True)]
+    have = tuple(input.shape)[input.ndim - nd :]
+    bounds = [_bounds(n, s) for n, s in zip(have, sizes, strict=True)]
     values, places = _gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
     values = _as_suggested(values, input, nd)
     return (values, _as_suggested(places, input, nd)) if return_indices else values

@@ -44,7 +44,7 @@ def pool_of(
 ) -> Pool:
     """The windows that PyTorch's arguments describe, checked."""
     stride = None if stride in ((), []) else stride
-    if not all([_is_plain(v) for v in (kernel, stride, padding, dilation)]):
+    if not all([is_plain(v) for v in (kernel, stride, padding, dilation)]):
         kernel = per_dim(name, "kernel_size", kernel, nd)
         stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
         padding = per_dim(name, "padding", padding, nd)
@@ -55,7 +55,7 @@ def pool_of(
 _INTS = frozenset({int})
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether it may be remembered as it is."""
     kind = type(value)
     return kind is int or value is None or (kind is tuple and _INTS.issuperset(map(type, value)))

@@ -77,12 +77,16 @@ _as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
 def _small_as_strided(
     input: Tensor, size: Any, stride: Any, storage_offset: Any = None
 ) -> Tensor | None:
-    """The view of a small tensor that is all of its storage and requires no grad: what backward
-    makes of a base's gradient for each write to a view.
+    """The view of a small tensor that is all of its storage, from its beginning, and requires no
+    grad: what backward makes of a base's gradient for each write to a view.
     """
     a = input._np
     if a is None or a is not input._storage.block or input._rg or input._skimp_marked:
         return None
+    if not a.size:
+        return None  # NumPy doesn't ask whether a view lies within an empty buffer
+    if storage_offset is None:
+        storage_offset = 0
     if not (type(size) is type(stride) is tuple and type(storage_offset) is int):
         return None
     layout = Layout(size, stride, storage_offset)
@@ -91,7 +95,7 @@ def _small_as_strided(
         found = np.ndarray(size, a.dtype, a, storage_offset * a.itemsize, steps)
     except (TypeError, ValueError):  # PyTorch's words are the general way's
         return None
-    if 0 in size or (stride and min(stride) < 0) or not a.flags.c_contiguous:
+    if (size and (min(size) < 1 or min(stride) < 0)) or not a.flags.c_contiguous:
         return None
     if 1 in size and stride != layouts.contiguous_strides(size):
         return None  # the strides of these dims are copied too, which NumPy leaves out

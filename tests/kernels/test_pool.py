@@ -1,0 +1,58 @@
+"""Sums of few windows side by side: added tap by tap, and the largest of each as of any window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp._kernels import pool
+from skimp._kernels.pool import Pool
+
+Array = np.ndarray[Any, Any]
+
+
+def _side_by_side(size: tuple[int, ...], kernel: tuple[int, ...]) -> Pool:
+    none, ones = (0,) * len(size), (1,) * len(size)
+    out = tuple([n // k for n, k in zip(size, kernel, strict=True)])
+    return Pool(size, kernel, kernel, none, ones, out)
+
+
+# beside one column of windows, the elements of each lie next to each other: added in pairs
+@pytest.mark.parametrize(
+    ("size", "kernel"), [((8, 8), (4, 4)), ((30, 5), (10, 5)), ((90,), (30,)), ((6, 9), (6, 9))]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_are_added_tap_by_tap(
+    size: tuple[int, ...], kernel: tuple[int, ...], dtype: Any
+) -> None:
+    windows = _side_by_side(size, kernel)
+    x = np.random.default_rng(2).standard_normal((3, *size)).astype(dtype)
+    out = np.empty((3, *windows.out), dtype)
+    pool.total(x, out, np.array(7.0), windows)
+    want = np.zeros_like(out)
+    for tap in windows.taps:
+        want += x[windows.seen(tap)]
+    assert out.tobytes() == (want / dtype(7)).tobytes()
+
+
+def test_the_sum_of_negative_zeros_is_zero() -> None:
+    windows = _side_by_side((4, 4), (2, 2))
+    out = np.empty((1, 2, 2), np.float32)
+    pool.total(np.full((1, 4, 4), -0.0, np.float32), out, np.array(4.0), windows)
+    assert not np.signbit(out).any()
+
+
+@pytest.mark.parametrize("wrong", [0.0, np.inf, -np.inf, np.nan])
+def test_largest_of_blocks_and_their_places_are_pytorchs(wrong: float) -> None:
+    """Beside numbers that are none, and equals, of which the first counts."""
+    x = np.random.default_rng(4).integers(0, 4, (2, 3, 6, 8)).astype(np.float32)
+    x[0, 1, 2, 3] = x[1, 0, 5, 7] = x[1, 0, 5, 6] = wrong
+    for size in ((2, 4), (3, 1), 1, (6, 8)):
+        want = torch.nn.functional.adaptive_max_pool2d(torch.from_numpy(x), size, True)
+        have = skimp.nn.functional.adaptive_max_pool2d(skimp.from_numpy(x), size, True)
+        for w, h in zip(want, have, strict=True):
+            np.testing.assert_array_equal(h.numpy(), w.numpy())
