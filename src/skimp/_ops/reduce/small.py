@@ -111,7 +111,7 @@ def _resident(input: Any) -> Array | None:
     """The row-major elements of a tensor of floats, if in memory and few enough for one thread."""
     if (
         input._hollow
-        or input._skimp_marked
+        or input._skimp_neg
         or input._dtype not in dtypes.FLOATING
         or not config.small_below
     ):
