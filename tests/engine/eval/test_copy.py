@@ -50,6 +50,24 @@ def test_any_layout_to_any_layout(everything_in_blocks: None) -> None:
     settings(max_examples=150, deadline=None)(given(st.data())(check_layouts))()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+@pytest.mark.parametrize("shape", [(768, 512), (7000, 48), (30_000, 10), (3, 7, 20_000)])
+def test_rows_of_middle_size(shape: tuple[int, ...], dtype: Any) -> None:
+    """A bias in each row, a number, rows that are turned, apart, or of another type."""
+    whole = np.random.default_rng(0).normal(20, 9, shape).astype(dtype)
+    turned = np.ascontiguousarray(np.swapaxes(whole, 0, -2)).swapaxes(0, -2)
+    apart = np.repeat(whole, 2, -2)[..., ::2, :]
+    for threads in (1, 2):
+        with config.using(threads=threads):
+            for src in (
+                whole, whole[(0,) * (whole.ndim - 1)], whole.reshape(-1)[0], whole[..., :1],
+                turned, apart, whole[..., ::-1], whole.astype(np.int32),
+            ):  # fmt: skip
+                dst = np.empty(shape, dtype)
+                copy(dst, np.asarray(src))
+                np.testing.assert_array_equal(dst, np.broadcast_to(src, shape))
+
+
 @pytest.mark.parametrize(
     "shape", [(700, 900), (512, 1024), (3, 70_000), (70_000, 3), (10, 100, 300)]
 )

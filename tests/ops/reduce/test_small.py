@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import skimp
+from skimp._ops.reduce import small
 from skimp.config import using
 
 SHAPES = [
@@ -251,6 +253,62 @@ def test_tensors_of_middle_size_are_reduced_to_the_bits_of_units_on_threads(dtyp
         for one, other in zip(quick, general, strict=True):
             assert one.numpy().tobytes() == other.numpy().tobytes()
         np.testing.assert_allclose(quick[0].item(), float(a.astype("f8").sum()), rtol=2e-5)
+
+
+_LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "dense": lambda x: x,
+    "turned": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+    "apart": lambda x: x.repeat_interleave(2, -1)[..., ::2],
+    "offset": lambda x: skimp.cat([x.reshape(-1)[:1], x.reshape(-1)])[1:].view(x.shape),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "complex64"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (768, 512), (704, 192), (4100, 130), (30, 20_000), (3, 150_000), (12, 64, 512),
+        (3, 600, 160), (16, 32, 18, 18), (2, 270_000, 1),
+    ],
+)  # fmt: skip
+def test_dims_of_middle_size_are_reduced_to_the_same_bits(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    """Of one thread that takes what lies in memory, of units on threads, and of what waits."""
+    a = np.random.default_rng(shape[0]).normal(1, 100, shape).astype(dtype)
+    dense = skimp.from_numpy(a).clone()
+    dims = [0, -1, 1, (0, 1), (-2, -1), (0, -1), None]
+    asked = [*[(dim, False) for dim in dims], (0, True), (None, True)]
+    calls: list[Callable[[Any, Any, bool], Any]] = [lambda x, d, k: x.sum(d, keepdim=k)]
+    if dtype not in ("int64", "float16"):
+        calls.append(lambda x, d, k: x.mean(d, keepdim=k))
+    if dtype == "float32":
+        calls.append(lambda x, d, k: x.amax(() if d is None else d, keepdim=k))
+        calls.append(lambda x, d, k: x.var(d, correction=0, keepdim=k))
+    for name, turn in _LAYOUTS.items():
+        x = turn(dense)
+        for (dim, keepdim), call in product(asked, calls):
+            quick = call(x, dim, keepdim)
+            for mode in (
+                {"defer": "never"},
+                {"defer": "always"},
+                {"defer": "always", "threads": 3, "threads_from": 0, "block": 5000},
+            ):
+                with using(**mode):
+                    other = call(x * 1 if len(mode) > 1 else x, dim, keepdim)
+                    assert other.numpy().tobytes() == quick.numpy().tobytes(), (name, dim, mode)
+                    assert other.stride() == quick.stride()
+
+
+def test_a_sum_over_rows_of_middle_size_is_taken_where_it_lies() -> None:
+    with using(defer="auto"):
+        x = skimp.ones(768, 512)
+        for one in (x, x.data, x.detach()):
+            assert small.sum_(one, 0).tolist() == [768.0] * 512
+        assert small.sum_(x.t(), 0) is None  # in another order
+        assert small.sum_(x * 2, 0) is None  # it waits
+        with using(threads_from=0, threads=2):
+            assert small.sum_(x, 0) is None  # for threads
 
 
 def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:

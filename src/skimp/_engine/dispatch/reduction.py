@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval.expr import Expr
-from skimp._engine.eval.reduce import geometry, of_unit, reduce
+from skimp._engine.eval.reduce import geometry, of_units, reduce
 from skimp._engine.eval.reducers import Reducer
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
@@ -99,7 +99,7 @@ def reduced(
     if a is not None and a.size and a.flags.c_contiguous and (acc is None or acc.np == a.dtype):
         cut = geometry(a.shape, dims)
         if cut.alone and (cut.direct or not how.places):
-            value = of_unit(a.reshape(cut.groups, cut.rows, cut.columns), cut, how)
+            value = of_units(a, cut, how)
             value = value.reshape(kept_shape(a.shape, dims, keepdim))
             return fresh(value if value.dtype == result.np else value.astype(result.np), result)
     if t._hollow:

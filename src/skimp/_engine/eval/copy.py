@@ -16,6 +16,8 @@ from skimp._kernels.threads import quietly, share
 _SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as any blocks
 _TILE: Final = 1 << 16  # elements of a tile: 256 x 256
 _RUN: Final = 1 << 18  # elements of a block that is not a tile
+_ALIKE: Final = 1 << 20  # elements up to which rows of one type are copied by one call,
+_LINE: Final = 32  # if they have at least so many elements
 
 
 def copy(dst: Array, src: Array) -> None:
@@ -26,10 +28,24 @@ def copy(dst: Array, src: Array) -> None:
     size = dst.size
     if size < _SMALL and dst.dtype is src.dtype:
         dst[...] = src
-    elif size < _SMALL or (size <= _RUN and threads_for(size) == 1 and not _jumps(dst, src)):
+    elif size < _SMALL or (threads_for(size) == 1 and _is_one_call(dst, src)):
         quietly(convert, src, dst)
     else:
         _copy_blocks(dst, shaping.broadcast(src, dst.shape))
+
+
+def _is_one_call(dst: Array, src: Array) -> bool:
+    """Whether one NumPy call takes as long as the pieces themselves, without what cuts them."""
+    if dst.size <= _RUN:
+        return not _jumps(dst, src)
+    return (  # a bias in its rows, say
+        dst.size <= _ALIKE
+        and dst.dtype is src.dtype
+        and dst.flags.c_contiguous
+        and src.ndim > 0
+        and src.shape[-1] == dst.shape[-1] >= _LINE
+        and src.strides[-1] == src.itemsize
+    )
 
 
 def _jumps(dst: Array, src: Array) -> bool:

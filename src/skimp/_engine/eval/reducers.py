@@ -88,13 +88,18 @@ def add_up(block: Array) -> Array:
     whole = r // step * step
     rows = block[:, :whole].reshape(a, -1, step, c)
     if by_blas:
-        groups = np.matmul(np.ones(step, block.dtype), rows)
+        groups = np.matmul(_ones(step, block.dtype), rows)
     else:
         groups = np.add.reduce(rows, axis=2)
     total = np.add.reduce(groups, axis=1)
     if whole < r:
         total += np.add.reduce(block[:, whole:], axis=1)
     return total
+
+
+@lru_cache
+def _ones(count: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones(count, dtype)
 
 
 _WIDER: Final = {

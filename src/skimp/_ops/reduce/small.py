@@ -15,13 +15,14 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.eval import reducers as R
-from skimp._engine.eval.reduce import Geometry, geometry, of_unit
+from skimp._engine.eval.reduce import Geometry, geometry, is_short, of_units
 from skimp._engine.eval.reducers import Reducer, in_range
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import row_tops
+from skimp._kernels.threads import quietly
 from skimp.config import config
 
 WHOLE: Final = frozenset({dtypes.int64, dtypes.int32})
@@ -110,7 +111,7 @@ def _resident(input: Any) -> Array | None:
     """The row-major elements of a tensor of floats, if in memory and few enough for one thread."""
     if (
         input._hollow
-        or input._skimp_marked
+        or input._skimp_neg
         or input._dtype not in dtypes.FLOATING
         or not config.small_below
     ):
@@ -146,10 +147,11 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
 
 
 def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0) -> Tensor | None:
-    """What `dispatch.reduction.reduced` gives of a small tensor of floats, over any dims: it is one
-    block. None unless more than `degrees` elements make one of the result.
+    """What `dispatch.reduction.reduced` gives of a tensor of floats, over any dims, where one
+    thread takes what lies in memory. None unless more than `degrees` elements make one of the
+    result.
     """
-    x = floats(input)
+    x = floats(input) if input._np is not None else _resident(input)
     if type(dim) is list:
         dim = tuple(dim)
     if type(dim) is tuple:
@@ -162,9 +164,11 @@ def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0
     form = _form(x.shape, dim, keepdim)
     if form is None or form[2] <= degrees:
         return None
-    cut = form[0]
-    value = of_unit(x.reshape(cut.groups, cut.rows, cut.columns), cut, how)
-    return fresh(value.astype(x.dtype, copy=False).reshape(form[1]), input._dtype)
+    cut, shape, n = form
+    if not is_short(cut, how) or cut.size // n >= max(1, config.small_below):
+        return None
+    value = quietly(of_units, x, cut, how)
+    return fresh(value.astype(x.dtype, copy=False).reshape(shape), input._dtype)
 
 
 _INTS: Final = frozenset({int})
@@ -181,14 +185,16 @@ def _form(
         return None
     cut = geometry(shape, dims)
     kept = kept_shape(shape, dims, keepdim)
-    return (cut, kept, cut.size // numel(kept)) if cut.alone else None
+    return cut, kept, cut.size // numel(kept)
 
 
 def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`sum`."""
     x = input._np
     d = input._dtype
-    if x is None and dim is None and dtype is None and not keepdim:
+    if x is None and dtype is None:
+        if dim is not None or keepdim:
+            return blocked(input, dim, keepdim, R.SUM)
         x = _resident(input)
     if x is None or dtype is not None or not x.size:
         return None
@@ -241,8 +247,12 @@ def _axes(x: Array, dim: Any, keepdim: Any) -> tuple[int, ...] | None:
 
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`mean`."""
-    x = _resident(input) if input._np is None and dim is None else floats(input)
-    if x is None or dtype is not None:
+    if dtype is not None:
+        return None
+    if input._np is None and (dim is not None or keepdim):
+        return blocked(input, dim, keepdim, R.MEAN)
+    x = _resident(input) if input._np is None else floats(input)
+    if x is None:
         return None
     if dim is None and keepdim:
         return blocked(input, dim, keepdim, R.MEAN)
