@@ -20,7 +20,7 @@ from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT
 from skimp._engine.eval import reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel
-from skimp._engine.eval.reduce import Geometry, geometry, map_rows, of_unit
+from skimp._engine.eval.reduce import Geometry, geometry, map_rows, of_units
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -114,23 +114,23 @@ def _cut(shape: tuple[int, ...]) -> Geometry:
 def moments_of_few(x: Array) -> tuple[Array, Array]:
     """Mean and biased variance of each channel, as the ops `mean` and `var` give them."""
     cut = _cut(x.shape)
-    block = x.reshape(cut.groups, cut.rows, cut.columns)
     if cut.direct:
+        block = x.reshape(cut.groups, cut.rows, cut.columns)
         mean, squares = state = _VARIANCE.first(block, 0)
         var = _VARIANCE.value(state, cut.rows)
         if squares.dtype == x.dtype:  # else they were out of its range
             return mean.reshape(-1), var.reshape(-1)
     else:
-        var = of_unit(block, cut, _VARIANCE)
-    mean = of_unit(block, cut, reducers.MEAN)
+        var = of_units(x, cut, _VARIANCE)
+    mean = of_units(x, cut, reducers.MEAN)
     return mean.reshape(-1).astype(x.dtype), var.reshape(-1).astype(x.dtype)
 
 
 def _sum_of_few(x: Array) -> Array:
     """The sum of each channel, as the op `sum` gives it."""
     cut = _cut(x.shape)
-    block = np.ascontiguousarray(x).reshape(cut.groups, cut.rows, cut.columns)
-    return of_unit(block, cut, reducers.SUM).reshape(-1).astype(x.dtype, copy=False)
+    total = of_units(np.ascontiguousarray(x), cut, reducers.SUM)
+    return total.reshape(-1).astype(x.dtype, copy=False)
 
 
 def back_of_few(
