@@ -14,9 +14,10 @@ The names of a formula's parameters say what is saved for it:
     node                the node itself: its edges lead to the inputs
     any other name      the argument's value (tensors are saved), else the parameter's default
 
-With `again`, a function of such parameters that makes the result once more for little work, a large
-result that another node saves has no bytes of its own (`rematerialize.py`). With `releases_early`,
-the last formula runs first, and large values go with the last one that reads them (`runner.py`).
+With `rematerialize`, a function of such parameters that makes the first result once more for little
+work, that result has no bytes of its own where it is large and another node saves it
+(`rematerialize.py`). With `releases_early`, the last formula runs first, and large values go with
+the last one that reads them (`runner.py`).
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
