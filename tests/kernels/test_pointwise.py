@@ -389,14 +389,16 @@ def test_lerp(dtype: str) -> None:
     weight = np.resize(values_of(dtype, ordinary=True), a.shape) / 4
     compare(kernels.lerp, torch.lerp, a, b, weight, scale=10)
     for number in (0.0, 0.25, 0.5, 0.75, 1.0, 1.5):
-        compare(kernels.lerp, lambda s, t, w=number: torch.lerp(s, t, w), a, b, weight=number)
+        given = np.asarray(number, dtype)
+        compare(kernels.lerp, lambda s, t, w=number: torch.lerp(s, t, w), a, b, weight=given)
 
 
 @pytest.mark.parametrize("dtype", WIDE)
 def test_lerp_is_exact_at_its_ends(dtype: str) -> None:
     a, b = pairs(dtype, ordinary=True)
-    np.testing.assert_array_equal(run(kernels.lerp, a, b, like=a, weight=0.0), a)
-    np.testing.assert_array_equal(run(kernels.lerp, a, b, like=a, weight=1.0), b)
+    for end, weight in ((a, 0), (b, 1)):
+        mixed = run(kernels.lerp, a, b, like=a, weight=np.asarray(weight, dtype))
+        np.testing.assert_array_equal(mixed, end)
 
 
 @pytest.mark.parametrize("dtype", [*INTS, *FLOATS, *COMPLEX])

@@ -76,6 +76,33 @@ def check_like(name: str, a: Tensor, b: Tensor) -> None:
         )
 
 
+def check_factor(name: str, b: Tensor, A: Tensor) -> None:
+    """Refuse a right side and a factor that don't go together, in PyTorch's words."""
+    for what, t in (("b", b), ("u", A)):
+        if t.ndim < 2:
+            raise RuntimeError(
+                f"{what} should have at least 2 dimensions, but has {t.ndim} dimensions instead"
+            )
+    if b._dtype is not A._dtype:
+        given, own = (promotion.scalar_type_name(t._dtype) for t in (b, A))
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {given} and A of type "
+            f"{own} instead."
+        )
+    (n, m), (rows, columns) = A.shape[-2:], b.shape[-2:]
+    if n != m:
+        raise RuntimeError(
+            f"A must be batches of square matrices, but they are {n} by {m} matrices"
+        )
+    if n != rows:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for {name}: each A matrix is {n} by {n} but each b matrix "
+            f"is {rows} by {columns}"
+        )
+    if b._dtype not in dtypes.FLOATING_AND_COMPLEX:
+        raise no_kernel(f"{name}_cpu", b._dtype)
+
+
 def recorded(t: Tensor) -> bool:
     """Whether somebody may ask for a gradient of what becomes of `t`."""
     return modes.state.grad and t.requires_grad

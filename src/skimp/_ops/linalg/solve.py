@@ -18,6 +18,7 @@ from skimp._kernels import shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
+    check_factor,
     check_like,
     check_matrices,
     check_number,
@@ -276,7 +277,7 @@ def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:
 @general(out=True, autocast="float32")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """The X of A X = input, where L is a Cholesky factor of A."""
-    check_square("cholesky_solve", input2)
+    check_factor("cholesky_solve", input, input2)
     a, b = _batched(input2, input)
     return _cholesky_solve(b, a, upper)
 

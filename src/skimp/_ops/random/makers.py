@@ -232,8 +232,8 @@ def randperm(
     """The numbers below n in random order.
 
     Shape: (n,).
-    Dtypes: integers and floating point.
-    Raises: RuntimeError where the dtype lacks some of the numbers.
+    Dtypes: what `dtype` asks for: integers to 64 bits with a sign, uint8, floating point.
+    Raises: RuntimeError where the dtype lacks some of the numbers; NotImplementedError for others.
     """
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
@@ -246,7 +246,8 @@ def randperm(
 
 
 def _check_permuted(n: int, dtype: dtypes.dtype) -> None:
-    if dtype in dtypes.FLOAT8 or dtype is dtypes.bool or dtype.is_complex:
+    unsigned = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
+    if dtype in (*dtypes.FLOAT8, dtypes.bool, *unsigned) or dtype.is_complex:
         raise no_kernel("randperm", dtype)
     if dtype.category == dtypes.INT:
         check_number(n - 1, dtype)

@@ -140,12 +140,14 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
 
 def _small_flip(input: Any, *order: Any, dims: Any = None) -> Tensor | None:
     x = input._np
-    if len(order) == 1 and type(order[0]) is tuple:
+    if dims is not None:
+        order = dims if not order else ()
+    elif len(order) == 1 and type(order[0]) is tuple:
         order = order[0]
-    elif not order:
-        order = dims
-    if x is None or not x.flags.c_contiguous or type(order) is not tuple or 1 in x.shape:
-        return None  # a dim of size 1 keeps its stride
+    if type(order) is not tuple or not order:
+        return None
+    if x is None or not x.flags.c_contiguous or 1 in x.shape:  # a dim of size 1 keeps its stride
+        return None
     steps = [_ALL] * x.ndim
     for d in order:
         if type(d) is not int or not -x.ndim <= d < x.ndim or steps[d] is _BACK:
