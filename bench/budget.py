@@ -54,7 +54,7 @@ class Row(NamedTuple):
     slowdown_cpu: float | None = None
     held: int = 0
     evictions: int = 0  # of a step, as the next three
-    remade: int = 0
+    rematerialized: int = 0
     read: int = 0
     searching: float = 0.0
     same: bool = True
@@ -110,7 +110,7 @@ class Trial:
         self.best = self.fast = (float("inf"), float("inf"))  # with the budget, without
         self.fits = self.same = True
         self.turns = self.nbytes = self.held = 0
-        self.evictions = self.remade = self.read = 0
+        self.evictions = self.rematerialized = self.read = 0
         self.searching = 0.0
 
     def turn(self, free: Plain) -> None:
@@ -140,7 +140,7 @@ class Trial:
             raise AssertionError(f"{self.name}: {held} bytes held, {self.nbytes} allowed")
         self.held = held
         self.evictions += counts.evictions
-        self.remade += counts.remade_bytes
+        self.rematerialized += counts.rematerialized_bytes
         self.read += counts.was_read
         self.searching += counts.search_seconds
 
@@ -152,7 +152,7 @@ class Trial:
         done = self.turns * STEPS
         return Row(
             *head, self.best[0] / self.fast[0], self.best[1] / self.fast[1], self.held,
-            self.evictions // done, self.remade // done, self.read // done,
+            self.evictions // done, self.rematerialized // done, self.read // done,
             self.searching / (done * self.best[0]), self.same,
             resident(self) if self.share == RESIDENT else None,
         )  # fmt: skip

@@ -17,9 +17,9 @@ MAX_THREADS: Final = 64
 MODES: Final = ("auto", "never", "always")
 HUGE: Final = 1 << 62
 
-# (defer_from, small_below, remake_from) by mode: from how many elements work is deferred, below how
-# many elements one NumPy call per op is better than a plan, and from how many elements a result is
-# made again for backward, if that is cheap, instead of being kept.
+# (defer_from, small_below, rematerialize_from) by mode: from how many elements work is deferred,
+# below how many elements one NumPy call per op is better than a plan, and from how many elements a
+# result is made again for backward, if that is cheap, instead of being kept.
 _LIMITS: Final = {
     "auto": (1 << 17, 1 << 17, 1 << 17),
     "never": (HUGE, 1 << 17, HUGE),
@@ -31,14 +31,14 @@ class Config:
     """The settings. Assigning a wrong value raises a ValueError that says what would be right."""
 
     __slots__ = (
-        "block", "defer", "defer_from", "max_nodes", "remake_from", "small_below", "threads",
+        "block", "defer", "defer_from", "max_nodes", "rematerialize_from", "small_below", "threads",
         "threads_from",
     )  # fmt: skip
 
     defer: str
     defer_from: int
     small_below: int
-    remake_from: int
+    rematerialize_from: int
     threads: int
     block: int
     threads_from: int
@@ -54,7 +54,7 @@ class Config:
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, _checked(name, value))
         if name == "defer":
-            self.defer_from, self.small_below, self.remake_from = _LIMITS[value]
+            self.defer_from, self.small_below, self.rematerialize_from = _LIMITS[value]
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
@@ -79,7 +79,7 @@ class Config:
 _LEAST: Final = {
     "defer_from": 0,
     "small_below": 0,
-    "remake_from": 0,
+    "rematerialize_from": 0,
     "threads": 1,
     "block": 64,
     "threads_from": 0,

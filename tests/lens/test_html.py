@@ -162,8 +162,8 @@ def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
     again = (Again("made", "relu", "net.py", 9, 3, 6 << 20, 0.25),)
     outcome = Outcome(
         budget=8 << 20, peak=7 << 20, seconds=4.0, spent=1.0, evictions=5, evicted=9 << 20,
-        dropped=6 << 20, remade=6 << 20, remade_seconds=0.25, written=3 << 20, read=2 << 20,
-        spill_seconds=0.5, search_seconds=0.001, again=again,
+        dropped=6 << 20, rematerialized=6 << 20, rematerialized_seconds=0.25, written=3 << 20,
+        read=2 << 20, spill_seconds=0.5, search_seconds=0.001, again=again,
     )  # fmt: skip
     first, *others = map(report, engines)
     path.write_text(to_html(replace(first, budget=outcome), *others))

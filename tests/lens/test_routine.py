@@ -30,12 +30,12 @@ class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(6, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-        self.remade = False
+        self.rematerialized = False
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)
         x = torch.cat([x, x])[:4].t().contiguous().t()
-        if self.remade:
+        if self.rematerialized:
             return checkpoint(self.second, x, use_reentrant=False)
         return self.second(x)
 
@@ -44,7 +44,7 @@ def train(odd: Callable[[int, Model, Any], Any] | None = None, **options: Any) -
     """Some steps, one of which may do something `odd` with the model and its data."""
     torch.manual_seed(0)
     model = Model()
-    model.remade = options.pop("remade", False)
+    model.rematerialized = options.pop("rematerialized", False)
     optimizer = torch.optim.Adam(model.parameters())
     constant = torch.ones(4, 8)
     kept: list[Any] = []
@@ -138,7 +138,14 @@ def profiled(step: int, model: Model, x: Any) -> Any:
 ODDITIES = [
     other_line, more, other_op, evaluated, kept_graph, raised, on_a_thread, other_left, profiled,
 ]  # fmt: skip
-OPTIONS = [{}, {"leaks": True}, {"zeroed": True}, {"prefetch": True}, {"remade": True}, {"seen": 9}]
+OPTIONS = [
+    {},
+    {"leaks": True},
+    {"zeroed": True},
+    {"prefetch": True},
+    {"rematerialized": True},
+    {"seen": 9},
+]
 
 
 @pytest.fixture(autouse=True)

@@ -139,7 +139,7 @@ def drawn(free: Outcome, runs: Sequence[Run]) -> str:
             continue
         times = _slowdown(free, one)
         bar = "█" * max(1, round(WIDTH * times / slowest))
-        again, read = readable(one.outcome.remade), readable(one.outcome.read)
+        again, read = readable(one.outcome.rematerialized), readable(one.outcome.read)
         lines.append(f"{name} {times:>5.2f}x  {again:>11} {read:>11}  {bar}")
     fitting = [one.budget for one in runs if one.outcome is not None]
     if fitting:

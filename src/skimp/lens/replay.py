@@ -219,13 +219,13 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
         and r.start >= played.turn
         and (r.within == module or r.within.startswith(below))
     ]
-    remade = [r for r in late if r.place == result.place and r.bytes == result.bytes]
-    back = [r.start for r in late if r not in remade]
+    rematerialized = [r for r in late if r.place == result.place and r.bytes == result.bytes]
+    back = [r.start for r in late if r not in rematerialized]
     if not back:
         return rows, 0.0
     again = min(back) - 0.5  # when its backward begins
-    if any(r.start < again for r in remade):
-        rows, result = _kept_result(rows, result, remade, again)
+    if any(r.start < again for r in rematerialized):
+        rows, result = _kept_result(rows, result, rematerialized, again)
         inside = [result if r.start == result.start else r for r in inside]
     scale = 0.4 / (left - first)
     # forward keeps nothing for backward there: a tensor goes when the ops behind it have run, or is
@@ -252,7 +252,7 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
 
 
 def _kept_result(
-    rows: list[Row], result: Row, remade: list[Row], again: float
+    rows: list[Row], result: Row, rematerialized: list[Row], again: float
 ) -> tuple[list[Row], Row]:
     """A module's result that its readers had made again, of what the module keeps, stays until they
     have run: there is nothing to make it of before the module's second forward.
@@ -262,7 +262,7 @@ def _kept_result(
     for r in rows:
         if r is result:
             found.append(kept)
-        elif r not in remade or r.start >= again:
+        elif r not in rematerialized or r.start >= again:
             found.append(r)
         elif r.end > again:  # the module's own node reads it too
             found.append(replace(r, start=again + 0.45))

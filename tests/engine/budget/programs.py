@@ -258,8 +258,8 @@ def main() -> int:
             print(f"{seed}: {type(error).__name__}: {str(error)[:300]}", flush=True)
     print(
         f"{options.count} programs from {options.seed} on, {evictions} evictions, "
-        f"{counts.remade_bytes} bytes made again, {counts.was_read} read: {len(failed)} failed, "
-        f"{time.monotonic() - began:.0f} s"
+        f"{counts.rematerialized_bytes} bytes made again, {counts.was_read} read: "
+        f"{len(failed)} failed, {time.monotonic() - began:.0f} s"
     )
     return 1 if failed else 0
 

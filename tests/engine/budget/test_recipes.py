@@ -401,10 +401,10 @@ def test_calls_under_autocast_are_made_again() -> None:
     want = trained()
     peak = host.peak - base
     gc.collect()
-    before = counts.remade_bytes
+    before = counts.rematerialized_bytes
     with torch.memory.budget(host.allocated + int(0.6 * peak), spill=False):
         assert trained() == want
-    assert counts.remade_bytes > before
+    assert counts.rematerialized_bytes > before
 
 
 def outcome(program: Any) -> list[bytes]:

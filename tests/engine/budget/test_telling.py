@@ -199,7 +199,7 @@ def test_the_command_reports_what_the_budget_did(tmp_path: Path) -> None:
     assert told is not None
     assert told.budget == 9 * MIB
     assert told.peak <= 9 * MIB
-    assert told.remade == sum(one.nbytes for one in told.again if one.way == "made") > 0
+    assert told.rematerialized == sum(one.nbytes for one in told.again if one.way == "made") > 0
     rows = SECTIONS["budget"](lens.load(file)).rows
     assert any(row[3] == "made" and "train.py:" in row[5] for row in rows)
 
@@ -236,7 +236,7 @@ def test_what_was_done_adds_up() -> None:
     one = telling.outcome(4 * MIB)
     assert one.evictions == 2
     assert one.evicted == 2 * one.dropped == 2 * MIB
-    for way, total in (("made", one.remade), ("read", one.read), ("written", one.written)):
+    for way, total in (("made", one.rematerialized), ("read", one.read), ("written", one.written)):
         parts = [part for part in one.again if part.way == way]
         assert sum([part.nbytes for part in parts]) == total > 0
         assert any([part.lineno and part.op for part in parts])

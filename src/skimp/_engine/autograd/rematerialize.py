@@ -53,7 +53,7 @@ def instead_of(t: Tensor) -> Tensor:
         extra = node._skimp_extra
         if s.version != (0 if extra is None else extra.version):  # that the op has left
             return t
-        if numel(base.shape) < config.remake_from:
+        if numel(base.shape) < config.rematerialize_from:
             return t
         deferred = _deferred(node, rule, base)
         if deferred is None:
@@ -77,7 +77,7 @@ def of_result(node: Any, t: Tensor) -> Tensor:
         return t
     if t._skimp_counter is not None or isinstance(s, Rematerialized):
         return t
-    if numel(t.shape) < config.remake_from or not _reads_saved(node, expr, len(s)):
+    if numel(t.shape) < config.rematerialize_from or not _reads_saved(node, expr, len(s)):
         return t
     deferred: Storage | None = rematerialized_of(s)
     if deferred is None:

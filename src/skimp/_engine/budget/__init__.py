@@ -7,7 +7,7 @@
     choice      which storage goes
     recipes     how bytes were made, from which others
     recording   where ops note it
-    remaking    following recipes
+    rematerializing    following recipes
     spill       the file that bytes are written to
     places      which directory is on a disk
     computing   an expression while it is computed, and its time

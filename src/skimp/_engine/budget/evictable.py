@@ -312,8 +312,8 @@ def is_needed(s: Evictable) -> bool:
 
 # -- coming back ----------------------------------------------------------------------------------
 
-# what follows a recipe: set by the module that can (remaking.py), which knows this one
-remake: Final[list[Callable[[Evictable], None]]] = []
+# what follows a recipe: set by the module that can (rematerializing.py), which knows this one
+rematerialize: Final[list[Callable[[Evictable], None]]] = []
 
 
 def bring_back(s: Evictable) -> None:
@@ -329,7 +329,7 @@ def bring_back(s: Evictable) -> None:
             if s.place is not None:
                 _read_back(s, s.place)
             elif s.needs is not None:
-                remake[0](s)
+                rematerialize[0](s)
             else:
                 raise RuntimeError("a storage without bytes: nothing was noted of how it was made")
         finally:

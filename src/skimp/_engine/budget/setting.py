@@ -6,7 +6,14 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from skimp._engine.budget import evictable, lending, recording, remaking, spill as files, telling
+from skimp._engine.budget import (
+    evictable,
+    lending,
+    recording,
+    rematerializing,
+    spill as files,
+    telling,
+)
 from skimp._engine.budget.spending import Spending
 from skimp._engine.budget.verify import checking
 from skimp._engine.interrupts import insist, region
@@ -88,7 +95,7 @@ def budget(
         insist(obey, before)
 
 
-evictable.remake.append(remaking.remake)
+evictable.rematerialize.append(rematerializing.rematerialize)
 if text := os.environ.get(VARIABLE):
     try:
         set_budget(text)

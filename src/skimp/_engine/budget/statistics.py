@@ -38,8 +38,8 @@ class Outcome:
     evictions: int
     evicted: int  # bytes
     dropped: int  # bytes of those that were not written, to be made again
-    remade: int
-    remade_seconds: float
+    rematerialized: int
+    rematerialized_seconds: float
     written: int
     read: int
     spill_seconds: float
@@ -64,8 +64,8 @@ class Counts:
         self.written = 0  # bytes to the file
         self.was_read = 0  # and from it
         self._again: dict[tuple[str, str, Site | None], tuple[int, int, float]] = {}
-        self.remade_bytes = 0
-        self.remade_seconds = 0.0
+        self.rematerialized_bytes = 0
+        self.rematerialized_seconds = 0.0
         self.spill_seconds = 0.0
         self.search_seconds = 0.0
         self.beyond = 0  # bytes above the budget at most, of a kernel for which nothing could go
@@ -74,7 +74,7 @@ class Counts:
     @property
     def moved(self) -> int:
         """Grows whenever bytes go or come."""
-        return self.evicted + self.was_read + self.remade_bytes
+        return self.evicted + self.was_read + self.rematerialized_bytes
 
     def went(self, nbytes: int, dropped: bool) -> None:
         self.evictions += 1
@@ -86,11 +86,11 @@ class Counts:
         """A kernel's scratch memory was had so many bytes above the budget."""
         self.beyond = max(self.beyond, nbytes)
 
-    def remade(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
+    def rematerialized(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
         """An op was run again, as the line at `site` did."""
         self._add(MADE, op, site, nbytes, seconds)
-        self.remade_bytes += nbytes
-        self.remade_seconds += seconds
+        self.rematerialized_bytes += nbytes
+        self.rematerialized_seconds += seconds
 
     def read(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
         """Bytes that a line made were read back."""

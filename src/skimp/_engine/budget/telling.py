@@ -135,7 +135,8 @@ def outcome(budget: int | None) -> Outcome:
     return Outcome(
         budget=budget, peak=host.peak, seconds=process_time(), spent=counts.seconds,
         evictions=counts.evictions, evicted=counts.evicted, dropped=counts.dropped,
-        remade=counts.remade_bytes, remade_seconds=counts.remade_seconds,
+        rematerialized=counts.rematerialized_bytes,
+        rematerialized_seconds=counts.rematerialized_seconds,
         written=counts.written, read=counts.was_read, spill_seconds=counts.spill_seconds,
         search_seconds=counts.search_seconds, again=counts.again, beyond=counts.beyond,
     )  # fmt: skip
@@ -151,7 +152,7 @@ def words(one: Outcome) -> tuple[str, str]:
     return (
         f"{head}: at most {readable(one.peak)} were held; bytes went {one.evictions:,} times "
         f"({readable(one.evicted)}).",
-        f"made again: {readable(one.remade)} in {one.remade_seconds:.2f} s; "
+        f"made again: {readable(one.rematerialized)} in {one.rematerialized_seconds:.2f} s; "
         f"written: {readable(one.written)}, read: {readable(one.read)} in "
         f"{one.spill_seconds:.2f} s; choosing: {one.search_seconds:.2f} s",
     )

@@ -71,7 +71,7 @@ function budgets(runs) {
   if (!runs.length) return;
   const words = ({budget: b}) => `At most ${readable(b.peak)} were held${b.budget ? ` of ${readable(b.budget)}` : ""}. `
     + (!b.evictions ? "Nothing had to go." : `Bytes went ${count(b.evictions, "time")} (${readable(b.evicted)}, of which ${readable(b.dropped)} to be made again); `
-      + `made again: ${readable(b.remade)} in ${seconds(b.remade_seconds)}; written: ${readable(b.written)}, read: ${readable(b.read)} in ${seconds(b.spill_seconds)}; `
+      + `made again: ${readable(b.rematerialized)} in ${seconds(b.rematerialized_seconds)}; written: ${readable(b.written)}, read: ${readable(b.read)} in ${seconds(b.spill_seconds)}; `
       + `choosing: ${seconds(b.search_seconds)}; all of it ${Math.round(100 * b.spent / Math.max(b.seconds, 1e-9))}% of the program's ${seconds(b.seconds)} of processor time.`);
   $("budget-words").replaceChildren(...runs.map(run => element("p", {textContent: (runs.length > 1 ? `${run.program}: ` : "") + words(run)})));
   const again = runs.flatMap(run => run.budget.again);

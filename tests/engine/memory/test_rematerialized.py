@@ -57,7 +57,7 @@ def step(m: Any, make: Make, *lead: int) -> list[Any]:
 @pytest.mark.parametrize("lead", [(ROWS,), (4, ROWS // 4)])
 def test_the_same_bits_as_if_it_were_kept(name: str, lead: tuple[int, ...]) -> None:
     rematerialized = step(skimp, MAKERS[name], *lead)
-    with skimp.config.using(remake_from=1 << 40):
+    with skimp.config.using(rematerialize_from=1 << 40):
         kept = step(skimp, MAKERS[name], *lead)
     for one, other in zip(rematerialized, kept, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -121,7 +121,7 @@ def test_what_was_written_unseen_is_not_made_again(op: str, kept: bool) -> None:
         loss.backward()
         return torch.tensor([x.grad.tolist(), other.grad.tolist()])
 
-    with skimp.config.using(defer="always", remake_from=1):
+    with skimp.config.using(defer="always", rematerialize_from=1):
         torch.testing.assert_close(gradients(skimp), gradients(torch))
 
 

@@ -21,7 +21,7 @@ from skimp._engine.memory.storage import Storage
 ANY = 1 << 30
 
 
-def remake(s: Evictable) -> None:
+def rematerialize(s: Evictable) -> None:
     """Have a storage's bytes by its recipe. Called under the storages' lock.
 
     RuntimeError: what it needs is lost (which `needs` prevents). OutOfMemoryError: no room.
@@ -97,7 +97,7 @@ class _Order:
         made = one.make(given, waits)
         took = perf_counter() - began - (counts.seconds - spent)
         one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
-        counts.remade(
+        counts.rematerialized(
             one.name, _made_at(one), sum([len(new) for new in made if new is not None]), took
         )
         for i, new in enumerate(made):

@@ -83,7 +83,7 @@ def step(m: Any, name: str, training: bool = True) -> list[Any]:
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_same_bits_as_if_it_were_kept(name: str, training: bool) -> None:
     made_again = step(skimp, name, training)
-    with skimp.config.using(remake_from=1 << 40):
+    with skimp.config.using(rematerialize_from=1 << 40):
         kept = step(skimp, name, training)
     for one, other in zip(made_again, kept, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -111,7 +111,7 @@ def test_a_layer_keeps_one_tensor(name: str) -> None:
     """batch_norm's input; statistics, and its line for each channel, come to a few vectors."""
     graph, peak = held(name)
     assert MIB <= graph <= MIB + FEW
-    kept, most = held(name, remake_from=1 << 40)
+    kept, most = held(name, rematerialize_from=1 << 40)
     assert kept - graph > 0.99 * MIB
     assert peak <= most
 
@@ -136,7 +136,7 @@ def test_a_checkpoints_second_forward_keeps_one_tensor_too(name: str) -> None:
         return host.peak - before
 
     assert peak(True) <= peak(False) + STATE
-    assert peak(True, remake_from=1 << 40) > peak(True) + 2.9 * MIB
+    assert peak(True, rematerialize_from=1 << 40) > peak(True) + 2.9 * MIB
 
 
 @pytest.mark.parametrize("swish", ["x * x.sigmoid()", "silu", "relu of a norm"])
@@ -171,7 +171,7 @@ def test_what_a_function_or_a_checkpoint_is_given_is_kept_as_an_op_would(swish: 
 
     plain = graph(block)
     assert graph(again) <= plain + STATE
-    assert graph(again, remake_from=1 << 40) > plain + 0.99 * MIB
+    assert graph(again, rematerialize_from=1 << 40) > plain + 0.99 * MIB
 
 
 @pytest.mark.parametrize("name", ["relu", "relu in place", "leaky_relu"])
