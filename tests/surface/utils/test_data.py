@@ -85,6 +85,7 @@ def test_datasets() -> None:
     alike(lambda lib, d: d.Dataset()[0], NotImplementedError)
 
 
+@pytest.mark.filterwarnings("ignore:Length of split")  # [0, 1] are fractions, of which one is 0
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(0, 99))
 def test_random_split(lengths: list[int], seed: int) -> None:
