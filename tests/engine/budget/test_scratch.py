@@ -21,6 +21,7 @@ from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, is_away, numbers
 
 BYTE = np.dtype(np.uint8)
+from tests.support.running import default_mode
 
 
 def use(nbytes: int) -> None:
@@ -111,6 +112,7 @@ def test_where_nothing_may_go_it_is_had_beyond_the_budget_and_told() -> None:
         del array
 
 
+@default_mode  # what is not deferred needs other budgets
 @pytest.mark.parametrize("near", [False, True])
 def test_what_temporaries_have_left_is_given_back_near_the_bound(
     near: bool, monkeypatch: pytest.MonkeyPatch
