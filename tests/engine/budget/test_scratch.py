@@ -19,9 +19,9 @@ from skimp._kernels import scratch
 from skimp._kernels.threads import share
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, is_away, numbers
+from tests.support.running import default_mode
 
 BYTE = np.dtype(np.uint8)
-from tests.support.running import default_mode
 
 
 def use(nbytes: int) -> None:
