@@ -75,7 +75,7 @@ def test_bits_whoever_makes_it(n: int, channels: int, places: int, team: int) ->
     a, b, _ = _lines(channels, 3)
     out = np.empty_like(x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(channels_onednn, "_SHARED", 1)
+        patch.setattr(channels_onednn, "SHARED", 1)
         patch.setattr(teams, "size", lambda threads: team)
         if channels_onednn.scaled(x, a, b, out, (0, 6)):
             _same(out, _by_numpy(x, a, b, (0, 6)))

@@ -42,7 +42,7 @@ def test_bits(
     with monkeypatch.context() as patch:
         patch.setattr(pool_onednn, "_LEAST", 1 << 40)
         pool.total(x, want, divisor, w)
-    monkeypatch.setattr(pool_onednn, "_SHARED", 1)
+    monkeypatch.setattr(pool_onednn, "SHARED", 1)
     monkeypatch.setattr(teams, "size", lambda threads: team)
     assert pool_onednn.average(x, got, divisor, w.kernel, w.stride)
     np.testing.assert_array_equal(got, want)

@@ -13,18 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping, teams, threads
-from skimp._kernels.onednn_runs import Runs
+from skimp._kernels import onednn, shaping
+from skimp._kernels.onednn_runs import SHARED, Runs, together
 from skimp._kernels.scratch import row_sums
 from skimp._kernels.threads import Call
-from skimp.config import config
 
 Array = np.ndarray[Any, Any]
 Limits = tuple[float, ...]
 
 _TYPE: Final = np.dtype(np.float32)
 _LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
-_SHARED: Final = 1 << 20  # and from which threads that may have to be woken share them
 _REFERENCE: Final = b"ref"  # in the name of code that goes one by one
 
 
@@ -51,7 +49,7 @@ def scaled(x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None)
     sizes = _sizes_of(x, a, b, out, hold)
     if sizes is None:
         return False
-    team = _team(sizes)
+    team = together(x.size >= SHARED)
     runs = _runs(sizes, True, False, hold, team)
     return runs is not None and _run(team, (runs, (x, a, out, b)))
 
@@ -71,8 +69,9 @@ def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> boo
     sizes = _sizes(x, (a, b, c), g, out)
     if sizes is None:
         return False
-    team = _team(sizes)
-    first, second = _runs(sizes, False, False, None, team), _runs(sizes, True, True, None, team)
+    team = together(x.size >= SHARED)
+    first = _runs(sizes, False, False, None, team)
+    second = _runs(sizes, True, True, None, team)
     if first is None or second is None:
         return False
     return _run(team, (first, (g, a, out)), (second, (x, b, out, c)))
@@ -98,19 +97,9 @@ def _meets(array: Array, out: Array) -> bool:
     return array.size != out.size or shaping.address(array) != shaping.address(out)
 
 
-def _team(sizes: tuple[int, int, int]) -> int:
-    """How many threads work together on so many."""
-    if math.prod(sizes) < _SHARED or not threads.alone():
-        return 1
-    return teams.size(config.threads)
-
-
 def _run(team: int, *steps: tuple[Runs, tuple[Array, ...]]) -> bool:
-    began = teams.begin() if team > 1 else None
     for runs, arrays in steps:
         runs.make([shaping.address(a) for a in arrays], team)
-    if began is not None:
-        teams.end(began)
     return True
 
 

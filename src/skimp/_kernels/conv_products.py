@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping, teams, threads
+from skimp._kernels import onednn, shaping
 from skimp._kernels.blas import spread
 from skimp._kernels.conv_pieces import TYPE, Three
 from skimp._kernels.im2col import LANES, Ints, Window
-from skimp._kernels.onednn_runs import Runs
+from skimp._kernels.onednn_runs import Runs, together
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp.config import config
 
@@ -138,11 +138,9 @@ def _run(
         return False
     arrays = [one, other, into] if bias is None else [one, other, into, bias]
     at = [shaping.address(array) for array in arrays]
-    team = teams.size(config.threads) if large and threads.alone() else 1
+    team = together(large)
     if team > 1:
-        began = teams.begin()
         whole[0][0].make(at, team)
-        teams.end(began)
         return True
     items = iter(todo)  # shared by the threads: next() is atomic
 

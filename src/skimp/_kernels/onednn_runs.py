@@ -7,11 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping
+from skimp._kernels import onednn, shaping, teams
 from skimp._kernels.scratch import Scratch
-from skimp._kernels.threads import Call
+from skimp._kernels.threads import Call, alone
+from skimp.config import config
 
 _BYTES: Final = np.dtype(np.uint8)
+SHARED: Final = 1 << 20  # elements of a pass that threads share, who may have to be woken
+
+
+def together(large: bool) -> int:
+    """How many threads work together on what is large: one where our own share work already."""
+    return teams.size(config.threads) if large and alone() else 1
 
 
 class Runs:
@@ -31,12 +38,15 @@ class Runs:
         addresses."""
         run = self._run()
         onednn.use_threads(team)
+        began = teams.begin() if team > 1 else None
         scratch = self._primitive.scratch
         if scratch:
             with Scratch((scratch,), _BYTES) as room:
                 run.make(addresses, shaping.address(room))
         else:
             run.make(addresses, 0)
+        if began is not None:
+            teams.end(began)
         self._idle.append(run)
 
     def calls(self, addresses: Sequence[int]) -> list[Call]:

@@ -13,16 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping, teams, threads
-from skimp._kernels.onednn_runs import Runs
-from skimp.config import config
+from skimp._kernels import onednn, shaping
+from skimp._kernels.onednn_runs import SHARED, Runs, together
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 _TYPE: Final = np.dtype(np.float32)
 _LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
-_SHARED: Final = 1 << 20  # and from which threads that may have to be woken share them
 _MOST_DIMS: Final = 3
 
 
@@ -40,14 +38,11 @@ def average(x: Array, out: Array, divisor: Array, kernel: Ints, stride: Ints) ->
         or onednn.library() is None
     ):
         return False
-    team = teams.size(config.threads) if x.size >= _SHARED and threads.alone() else 1
+    team = together(x.size >= SHARED)
     runs = _runs(x.shape, out.shape, kernel, stride, team)
     if runs is None:
         return False
-    began = teams.begin() if team > 1 else None
     runs.make([shaping.address(x), shaping.address(out)], team)
-    if began is not None:
-        teams.end(began)
     return True
 
 

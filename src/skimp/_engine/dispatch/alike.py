@@ -113,10 +113,12 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     def run(*arrays: Any, out: Array) -> None:
         fn(*arrays, *params, out=out)
 
-    def listed(*arrays: Any, out: Array) -> list[Call]:
-        found: list[Call] = kernel.listed(*arrays, *params, out=out) if kernel.listed else []
-        return found
+    listed = kernel.listed
+
+    def calls(*arrays: Any, out: Array) -> list[Call]:
+        assert listed is not None
+        return listed(*arrays, *params, out=out)
 
     facts = kernel.aliases, kernel.strided, kernel.dense, kernel.brief
-    how = None if kernel.listed is None else listed
-    return Kernel(kernel.name, run, *facts, kernel.ufunc, params, how)
+    numbers = (*params, *kernel.numbers)
+    return Kernel(kernel.name, run, *facts, kernel.ufunc, numbers, calls if listed else None)

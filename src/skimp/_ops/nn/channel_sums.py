@@ -284,10 +284,10 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
 
 def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
     """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
-    alongside = beside(x, (a, b, c))
-    if channels_onednn.blended(g, x, alongside[0], alongside[1], alongside[2], out):
+    of_g, of_x, more = beside(x, (a, b, c))
+    if channels_onednn.blended(g, x, of_g, of_x, more, out):
         return
-    n, channels, *size = x.shape
+    n, count, *size = x.shape
     places = math.prod(size)
     line: list[Array] = []
 
@@ -302,7 +302,7 @@ def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
                 np.add(to, c, out=to)
                 np.add(to, scaled, out=to)
 
-    if n > 1 and places <= _SHORT_RUN and channels * places <= _WIDE:
+    if n > 1 and places <= _SHORT_RUN and count * places <= _WIDE:
         # an image is one run for NumPy, which takes twice as long for short ones beside numbers
         line += [v.repeat(places) for v in (a, b, c)]
         _over(g, 1, mix, x, out, steps=_STEPS)
