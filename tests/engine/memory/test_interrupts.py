@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 from typing import Any
@@ -77,6 +78,7 @@ class Moments:
             raise KeyboardInterrupt
 
 
+@cache
 def asks_at_its_beginning(code: CodeType) -> bool:
     for found in dis.get_instructions(code):
         if found.opname == "RESUME":
