@@ -254,19 +254,28 @@ ALL = [
 
 
 def work(rank, size, target, meeting):
-    os.environ["FOLDER"] = os.path.dirname(target)
+    os.makedirs(target, exist_ok=True)
+    os.environ["FOLDER"] = target
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
     found = {}
     for f in ALL:
         found[f.__name__] = f(rank, size)
         dist.barrier()
-    with open(f"{target}.{rank}", "w") as file:
+    with open(os.path.join(target, f"found.{rank}"), "w") as file:
         json.dump(found, file)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    size, target = int(sys.argv[1]), sys.argv[2]
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(work, args=(size, target, os.path.join(folder, "meeting")), nprocs=size)
+    method, target, *sizes = sys.argv[1:]
+    # forked ranks need not import PyTorch again, which takes longer than what they do
+    start = (
+        mp.spawn
+        if method == "spawn"
+        else functools.partial(mp.start_processes, start_method="fork")
+    )
+    for size in map(int, sizes):
+        with tempfile.TemporaryDirectory() as folder:
+            where = os.path.join(target, str(size))
+            start(work, args=(size, where, os.path.join(folder, "meeting")), nprocs=size)
