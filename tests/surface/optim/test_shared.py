@@ -13,6 +13,7 @@ import torch as oracle
 import skimp
 from skimp.optim.steps import PerParameter
 from tests.support.optim_rows import OPTIMIZERS
+from tests.support.running import default_mode
 
 SHAPES = [(300, 400), (7,), (1,), (70_000,), (3, 50_000), (0,), (256, 256), (), (400, 300)]
 
@@ -47,6 +48,7 @@ def _steps(torch: Any, name: str, apart: bool = False) -> list[Any]:
     return [*params, *[v for v in state if isinstance(v, torch.Tensor)]]
 
 
+@default_mode  # others are asked beside it
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_bits_and_versions_of_one_after_another(name: str) -> None:
     expected = _steps(skimp, name, apart=True)
