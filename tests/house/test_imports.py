@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,9 +52,44 @@ def targets(module: str, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield inner if inner in FILES else base
 
 
+RARE = {"_skimp_counter", "_conj", "_skimp_neg", "_skimp_inference", "_skimp_creation"}
+
+
+class Facts:
+    """What the tests ask of a module, read once: trees are large, and none is kept."""
+
+    def __init__(self, module: str) -> None:
+        text = FILES[module].read_text()
+        tree, lines = ast.parse(text), text.splitlines()
+        top = list(statements(tree, top_only=True))
+        every = list(statements(tree, top_only=False))
+        self.imports = {True: self._named(module, top), False: self._named(module, every)}
+        inside = [node for node in every if node not in top]
+        self.inside = [f"{module}, line {n.lineno}: {ast.unparse(n)}" for n in inside]
+        self.silent = [
+            where
+            for node, where in zip(inside, self.inside, strict=True)
+            if not lines[node.lineno - 2].strip().startswith("#")
+            if "  # " not in lines[node.lineno - 1]
+        ]
+        self.rare: set[str] = set()
+        self.makes_code = False
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                self.rare |= {node.attr} & RARE
+            elif isinstance(node, ast.Call):
+                self.makes_code |= getattr(node.func, "id", "") in ("exec", "eval")
+
+    @staticmethod
+    def _named(module: str, nodes: list[ast.Import | ast.ImportFrom]) -> set[str]:
+        return {name for node in nodes for name in targets(module, node)}
+
+
+facts = cache(Facts)
+
+
 def imports(module: str, top_only: bool = True) -> set[str]:
-    tree = ast.parse(FILES[module].read_text())
-    return {name for node in statements(tree, top_only) for name in targets(module, node)}
+    return facts(module).imports[top_only]
 
 
 ON_PYTORCH = "skimp.lens.pytorch"  # the lens for programs that run on PyTorch itself
@@ -125,19 +161,8 @@ MOST = 12  # imports inside functions; each says why in a comment
 
 
 def test_imports_inside_functions_are_few_and_say_why() -> None:
-    found, silent = [], []
-    for module, path in FILES.items():
-        text = path.read_text()
-        tree, lines = ast.parse(text), text.splitlines()
-        top = {id(node) for node in statements(tree, top_only=True)}
-        for node in statements(tree, top_only=False):
-            if id(node) not in top:
-                where = f"{module}, line {node.lineno}: {ast.unparse(node)}"
-                found.append(where)
-                above = lines[node.lineno - 2].strip().startswith("#")
-                if not above and "  # " not in lines[node.lineno - 1]:
-                    silent.append(where)
-    assert silent == []
+    assert [where for module in FILES for where in facts(module).silent] == []
+    found = [where for module in FILES for where in facts(module).inside]
     assert len(found) <= MOST, found
 
 
@@ -148,13 +173,7 @@ def test_the_root_holds_what_a_stranger_looks_for() -> None:
 
 def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
     """The fast paths look at `_skimp_marked` and no further: who sets one of these sets it too."""
-    rare = {"_skimp_counter", "_conj", "_skimp_neg", "_skimp_inference", "_skimp_creation"}
-
-    def assigned(tree: ast.AST) -> set[str]:
-        nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
-        return {n.attr for n in nodes if isinstance(n.ctx, ast.Store)} & rare
-
-    found = {name: assigned(ast.parse(path.read_text())) for name, path in FILES.items()}
+    found = {name: facts(name).rare for name in FILES}
     assert {name: names for name, names in found.items() if names} == {
         # `mark_creation`, `mark_version`
         "skimp._engine.tensor.tensor": {"_skimp_creation", "_skimp_counter"}
@@ -169,10 +188,5 @@ READ_TEXT = {
 
 
 def test_one_module_makes_code_of_text() -> None:
-    found = set()
-    for module, path in FILES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if name in ("exec", "eval"):
-                found.add(module)
+    found = {module for module in FILES if facts(module).makes_code}
     assert found == {"skimp._engine.generated"} | READ_TEXT
