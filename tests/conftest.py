@@ -153,9 +153,17 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return left_out or None
 
 
+_collected: list[Path] = []  # the file before whose tests garbage was last looked for
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """Begin the global streams anew: what a test draws does not depend on the tests before."""
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin the global streams anew: what a test draws does not depend on the tests before. And
+    with each file, let collections look no more at what those left: some tests ask for hundreds.
+    """
+    if _collected != [item.path]:
+        _collected[:] = [item.path]
+        collect()
     if EXPLORING:
         if time.monotonic() - BEGAN > TIME_TO_EXPLORE:
             pytest.skip("the time to explore is over")

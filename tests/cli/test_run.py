@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import measured, skimp, start, write
+from tests.support.running import default_mode, measured, skimp, start, write
 
 KNOWN = """
     import torch
@@ -89,6 +89,7 @@ def test_a_limit_holds(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+@default_mode
 @pytest.mark.parametrize("words", [("--no-spill",), ("--verify",), ("--spill-dir", "/tmp")])
 def test_what_is_for_a_budget_needs_one(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = skimp("run", *words, write(tmp_path, "print(1)\n"), cwd=tmp_path)
@@ -119,6 +120,7 @@ def test_examples_print_what_they_print_under_pytorch(tmp_path: Path) -> None:
     assert by_skimp.returncode == 0, by_skimp.stderr
 
 
+@default_mode
 def test_a_program_that_measures_itself_measures_the_host(tmp_path: Path) -> None:
     done = skimp("run", "--quiet", str(EXAMPLES / "measure_relu.py"), cwd=tmp_path)
     assert done.stdout == (
@@ -127,9 +129,7 @@ def test_a_program_that_measures_itself_measures_the_host(tmp_path: Path) -> Non
     ), done.stderr
 
 
-@pytest.mark.skipif(
-    os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="a page shows one way of running"
-)
+@default_mode
 def test_the_readme_shows_what_the_demo_prints() -> None:
     """And the report, but for its seconds."""
     root = EXAMPLES.parent
