@@ -59,12 +59,14 @@ class Kernel:
     `listed`: what `fn` does as calls of functions of C, where it can be said so (else none).
     `beside`: of its arguments all but the first may be numbers beside rows, read where they are.
     `joined`: the kernel that does its work and then another's, which has no other argument.
+    `within`: it gives the first argument where the second is above its number, or lies strictly
+    between its two `numbers`, or is NaN, and else 0.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
     __slots__ = (
         "aliases", "beside", "brief", "dense", "fn", "joined", "listed", "name", "numbers",
-        "strided", "ufunc",
+        "strided", "ufunc", "within",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +82,7 @@ class Kernel:
         listed: Callable[..., list[Call]] | None = None,
         beside: bool = False,
         joined: Callable[[Kernel], Kernel | None] | None = None,
+        within: bool = False,
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
@@ -92,6 +95,7 @@ class Kernel:
         self.listed: Final = listed
         self.beside: Final = beside
         self.joined: Final = joined
+        self.within: Final = within
 
     def calls(self, args: tuple[Any, ...], out: Array) -> list[Call]:
         """What `fn` does, as calls of functions of C; none where it is more."""
