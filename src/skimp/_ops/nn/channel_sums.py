@@ -255,8 +255,8 @@ def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int
 
 
 @lru_cache(64)
-def _scaled(name: str, hold: tuple[float, ...] | None) -> Kernel:
-    """x * a + b, held between two numbers if they are given."""
+def _scaled(name: str, plus: bool, hold: tuple[float, ...] | None) -> Kernel:
+    """x * a + b, perhaps plus another argument, held between two numbers if they are given."""
     return Kernel(
         name,
         partial(channels.scaled, hold=hold),
@@ -265,22 +265,26 @@ def _scaled(name: str, hold: tuple[float, ...] | None) -> Kernel:
         brief=True,
         listed=partial(channels.calls, hold=hold),
         beside=True,
-        joined=partial(_joined, name, hold),
+        joined=partial(_joined, name, plus, hold),
     )
 
 
-def _joined(name: str, hold: tuple[float, ...] | None, other: Kernel) -> Kernel | None:
-    """The kernel that copies its result too, or holds it between two numbers."""
+def _joined(
+    name: str, plus: bool, hold: tuple[float, ...] | None, other: Kernel, more: int
+) -> Kernel | None:
+    """The kernel that copies its result too, or adds to it, or holds it between two numbers."""
     if other is COPY:
-        return _scaled(name, hold)
-    if hold is not None or CLIP is None or other.ufunc is not CLIP:
+        return _scaled(name, plus, hold)
+    if more and not plus and hold is None and other.ufunc is np.add:
+        return _scaled(f"{name}_{other.name}", True, None)
+    if more or hold is not None or CLIP is None or other.ufunc is not CLIP:
         return None
     nan = any([limit != limit for limit in other.numbers])
-    return None if nan else _scaled(f"scaled_{other.name}", other.numbers)
+    return None if nan else _scaled(f"{name}_{other.name}", plus, other.numbers)
 
 
 SCALED: Final = Pointwise(
-    "scaled", {FLOAT: _scaled("scaled", None)}, same, args=("input", "a", "b")
+    "scaled", {FLOAT: _scaled("scaled", False, None)}, same, args=("input", "a", "b")
 )
 """x * a + b, the latter two with a number for each channel."""
 

@@ -18,6 +18,7 @@ from skimp._kernels.activation import drop_outside
 from skimp._kernels.scratch import Scratch
 
 _FLOATS = "fd"
+_LINE = 3  # arguments of x * a + b
 
 
 class Rectified(NamedTuple):
@@ -52,14 +53,14 @@ def rectified(source: Expr | Array) -> Rectified | None:
         found = _images(source, g, seen)
         return found and Rectified(*found, limits)
     fn = seen.kernel.fn
-    if type(fn) is not partial or fn.func is not channels.scaled:
+    if type(fn) is not partial or fn.func is not channels.scaled or len(seen.args) > _LINE:
         return None
     hold = fn.keywords["hold"]
     if hold is not None and not hold[0] <= limits[0] <= limits[-1] < hold[1]:
         return None  # else what is held lies outside of the limits, before and after
     found = _images(source, g, seen.args[0])
     line = [each for arg in seen.args[1:] if (each := _numbers(arg)) is not None]
-    return Rectified(*found, limits, tuple(line)) if found and len(line) == 2 else None
+    return Rectified(*found, limits, tuple(line)) if found and len(line) == _LINE - 1 else None
 
 
 def _images(source: Expr, *args: Any) -> tuple[Array, Array] | None:
