@@ -33,8 +33,8 @@ def _lines(channels: int, ndim: int) -> list[Array]:
     return [_numbers(channels, *(1,) * (ndim - 2), seed=s) for s in (1, 2, 3)]
 
 
-def _by_numpy(x: Array, a: Array, b: Array, hold: Any = None) -> Array:
-    made = x * a + b
+def _by_numpy(x: Array, a: Array, b: Array, hold: Any = None, plus: Array | float = -0.0) -> Array:
+    made = x * a + b + np.float32(plus)
     return made if hold is None else np.clip(made, *hold)
 
 
@@ -65,6 +65,41 @@ def test_bits_are_those_of_one_operation_after_the_other(
     _same(g, want)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("hold", HOLDS)
+@pytest.mark.parametrize("by", ["oneDNN", "NumPy", "calls"])
+def test_what_is_added_before_it_is_held(
+    shape: tuple[int, ...], hold: Any, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "_PART", 1 << 12)
+    if by != "oneDNN":
+        monkeypatch.setattr(channels_onednn, "takes", lambda dtype: False)
+    x, plus = _numbers(*shape), _numbers(*shape, seed=4)
+    a, b, _ = _lines(shape[1], len(shape))
+    want = _by_numpy(x, a, b, hold, plus)
+    for place in range(3):
+        images = [x.copy(), plus.copy(), np.empty_like(x)]
+        out = images[place]
+        if by == "calls":
+            at_once(channels.calls(images[0], a, b, images[1], hold=hold, out=out))
+        else:
+            channels.scaled(images[0], a, b, images[1], hold=hold, out=out)
+        _same(out, want)
+
+
+@pytest.mark.parametrize("bad", [np.nan, inf])
+def test_what_is_added_is_finite_or_numpys(bad: float) -> None:
+    x, plus = _numbers(2, 8, 32, 32), _numbers(2, 8, 32, 32, seed=4)
+    a, b, _ = _lines(8, 4)
+    out = np.empty_like(x)
+    assert channels_onednn.scaled(x, a, b, out, (0, inf), plus)
+    assert not channels_onednn.scaled(x, a, b, out, (0, inf), plus[:, :, :, ::-1])
+    plus[1, 3, 5, 7] = bad
+    assert not channels_onednn.scaled(x, a, b, out, (0, inf), plus)
+    channels.scaled(x, a, b, plus, hold=(0, inf), out=out)
+    np.testing.assert_array_equal(out, _by_numpy(x, a, b, (0, inf), plus))
+
+
 @settings(max_examples=25)
 @given(
     n=st.integers(1, 5), channels=st.integers(1, 40), places=st.integers(2, 400),
@@ -92,7 +127,7 @@ def test_what_is_not_finite_stays_as_numpy_has_it(bad: float, where: str) -> Non
     out = np.empty_like(x)
     assert not channels_onednn.scaled(x, a, b, out, (0, inf))
     with np.errstate(invalid="ignore"):
-        channels.scaled(x, a, b, (0, inf), out=out)
+        channels.scaled(x, a, b, hold=(0, inf), out=out)
         np.testing.assert_array_equal(out, _by_numpy(x, a, b, (0, inf)))
 
 
@@ -100,7 +135,7 @@ def test_the_sign_of_zero_stays() -> None:
     x, a, b = np.zeros((2, 8, 32, 32), "f4"), -np.ones((8, 1, 1), "f4"), _lines(8, 4)[1]
     b[3] = -0.0
     out = np.empty_like(x)
-    channels.scaled(x, a, b, (0, inf), out=out)
+    channels.scaled(x, a, b, hold=(0, inf), out=out)
     _same(out, _by_numpy(x, a, b, (0, inf)))
     assert np.signbit(out[:, 3]).all()
 
@@ -124,7 +159,7 @@ def test_calls_of_c_do_the_same() -> None:
         a, b, _ = _lines(8, 4)
         for hold in HOLDS:
             out = np.empty_like(x)
-            listed = channels.calls(x, a, b, hold, out=out)
+            listed = channels.calls(x, a, b, hold=hold, out=out)
             at_once(listed)
             _same(out, _by_numpy(x, a, b, hold))
 
@@ -169,3 +204,45 @@ def test_a_rectifier_joins_what_it_reads() -> None:
             expr = one._storage.deferred
             assert expr is not None
             assert (expr.kernel.name, expr.size) == (name, 1)
+
+
+@pytest.mark.parametrize("shortcut", ["input", "line", "row", "number"])
+@pytest.mark.parametrize("after", ["relu", "relu6", "nothing"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_sum_with_a_shortcut_whatever_the_settings(
+    shortcut: str, after: str, training: bool
+) -> None:
+    found: list[list[bytes]] = []
+    settings: list[dict[str, Any]] = [{"defer": d} for d in ("auto", "never", "always")]
+    for setting in (*settings, {"threads": 1}, {"block": 1000}):
+        with config.using(**setting):
+            x = skimp.tensor(_numbers(4, 64, 32, 32), requires_grad=True)
+            more = {
+                "input": x, "number": 0.5, "row": skimp.tensor(_numbers(32)), "line": None,
+            }[shortcut]  # fmt: skip
+            w, b = [skimp.tensor(v.reshape(-1), requires_grad=True) for v in _lines(64, 4)[:2]]
+            means = skimp.zeros(64), skimp.ones(64)
+            norm = skimp.nn.functional.batch_norm
+            y = norm(x * 0.5, *means, w, b, training)
+            y += norm(x, *means, w, None, training) if more is None else more
+            y = y if after == "nothing" else getattr(skimp.nn.functional, after)(y)
+            (y * y).sum().backward()
+            found.append([each.detach().numpy().tobytes() for each in (y, x.grad, w.grad, b.grad)])
+    assert all([each == found[0] for each in found])
+
+
+def test_a_sum_with_a_shortcut_is_one_call() -> None:
+    """And writes over what it adds, where nobody else has that."""
+    x = skimp.tensor(_numbers(4, 64, 32, 32))
+    with config.using(defer="auto"), skimp.no_grad():
+        more = x.clone()
+        before = skimp.cuda.memory_allocated()
+        skimp.cuda.reset_peak_memory_stats()
+        y = skimp.nn.functional.batch_norm(x, skimp.zeros(64), skimp.ones(64))
+        y += more
+        del more
+        y = skimp.relu(y)
+        assert y._storage.deferred.kernel.name == "scaled_add_relu"
+        assert skimp.cuda.max_memory_allocated() - before < 0.1 * x.nbytes
+        want = np.maximum(x.numpy() * (1 + 1 / np.sqrt(np.float32(1 + 1e-5))), 0)
+        np.testing.assert_allclose(y.numpy(), want, rtol=1e-5, atol=1e-6)

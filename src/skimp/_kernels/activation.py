@@ -101,14 +101,22 @@ def hardtanh_backward(
         drop(np.less_equal(x, low) | np.greater_equal(x, high), g, out=out)
         return
     for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
-        rooms = take(to.size, _BOOL), take(to.size, _BOOL)
-        below, above = [room.reshape(to.shape) for room in rooms]
-        np.less_equal(one, low, out=below)
-        np.greater_equal(one, high, out=above)
-        np.logical_or(below, above, out=below)
-        drop(below, some, out=to)
-        for room in rooms:
-            give(room)
+        drop_outside(some, one, low, high, out=to)
+
+
+def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
+    """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
+    room = take(x.size, _BOOL)
+    mask = room.reshape(x.shape)
+    np.less_equal(x, low, out=mask)
+    if high is not None:
+        other = take(x.size, _BOOL)
+        above = other.reshape(x.shape)
+        np.greater_equal(x, high, out=above)
+        np.logical_or(mask, above, out=mask)
+        give(other)
+    drop(mask, g, out=out)
+    give(room)
 
 
 def threshold(x: Array, at: float, value: float, *, out: Array) -> None:
@@ -122,11 +130,7 @@ def threshold_backward(g: Array, x: Array, at: float = 0.0, *, out: Array) -> No
         drop(np.less_equal(x, at), g, out=out)
         return
     for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
-        room = take(to.size, _BOOL)
-        mask = room.reshape(to.shape)
-        np.less_equal(one, at, out=mask)
-        drop(mask, some, out=to)
-        give(room)
+        drop_outside(some, one, at, out=to)
 
 
 def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:

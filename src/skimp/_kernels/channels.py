@@ -1,35 +1,99 @@
-"""Images times a number for each channel, plus another, and perhaps held between two numbers."""
+"""Images times a number for each channel, plus another, perhaps plus other images, and perhaps held
+between two numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from skimp._kernels import channels_onednn
 from skimp._kernels.channels_onednn import Limits
 from skimp._kernels.pointwise import CLIP, clamp
+from skimp._kernels.scratch import Scratch, giving, take
 from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 
-
-def scaled(x: Array, a: Array, b: Array, hold: Limits | None = None, *, out: Array) -> None:
-    """out = x * a + b, held between two numbers if they are given, NaN as it is; it may be where x
-    is."""
-    if not channels_onednn.scaled(x, a, b, out, hold):
-        np.multiply(x, a, out=out)
-        np.add(out, b, out=out)
-        if hold is not None:
-            clamp(out, *hold, out=out)
+_PART: Final = 1 << 18  # elements of what is not in its place yet
 
 
-def calls(x: Array, a: Array, b: Array, hold: Limits | None = None, *, out: Array) -> list[Call]:
+def scaled(
+    x: Array,
+    a: Array,
+    b: Array,
+    plus: Array | None = None,
+    *,
+    hold: Limits | None = None,
+    out: Array,
+) -> None:
+    """out = x * a + b (+ plus), held between two numbers if they are given, NaN as it is; it may be
+    where x is, or what is added."""
+    if channels_onednn.scaled(x, a, b, out, hold, plus):
+        return
+    with Scratch((0 if plus is None else min(_longest(out), out.size),), out.dtype) as room:
+        for own, times, add, more, to in _parts(x, a, b, plus, out):
+            made = to if more is None else room[: to.size].reshape(to.shape)
+            np.multiply(own, times, out=made)
+            np.add(made, add, out=made)
+            if more is not None:
+                np.add(made, more, out=to)
+            if hold is not None:
+                clamp(to, *hold, out=to)
+
+
+def calls(
+    x: Array,
+    a: Array,
+    b: Array,
+    plus: Array | None = None,
+    *,
+    hold: Limits | None = None,
+    out: Array,
+) -> list[Call]:
     """What `scaled` does, as calls of C."""
-    made = channels_onednn.calls(x, a, b, out, hold)
-    if not made:
-        made = [(partial(np.multiply, x, a, out=out),), (partial(np.add, out, b, out=out),)]
+    made = channels_onednn.calls(x, a, b, out, hold, plus)
+    if made:
+        return made
+    room = None if plus is None else take(_longest(out), out.dtype)
+    for own, times, add, more, to in _parts(x, a, b, plus, out):
+        line = to if room is None else room[: to.size].reshape(to.shape)
+        made += [
+            (partial(np.multiply, own, times, out=line),),
+            (partial(np.add, line, add, out=line),),
+        ]
+        if more is not None:
+            made.append((partial(np.add, line, more, out=to),))
         if hold is not None:
-            made.append((partial(CLIP, out, *hold, out=out),))
-    return made
+            made.append((partial(CLIP, to, *hold, out=to),))
+    return made if room is None else [*made, *giving(room)]
+
+
+def _step(like: Array) -> int:
+    """How many images are worked on at once."""
+    return max(1, _PART * len(like) // max(1, like.size))
+
+
+def _longest(like: Array) -> int:
+    """The elements of as many images."""
+    return _step(like) * (like.size // max(1, len(like)))
+
+
+def _parts(*arrays: Array | None) -> Iterator[tuple[Any, ...]]:
+    """A few images after the other; the last array has all dims."""
+    whole = arrays[-1]
+    assert whole is not None
+    step = _step(whole)
+    if arrays[-2] is None or step >= len(whole):  # whole passes cost no more than some
+        yield arrays
+        return
+    for i in range(0, len(whole), step):
+        some = slice(i, i + step)
+        yield tuple(
+            [
+                a[some] if a is not None and a.ndim == whole.ndim and len(a) > 1 else a
+                for a in arrays
+            ]
+        )

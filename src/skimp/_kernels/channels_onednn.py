@@ -37,31 +37,43 @@ def _exact() -> bool:
     be another result than where NumPy does the work."""
     x, old = np.sin(np.arange(1 << 14, dtype=_TYPE)).reshape(2, 2, 8, 512)
     a, b = np.cos(np.arange(16, dtype=_TYPE)).reshape(2, 8, 1)
-    want = (x * a + b) + old
-    runs = _runs((2, 8, 512), True, True, None, 1)
-    return runs is not None and _run(1, (runs, (x, a, old, b))) and np.array_equal(old, want)
+    want, out = (x * a + b) + old, np.empty_like(x)
+    plus = _runs((2, 8, 512), True, False, None, 1, True)
+    total = _runs((2, 8, 512), True, True, None, 1)
+    if plus is None or total is None:
+        return False
+    _run(1, (plus, (x, a, out, b, old)), (total, (x, a, old, b)))
+    return np.array_equal(out, want) and np.array_equal(old, want)
 
 
-def scaled(x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None) -> bool:
-    """out = x * a + b, held between two numbers if they are given, which may be where x is; whether
-    oneDNN makes it.
+def scaled(
+    x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None, plus: Array | None = None
+) -> bool:
+    """out = x * a + b (+ plus), held between two numbers if they are given, which may be where x
+    is, or what is added; whether oneDNN makes it.
     """
-    sizes = _sizes_of(x, a, b, out, hold)
+    sizes = _sizes_of(x, a, b, out, hold, plus)
     if sizes is None:
         return False
     team = together(x.size >= SHARED)
-    runs = _runs(sizes, True, False, hold, team)
-    return runs is not None and _run(team, (runs, (x, a, out, b)))
+    runs = _runs(sizes, True, False, hold, team, plus is not None)
+    return runs is not None and _run(team, (runs, _given(x, a, out, b, plus)))
 
 
-def calls(x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None) -> list[Call]:
+def calls(
+    x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None, plus: Array | None = None
+) -> list[Call]:
     """What `scaled` does, as calls of C that are still to be made, on this thread alone; none where
     oneDNN does not."""
-    sizes = _sizes_of(x, a, b, out, hold)
-    runs = None if sizes is None else _runs(sizes, True, False, hold, 1)
+    sizes = _sizes_of(x, a, b, out, hold, plus)
+    runs = None if sizes is None else _runs(sizes, True, False, hold, 1, plus is not None)
     if runs is None:
         return []
-    return runs.calls([shaping.address(array) for array in (x, a, out, b)])
+    return runs.calls([shaping.address(array) for array in _given(x, a, out, b, plus)])
+
+
+def _given(*arrays: Array | None) -> tuple[Array, ...]:
+    return tuple([array for array in arrays if array is not None])
 
 
 def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> bool:
@@ -78,15 +90,18 @@ def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> boo
 
 
 def _sizes_of(
-    x: Array, a: Array, b: Array, out: Array, hold: Limits | None
+    x: Array, a: Array, b: Array, out: Array, hold: Limits | None, plus: Array | None
 ) -> tuple[int, int, int] | None:
     """As `_sizes`. What holds loses NaN and the sign of 0: so a and b must be finite then, b not 0,
-    and x finite, which is looked for."""
-    sizes = _sizes(x, (a, b), out)
-    if sizes is None or any([_meets(array, out) for array in (x, a, b)]):
+    and images finite, which is looked for."""
+    images = _given(x, plus)
+    sizes = _sizes(x, (a, b), out, *images[1:])
+    if sizes is None or any([_meets(array, out) for array in (*images, a, b)]):
         return None
-    if hold is not None and not (_plain(a, b) and _finite(x.reshape(sizes[0] * sizes[1], -1))):
-        return None
+    if hold is not None:
+        rows = sizes[0] * sizes[1]
+        if not (_plain(a, b) and all([_finite(each.reshape(rows, -1)) for each in images])):
+            return None
     return sizes
 
 
@@ -145,19 +160,25 @@ def _finite(rows: Array) -> bool:
 
 @lru_cache(256)
 def _runs(
-    sizes: tuple[int, int, int], add: bool, total: bool, hold: Limits | None, team: int
+    sizes: tuple[int, int, int],
+    add: bool,
+    total: bool,
+    hold: Limits | None,
+    team: int,
+    plus: bool = False,
 ) -> Runs | None:
     _, channels, places = sizes
     images = onednn.layout(sizes, (channels * places, places, 1))
     beside = onednn.layout((1, channels, 1), (channels, 1, 1))
     if team > 1:  # now: what is made when a team rests would be memory that comes late
-        _runs(sizes, add, total, hold, 1)
+        _runs(sizes, add, total, hold, 1, plus)
     try:
         with onednn.team(team):
-            primitive = onednn.multiplication(images, beside, add, total, hold)
+            added = [beside] * add + [images] * plus
+            primitive = onednn.multiplication(images, beside, added, total, hold)
     except onednn.Unsupported:
         return None
     if _REFERENCE in (primitive.name or _REFERENCE):
         return None
     layouts = {onednn.FROM: images, onednn.BESIDE: beside, onednn.TO: images}
-    return Runs(primitive, layouts | ({onednn.ADDED: beside} if add else {}))
+    return Runs(primitive, layouts | dict(zip(onednn.ADDED, added, strict=False)))

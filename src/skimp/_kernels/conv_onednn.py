@@ -338,11 +338,11 @@ def _share(jobs: list[_Job]) -> None:
 
 
 def _run(tasks: Iterable[Callable[[Room], None]], team: int) -> None:
-    with onednn.team(team):
-        room = Room()
-        for task in tasks:
-            task(room)
-        room.close()
+    onednn.use_threads(team)
+    room = Room()
+    for task in tasks:
+        task(room)
+    room.close()
 
 
 def _blank(like: Sum) -> Sum:

@@ -206,9 +206,7 @@ class Plan:
         """Bring the weights into that layout, at an address."""
         room, run = Room(), self._idle_run()
         room.hold(self.room)
-        run.place(1, weight, room)
-        run.wanted[1].at(into)
-        run.bring(1, weight, room)
+        run.ready_weights(weight, into, room)
         room.close()
         self._idle.append(run)
 
@@ -217,16 +215,7 @@ class Plan:
         layout."""
         room.hold(self.room)
         run = self._idle_run()
-        made = self.face.made
-        for number, array in enumerate(arrays):
-            if number == 1 and ready is not None:
-                run.wanted[1].at(ready)
-                continue
-            run.place(number, array, room)
-            if number != made:
-                run.bring(number, array, room)
-        run.compute(bias, made == 1, room)
-        run.fetch(made, arrays[made], room)
+        run.make(arrays, bias, room, ready)
         self._idle.append(run)
 
 
@@ -235,7 +224,7 @@ class Room:
 
     def __init__(self) -> None:
         self._flat: Array | None = None
-        self._start = self._address = 0
+        self._start = self.address = 0
 
     def hold(self, elements: int) -> None:
         """Have room for so many."""
@@ -243,12 +232,8 @@ class Room:
             return
         self.close()
         self._flat = take(elements + _ALIGNED, TYPE)
-        self._address = aligned(self._flat)
-        self._start = (self._address - shaping.address(self._flat)) // TYPE.itemsize
-
-    def at(self, place: int) -> int:
-        """The address of one."""
-        return self._address + place * TYPE.itemsize
+        self.address = aligned(self._flat)
+        self._start = (self.address - shaping.address(self._flat)) // TYPE.itemsize
 
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
@@ -273,11 +258,18 @@ class _Run:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._stream = onednn.stream()
-        self.wanted = [onednn.Memory(side.wanted) for side in plan.sides]
+        self._made = plan.face.made
+        self._scratch = plan.scratch * TYPE.itemsize  # from the room's address on, as all here
+        self._wanted = [onednn.Memory(side.wanted) for side in plan.sides]
         self._plain = [onednn.Memory(side.plain.value) for side in plan.sides]
         self._moves = [self._move(number) for number in range(len(plan.sides))]
+        self._moved = [moved * TYPE.itemsize for moved, _ in plan.places]
+        self._copied = [
+            copied * TYPE.itemsize if side.copied else -1
+            for side, (_, copied) in zip(plan.sides, plan.places, strict=True)
+        ]
         self._bias = None if plan.add is None else onednn.Memory(plan.add.value)
-        pairs = list(zip(plan.face.numbers, [*self.wanted, self._bias], strict=True))
+        pairs = list(zip(plan.face.numbers, [*self._wanted, self._bias], strict=True))
         given = [(number, memory) for number, memory in pairs if memory is not None]
         self._arguments = onednn.Arguments(plan.primitive, given)
 
@@ -285,44 +277,59 @@ class _Run:
         move = self._plan.sides[number].move
         if move is None:
             return None
-        ends = self._plain[number], self.wanted[number]
-        if number == self._plan.face.made:
+        ends = self._plain[number], self._wanted[number]
+        if number == self._made:
             ends = ends[::-1]
         return onednn.Arguments(move, list(zip((onednn.FROM, onednn.TO), ends, strict=True)))
 
-    def place(self, number: int, array: Array, room: Room) -> None:
-        """Say where x, w or g lies."""
-        side, (moved, copied) = self._plan.sides[number], self._plan.places[number]
-        address = room.at(copied) if side.copied else shaping.address(array)
-        if side.move is None:
-            self.wanted[number].at(address)
+    def make(self, arrays: Three, bias: Array | None, room: Room, ready: int | None) -> None:
+        """Bring x, w and g into the wanted layouts, compute, and bring out of it what is made."""
+        made, scratch = self._made, room.address + self._scratch
+        for number, array in enumerate(arrays):
+            if number == 1 and ready is not None:
+                self._wanted[1].at(ready)
+            elif number == made:
+                self._place(number, array, room)
+            else:
+                self._bring(number, array, room)
+        if bias is None or self._bias is None:
+            self._arguments.run(self._stream, scratch)
+        else:
+            self._compute_with(bias, scratch)
+        move = self._moves[made]
+        if move is not None:
+            move.run(self._stream, scratch)
+        if self._copied[made] >= 0:
+            arrays[made][...] = room.view(self._plan.places[made][1], arrays[made].shape)
+
+    def ready_weights(self, weight: Array, into: int, room: Room) -> None:
+        """Bring the weights into the wanted layout, at an address."""
+        self._bring(1, weight, room, into)
+
+    def _place(self, number: int, array: Array, room: Room, into: int | None = None) -> None:
+        """Say where x, w or g lies, and where it is to lie."""
+        copied = self._copied[number]
+        address = room.address + copied if copied >= 0 else shaping.address(array)
+        if self._moves[number] is None:
+            self._wanted[number].at(address)
         else:
             self._plain[number].at(address)
-            self.wanted[number].at(room.at(moved))
+            self._wanted[number].at(room.address + self._moved[number] if into is None else into)
 
-    def bring(self, number: int, array: Array, room: Room) -> None:
+    def _bring(self, number: int, array: Array, room: Room, into: int | None = None) -> None:
         """Bring it into the wanted layout."""
-        if self._plan.sides[number].copied:
+        self._place(number, array, room, into)
+        if self._copied[number] >= 0:
             room.view(self._plan.places[number][1], array.shape)[...] = array
-        self._run(self._moves[number], room)
+        move = self._moves[number]
+        if move is not None:
+            move.run(self._stream, room.address + self._scratch)
 
-    def fetch(self, number: int, array: Array, room: Room) -> None:
-        """And out of it."""
-        self._run(self._moves[number], room)
-        if self._plan.sides[number].copied:
-            array[...] = room.view(self._plan.places[number][1], array.shape)
-
-    def compute(self, bias: Array | None, made: bool, room: Room) -> None:
-        """Run the primitive; the bias is made too, or read."""
-        if bias is None or self._bias is None:
-            self._run(self._arguments, room)
-            return
+    def _compute_with(self, bias: Array, scratch: int) -> None:
+        """Compute, and the bias is made too, or read."""
+        assert self._bias is not None
         flat = np.ascontiguousarray(bias, TYPE)
         self._bias.at(shaping.address(flat))
-        self._run(self._arguments, room)
-        if made and flat is not bias:
+        self._arguments.run(self._stream, scratch)
+        if self._made == 1 and flat is not bias:
             bias[...] = flat.reshape(bias.shape)
-
-    def _run(self, arguments: onednn.Arguments | None, room: Room) -> None:
-        if arguments is not None:
-            arguments.run(self._stream, room.at(self._plan.scratch))

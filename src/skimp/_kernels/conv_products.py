@@ -184,4 +184,4 @@ def _runs(a: Lies, b: Lies, c: Lies, bias: bool, team: int) -> Runs | None:
     if not (primitive.name or b"").startswith(_KIND):
         return None
     layouts = {onednn.FROM: one, onednn.WEIGHTS: other, onednn.TO: into}
-    return Runs(primitive, layouts | ({} if beside is None else {onednn.ADDED: beside}))
+    return Runs(primitive, layouts | ({} if beside is None else {onednn.ADDED[0]: beside}))

@@ -58,7 +58,7 @@ SCALE: Final = 51
 SHIFT: Final = 52
 AFFINE: Final = (255, 256)  # the gradients of scale and shift
 THEN: Final = 1 << 15  # times 1, 2, ...: of what is done with a result
-ADDED: Final = THEN + BESIDE  # what is added to it first
+ADDED: Final = (THEN + BESIDE, 2 * THEN + BESIDE)  # what is added to it first, and then
 _ADD: Final = 0x1FFF0
 _MULTIPLY: Final = 0x1FFF1
 _HELD: Final = 0x2E  # x held between two numbers
@@ -376,33 +376,38 @@ def elementwise(function: int, lies: Handle, gradient: bool) -> Primitive:
 
 
 def multiplication(
-    numbers: Handle, beside: Handle, add: bool, total: bool, hold: tuple[float, ...] | None
+    numbers: Handle,
+    beside: Handle,
+    added: Sequence[Handle],
+    total: bool,
+    hold: tuple[float, ...] | None,
 ) -> Primitive:
-    """numbers times what stands beside them, plus what does so too if `add`, plus what was in the
+    """numbers times what stands beside them, plus each of what is `added`, plus what was in the
     result's place if `total`, held between two numbers if they are given; each rounded by itself.
     """
     make, x = "dnnl_binary_primitive_desc_create", numbers.value
-    given = _followed(beside if add else None, total, hold)
+    given = _followed(added, total, hold)
     return Primitive(make, _engine().value, _MULTIPLY, x, beside.value, x, given.value)
 
 
 def products(a: Handle, b: Handle, c: Handle, beside: Handle | None) -> Primitive:
     """c = a @ b for matrices of a batch, one of which may have one for all, plus what stands beside
     the result."""
-    make, given = "dnnl_matmul_primitive_desc_create", _followed(beside, False, None)
+    make = "dnnl_matmul_primitive_desc_create"
+    given = _followed([] if beside is None else [beside], False, None)
     return Primitive(make, _engine().value, a.value, b.value, None, c.value, given.value)
 
 
-def _followed(add: Handle | None, total: bool, hold: tuple[float, ...] | None) -> Handle:
-    """The attribute that a result is added to what stands beside it, and to what was in its place,
-    and held between two numbers; and that scratch memory is given by the caller."""
+def _followed(added: Sequence[Handle], total: bool, hold: tuple[float, ...] | None) -> Handle:
+    """The attribute that all these are added to a result, and what was in its place, and that it is
+    held between two numbers; and that scratch memory is given by the caller."""
     found = library()
     assert found is not None
     given = Handle("primitive_attr", "dnnl_primitive_attr_create")
     found.dnnl_primitive_attr_set_scratchpad_mode(given.value, _USER)
     after = Handle("post_ops", "dnnl_post_ops_create")
     failed = 0
-    if add is not None:
+    for add in added:
         failed |= found.dnnl_post_ops_append_binary(after.value, _ADD, add.value)
     if total:
         failed |= found.dnnl_post_ops_append_sum(after.value, ctypes.c_float(1), 0, 0)

@@ -121,4 +121,5 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
 
     facts = kernel.aliases, kernel.strided, kernel.dense, kernel.brief
     numbers = (*params, *kernel.numbers)
-    return Kernel(kernel.name, run, *facts, kernel.ufunc, numbers, calls if listed else None)
+    made = kernel.name, run, *facts, kernel.ufunc, numbers, calls if listed else None
+    return Kernel(*made, within=kernel.within)

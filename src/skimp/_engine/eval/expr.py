@@ -58,13 +58,16 @@ class Kernel:
     `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
     `listed`: what `fn` does as calls of functions of C, where it can be said so (else none).
     `beside`: of its arguments all but the first may be numbers beside rows, read where they are.
-    `joined`: the kernel that does its work and then another's, which has no other argument.
+    `joined`: the kernel that does its work and then another's, of its result and so many more
+    arguments, which come after its own.
+    `within`: it gives the first argument where the second is above its number, or lies strictly
+    between its two `numbers`, or is NaN, and else 0.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
     __slots__ = (
         "aliases", "beside", "brief", "dense", "fn", "joined", "listed", "name", "numbers",
-        "strided", "ufunc",
+        "strided", "ufunc", "within",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +82,8 @@ class Kernel:
         numbers: tuple[float, ...] = (),
         listed: Callable[..., list[Call]] | None = None,
         beside: bool = False,
-        joined: Callable[[Kernel], Kernel | None] | None = None,
+        joined: Callable[[Kernel, int], Kernel | None] | None = None,
+        within: bool = False,
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
@@ -92,6 +96,7 @@ class Kernel:
         self.listed: Final = listed
         self.beside: Final = beside
         self.joined: Final = joined
+        self.within: Final = within
 
     def calls(self, args: tuple[Any, ...], out: Array) -> list[Call]:
         """What `fn` does, as calls of functions of C; none where it is more."""
@@ -142,7 +147,7 @@ class Expr:
     """`kernel` over `args`: a deferred expression of a C-contiguous array of `shape` and `dtype`.
 
     args are Exprs of the same shape, Leaves, or NumPy scalars (0-d arrays) of the kernel's dtypes.
-    A kernel of one expression whose own kernel can do its work too is joined with it.
+    A kernel of an expression whose own kernel can do its work too is joined with it.
     `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are
     the distinct leaves.
     """
@@ -156,8 +161,8 @@ class Expr:
         self.args: tuple[Any, ...] = args
         self.shape = shape
         self.dtype: np.dtype[Any] = dtype
-        if len(args) == 1 and type(args[0]) is Expr and args[0].kernel.joined is not None:
-            self._join(args[0])
+        if args and type(args[0]) is Expr and args[0].kernel.joined is not None:
+            self._join(args[0], *args[1:])
             args = self.args
         size = 1
         leaves = _NONE
@@ -174,12 +179,16 @@ class Expr:
         self.size = size
         self.leaves: frozenset[Leaf] = leaves
 
-    def _join(self, inner: Expr) -> None:
-        """Do the work of the one node that is read, too, if there is a kernel for that."""
+    def _join(self, inner: Expr, *more: Any) -> None:
+        """Do the work of the node that is read first, too, if there is a kernel for that."""
         joined = inner.kernel.joined
-        one = joined(self.kernel) if joined is not None and inner.dtype == self.dtype else None
+        if joined is None or inner.dtype != self.dtype:
+            return
+        if any([type(arg) is not Expr and type(arg) is not Leaf for arg in more]):
+            return
+        one = joined(self.kernel, len(more))
         if one is not None:
-            self.kernel, self.args = one, inner.args
+            self.kernel, self.args = one, (*inner.args, *more)
 
     def __repr__(self) -> str:
         return f"Expr({self.kernel.name}, {self.dtype}{list(self.shape)}, nodes<={self.size})"

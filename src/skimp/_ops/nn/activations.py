@@ -130,6 +130,7 @@ PASS_ABOVE = Kernel(
     strided=True,
     brief=True,
     listed=A.threshold_calls,
+    within=True,
 )
 
 THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")
@@ -203,7 +204,7 @@ _CUT = Kernel("hardtanh", A.hardtanh, brief=True)
 _CUT_FLOATS = Kernel("hardtanh", A.hardtanh, True, True, brief=True, ufunc=CLIP)
 HARDTANH_BACK = back(
     "hardtanh_backward",
-    Kernel("hardtanh_backward", A.hardtanh_backward, brief=True),
+    Kernel("hardtanh_backward", A.hardtanh_backward, brief=True, within=True),
     None,
     "min_val",
     "max_val",

@@ -21,13 +21,15 @@ from skimp._engine.dispatch.rows import FLOAT
 from skimp._engine.eval import reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel
 from skimp._engine.eval.reduce import Geometry, geometry, map_rows, of_units
+from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import channels, channels_onednn
 from skimp._kernels.pointwise import CLIP
 from skimp._kernels.scratch import Scratch, row_sums
-from skimp._kernels.threads import quietly
+from skimp._kernels.threads import quietly, share
+from skimp._ops.nn.rectified import Rectified, rectified
 
 _DIRECT: Final = 1 << 19  # elements below which one call on all rows is the shortest way
 _SHORT: Final = 16  # places below which rows cost more than their elements
@@ -36,6 +38,7 @@ _PART: Final = 1 << 15  # elements of the rows that are read twice
 _STEPS: Final = 4  # over what is blended
 _UNIT: Final = 1 << 17  # elements of what stays in the cache until it is read again
 _WIDE: Final = 1 << 16
+_WRITTEN: Final = 1 << 18  # elements of a rectifier's gradient that are written and read at once
 _SHORT_RUN: Final = 512
 _BRIEF: Final = 1 << 15  # elements of which arrays of their own cost less than a plan
 _VARIANCE: Final = reducers.var(0)
@@ -161,8 +164,9 @@ def gradient_sums(
     values: if g is deferred, it is made once and they are in `into`, of the working type."""
     acc, x_values = into.dtype, x._skimp_array()
     source = _source(g)
+    passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
-    kept = [] if own is source else [into]
+    kept = [] if own is source or passed is not None else [into]
     totals, products = _numbers(g, 2, acc)
     n = x.shape[0]
     far = ~(np.abs(mean * rstd) <= _FAR)
@@ -184,9 +188,32 @@ def gradient_sums(
                 product[some] = np.vecdot(flat[some], apart)[:, None]
 
     numbers = _each(mean, n), _each(far, n), totals, products
-    _over(source, 2, block, x_values, *numbers, *kept)
+    if passed is None:
+        _over(source, 2, block, x_values, *numbers, *kept)
+    else:
+        _over_written(passed, into, block, x_values, *numbers)
     found = [a.reshape(n, -1).sum(0, dtype=np.float64).astype(acc) for a in (totals, products)]
     return found[0], found[1], own
+
+
+def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> None:
+    """`block(rows, *parts)` for rows of a gradient, which are written first."""
+    n, count, places = images = passed.g.shape
+    target = into.reshape(images)
+    rows = [a.reshape(n * count, -1) for a in (into, *parts)]
+    threads = threads_for(into.size, _PASSES)
+    most = min(_WRITTEN, -(-into.size // threads))
+    many, some = max(1, most // (count * places)), min(count, max(1, most // places))
+    pieces = iter([(i, c) for i in range(0, n, many) for c in range(0, count, some)])
+
+    def work() -> None:
+        for i, c in pieces:  # shared by the threads: next() is atomic
+            own, channel = slice(i, min(i + many, n)), slice(c, min(c + some, count))
+            passed.write(own, channel, target[own, channel])
+            box = slice(i * count + c, (own.stop - 1) * count + channel.stop)
+            block(*[a[box] for a in rows])
+
+    share(work, threads)
 
 
 def _groups(careful: Array, flat: Array) -> list[Array]:
@@ -228,8 +255,8 @@ def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int
 
 
 @lru_cache(64)
-def _scaled(name: str, hold: tuple[float, ...] | None) -> Kernel:
-    """x * a + b, held between two numbers if they are given."""
+def _scaled(name: str, plus: bool, hold: tuple[float, ...] | None) -> Kernel:
+    """x * a + b, perhaps plus another argument, held between two numbers if they are given."""
     return Kernel(
         name,
         partial(channels.scaled, hold=hold),
@@ -238,22 +265,26 @@ def _scaled(name: str, hold: tuple[float, ...] | None) -> Kernel:
         brief=True,
         listed=partial(channels.calls, hold=hold),
         beside=True,
-        joined=partial(_joined, name, hold),
+        joined=partial(_joined, name, plus, hold),
     )
 
 
-def _joined(name: str, hold: tuple[float, ...] | None, other: Kernel) -> Kernel | None:
-    """The kernel that copies its result too, or holds it between two numbers."""
+def _joined(
+    name: str, plus: bool, hold: tuple[float, ...] | None, other: Kernel, more: int
+) -> Kernel | None:
+    """The kernel that copies its result too, or adds to it, or holds it between two numbers."""
     if other is COPY:
-        return _scaled(name, hold)
-    if hold is not None or CLIP is None or other.ufunc is not CLIP:
+        return _scaled(name, plus, hold)
+    if more and not plus and hold is None and other.ufunc is np.add:
+        return _scaled(f"{name}_{other.name}", True, None)
+    if more or hold is not None or CLIP is None or other.ufunc is not CLIP:
         return None
     nan = any([limit != limit for limit in other.numbers])
-    return None if nan else _scaled(f"scaled_{other.name}", other.numbers)
+    return None if nan else _scaled(f"{name}_{other.name}", plus, other.numbers)
 
 
 SCALED: Final = Pointwise(
-    "scaled", {FLOAT: _scaled("scaled", None)}, same, args=("input", "a", "b")
+    "scaled", {FLOAT: _scaled("scaled", False, None)}, same, args=("input", "a", "b")
 )
 """x * a + b, the latter two with a number for each channel."""
 

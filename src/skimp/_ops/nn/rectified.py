@@ -1,0 +1,88 @@
+"""The gradient that a rectifier passes on, as batch norm's backward reads it: not by a plan, but by
+the few calls that it takes, block by block, beside the sums that are made of it.
+
+What the rectifier had been given is in memory, or a line x * a + b of images, with a number for
+each channel, which is made again in the same blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+from skimp._engine.eval.expr import Expr, Leaf
+from skimp._engine.tensor.tensor import Array
+from skimp._kernels import channels
+from skimp._kernels.activation import drop_outside
+from skimp._kernels.scratch import Scratch
+
+_FLOATS = "fd"
+_LINE = 3  # arguments of x * a + b
+
+
+class Rectified(NamedTuple):
+    """g where what was seen lies within the limits, else 0; of arrays (n, channels, places).
+
+    `line`: the (a, b) of what was seen, if that is not `seen` itself, against (channels, places).
+    """
+
+    g: Array
+    seen: Array
+    limits: tuple[float, ...]
+    line: tuple[Array, ...] = ()
+
+    def write(self, images: slice, some: slice, out: Array) -> None:
+        """The values for some images and channels."""
+        seen, limits = self.seen[images, some], self.limits
+        if not self.line:
+            drop_outside(self.g[images, some], seen, *limits, out=out)
+            return
+        with Scratch(out.shape, out.dtype) as made:
+            channels.scaled(seen, *[each[some] for each in self.line], out=made)
+            drop_outside(self.g[images, some], made, *limits, out=out)
+
+
+def rectified(source: Expr | Array) -> Rectified | None:
+    """What an expression of images (n, channels, ...) says, if it is such a gradient."""
+    if type(source) is not Expr or not source.kernel.within or source.dtype.char not in _FLOATS:
+        return None
+    g, seen = source.args
+    limits = source.kernel.numbers
+    if type(seen) is not Expr:
+        found = _images(source, g, seen)
+        return found and Rectified(*found, limits)
+    fn = seen.kernel.fn
+    if type(fn) is not partial or fn.func is not channels.scaled or len(seen.args) > _LINE:
+        return None
+    hold = fn.keywords["hold"]
+    if hold is not None and not hold[0] <= limits[0] <= limits[-1] < hold[1]:
+        return None  # else what is held lies outside of the limits, before and after
+    found = _images(source, g, seen.args[0])
+    line = [each for arg in seen.args[1:] if (each := _numbers(arg)) is not None]
+    return Rectified(*found, limits, tuple(line)) if found and len(line) == _LINE - 1 else None
+
+
+def _images(source: Expr, *args: Any) -> tuple[Array, Array] | None:
+    """Arrays as (n, channels, places), if all are that in memory."""
+    n, count, *size = source.shape
+    found = [arg.array for arg in args if type(arg) is Leaf]
+    if len(found) < len(args):
+        return None
+    for a in found:
+        if a.shape != source.shape or a.dtype != source.dtype or not a.flags.c_contiguous:
+            return None
+    one, other = [a.reshape(n, count, math.prod(size)) for a in found]
+    return one, other
+
+
+def _numbers(arg: Any) -> Array | None:
+    """A number for each channel as a column, or one for each element of an image as an image."""
+    if type(arg) is not Leaf or (arg.array.strides[0] and len(arg.array) > 1):
+        return None
+    image = arg.array[0]
+    if not any(image.strides[1:]):
+        image = image[(slice(None), *[slice(1)] * (image.ndim - 1))]
+    elif not image.flags.c_contiguous:
+        return None
+    return image.reshape(len(image), -1)
