@@ -262,6 +262,7 @@ def run(
 
 def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
     """Run a node that has hooks, under anomaly mode, or while somebody observes backward."""
+    node._skimp_unfold(wanted)
     for one in watched.OBSERVERS:
         one.node_begins(node, keep)
     extra = node._skimp_extra

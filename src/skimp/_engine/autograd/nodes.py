@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from skimp._engine.memory.storage import sequence
 from skimp._engine.tensor.tensor import Tensor
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Grads = list["Tensor | None"]
 Hook = Callable[..., Any]
 
+FOLDED: Final = 2  # views that one node stands for at most (folded.py)
 _number = sequence.__next__
 _ref = weakref.ref
 
@@ -104,6 +105,9 @@ class Node:
 
     def _skimp_release(self) -> None:
         """Forget what was saved."""
+
+    def _skimp_unfold(self, wanted: set[Node] | None = None) -> None:
+        """Become the nodes that PyTorch has, if this stands for several (folded.py)."""
 
     # -- what PyTorch shows of a node -------------------------------------------------------------
 

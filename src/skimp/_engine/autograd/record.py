@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from skimp._engine.autograd import node_lines as lines, recorder, runner, saving
-from skimp._engine.autograd.nodes import Node, accumulate_of, init, shape_of
+from skimp._engine.autograd.nodes import FOLDED, Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
 from skimp._engine.autograd.saving import meta_of
+from skimp._engine.memory.storage import sequence
 from skimp._engine.tensor.tensor import Tensor
 
 _new = object.__new__
@@ -135,6 +136,9 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     plan = rule.plan(tuple(mask), bindings, tuple(lists))
     if not hasattr(plan, "run"):
         runner.give(plan)
+    if rule.unfolds is not None:
+        for _ in range(FOLDED):
+            next(sequence)
     node: OpNode = _new(plan.cls)  # type: ignore[assignment]
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
     node._skimp_plan = plan

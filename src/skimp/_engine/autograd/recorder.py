@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from skimp._engine.autograd import node_lines as lines, saving
-from skimp._engine.autograd.nodes import accumulate_of, shape_of
+from skimp._engine.autograd.nodes import FOLDED, accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule, Slot
 from skimp._engine.generated import function_of
@@ -47,7 +47,10 @@ def written(recording: Recording, count: int | None) -> Any:
         text += [f"        {line}" for line in made]
     text += [f"    {'elif' if plans else 'if'} bits & {wanted}:", f"        return loops({every})"]
     first = "out" if count is None else "out0"
-    text += ["    else:", "        return", *_PLACE.format(first=first).splitlines()]
+    text += ["    else:", "        return"]
+    if rule.unfolds is not None:
+        text += ["    next_number()"] * FOLDED
+    text += [*_PLACE.format(first=first).splitlines()]
     text += [f"    {line}" for line in _histories(count, recording.nondiff)]
     return function_of(f"record_{rule.name}", text, space)
 

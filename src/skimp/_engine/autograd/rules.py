@@ -17,7 +17,8 @@ The names of a formula's parameters say what is saved for it:
 With `rematerialize`, a function of such parameters that makes the first result once more for little
 work, that result has no bytes of its own where it is large and another node saves it
 (`rematerialize.py`). With `releases_early`, the last formula runs first, and large values go with
-the last one that reads them (`runner.py`).
+the last one that reads them (`runner.py`). With `unfolds`, which makes one into them, nodes stand
+for those of views too (`folded.py`).
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
@@ -169,6 +170,7 @@ class Rule:
         "recordings",
         "releases_early",
         "rematerialize",
+        "unfolds",
     )  # fmt: skip
 
     def __init__(
@@ -180,11 +182,13 @@ class Rule:
         rematerialize: Formula | None = None,
         releases_early: bool = False,
         numbers: Mapping[str, Rule] | None = None,
+        unfolds: Callable[[Any], None] | None = None,
         **named: Formula,
     ) -> None:
         self.name = name
         self.rematerialize = rematerialize
         self.releases_early = releases_early
+        self.unfolds = unfolds
         self.formulas: dict[Any, Formula] = {**(formulas or {}), **named}
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.numbers = numbers or {}
@@ -201,6 +205,7 @@ class Rule:
     def node_class(self) -> type[Node]:
         """The class of this rule's nodes: `type(y.grad_fn).__name__` is the rule's name."""
         if self._class is None:
+            from skimp._engine.autograd.folded import FoldedNode
             from skimp._engine.autograd.op_node import OpNode  # which runs rules
 
             space = {
@@ -209,7 +214,7 @@ class Rule:
                 "rule": self,
                 "__module__": "skimp.autograd.graph",
             }
-            self._class = type(self.name, (OpNode,), space)
+            self._class = type(self.name, (FoldedNode if self.unfolds else OpNode,), space)
         return self._class
 
     def plan(

@@ -48,10 +48,14 @@ def runner(plan: Plan) -> Runner:
             "        raise freed(node)",
         ]
     text += [f"    {line}" for line in _gradients(names, _released(plan))]
+    folded = plan.rule.unfolds is not None
+    if folded:
+        text += ["    if state.grad or type(g) is not Tensor or g._np is None:"]
+        text += [f"        {line}" for line in _UNFOLDED]
     if any([slot.kind == RESULT for slot in plan.slots]):
         text.append("    revive = state.grad")
     for i, slot in enumerate(plan.slots):
-        text += [f"    {line}" for line in _unpacked(i, slot)]
+        text += [f"    {line}" for line in _unpacked(i, slot, folded)]
     if results:
         text.append(f"    {' = '.join(results)} = None")
     unless = ""
@@ -108,7 +112,11 @@ def _released(plan: Plan) -> list[str]:
     return [f"if not keep and ({' or '.join(held)}):", "    node._skimp_saved = None"]
 
 
-def _unpacked(i: int, slot: Slot) -> list[str]:
+# where a node that stands for several is not as usual
+_UNFOLDED = ("node._skimp_unfold(wanted)", "return node._skimp_plan.run(node, grads, wanted, keep)")
+
+
+def _unpacked(i: int, slot: Slot, folded: bool) -> list[str]:
     """The lines that take a saved value out, checked."""
     text = [f"v{i} = saved[{2 * i}]"]
     if slot.kind not in (ARG, RESULT):
@@ -121,6 +129,7 @@ def _unpacked(i: int, slot: Slot) -> list[str]:
         "else:",
         f"    t = v{i}",
         "    if t._storage.version != version or t._skimp_cut is not None or t._skimp_marked:",
+        *[f"        {line}" for line in _UNFOLDED if folded],
         f"        check(node, slots[{i}], t, version)",
     ]
     if slot.kind == RESULT:

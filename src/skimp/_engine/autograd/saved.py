@@ -70,6 +70,7 @@ def nodes(outputs: Iterable[Any]) -> list[Node]:
         if node is None or node in found:
             continue
         found.add(node)
+        node._skimp_unfold()
         todo += node._skimp_edges[::2]
         inner = getattr(node, "fn", None)  # what a CopySlices runs
         todo.append(inner)

@@ -96,6 +96,7 @@ def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> Non
             if isinstance(one, Tensor) and one._skimp_node is node:
                 break
         else:
+            node._skimp_unfold()
             node.__class__ = _class(type(node), title, bool(inputs))
             if inputs:
                 node._skimp_more().shown = flat

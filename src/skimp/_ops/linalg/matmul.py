@@ -45,7 +45,7 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
 
 def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
-    pair = _small_pair(g, mat2, input_shape)
+    pair = small_pair(g, mat2, input_shape)
     turned = input_strides[0] == 1 and lies_in_columns(input_shape, input_strides)
     if pair is not None:
         if turned:
@@ -70,7 +70,7 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         # what is all that `multiply` does, but for a column times a row
         times = np.matmul if len(x) > 1 and x.size * y.shape[1] <= FEW else multiply
         return fresh(times(x.T, y), g._dtype)
-    pair = _small_pair(g, input, mat2_shape)
+    pair = small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
         if turned:
@@ -88,7 +88,7 @@ def _turned(product: Array, dtype: dtypes.dtype) -> Tensor:
     return made
 
 
-def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
+def small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
     """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
     not recorded, and what multiplies them: no tensor is made of their transposes.
     """
@@ -160,7 +160,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
 
 
 MM = Rule("MmBackward0", input=mm_first_back, mat2=mm_second_back, releases_early=True)
-_recording = recording(MM, ("input", "mat2"))
+MULTIPLYING = recording(MM, ("input", "mat2"))
 
 
 @general(
@@ -397,7 +397,7 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
     elif x.ndim == 1:
         made, rows = _small_row(input, other), _recording_row
     else:
-        made, rows = _small_mm(input, other), _recording
+        made, rows = _small_mm(input, other), MULTIPLYING
     if made is not None and (input._rg or other._rg) and modes.state.grad:
         rows.record(made, input, other)
     return made
@@ -477,7 +477,7 @@ def _operator(self: Tensor, other: Any) -> Tensor:
         if made is None:
             made = _small_matmul(self, other)
         elif (self._rg or other._rg) and modes.state.grad:
-            _recording.record(made, self, other)
+            MULTIPLYING.record(made, self, other)
         if made is not None:
             return made
     if not isinstance(other, Tensor):

@@ -5,58 +5,168 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import folded, modes, saving
+from skimp._engine.autograd.record import recording
+from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import gemm
 from skimp._kernels.blas import multiply
 from skimp._ops import batching
-from skimp._ops.linalg.matmul import into, matmul
+from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
+from skimp._ops.shape.views import TURNED, VIEWED
+
+Ints = tuple[int, ...]
 
 
 def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
-    """Small tensors: one product where nobody differentiates it, else the transpose and the sum
-    with a product that the general way records too, of an input with more dims by its views.
-    """
-    if type(weight) not in ORDINARY or type(bias) not in ORDINARY:
+    """Small tensors: one product and the bias; recorded as one node, or of any layouts by parts."""
+    if type(weight) not in ORDINARY or (bias is not None and type(bias) not in ORDINARY):
         return None
-    x, w, b = input._np, weight._np, bias._np
-    if modes.state.grad and (input._rg or weight._rg or bias._rg):
-        if x is None or w is None or w.ndim != 2:
-            return None
-        shape = x.shape
-        flat = len(shape) == 2
-        if not flat:
-            if len(shape) < 2 or not x.size or not x.flags.c_contiguous:
-                return None
-            input = input.view(x.size // shape[-1], shape[-1])
-        turned = weight.t()
-        made = small_addmm(bias, input, turned)
-        if made is None:
-            return None
-        ADDING.record(made, bias, input, turned, 1, 1)
-        return made if flat else made.view(*shape[:-1], len(w))
-    if x is None or w is None or b is None or not x.ndim or w.ndim != 2:
+    x, w = input._np, weight._np
+    if x is None or w is None or not x.ndim or w.ndim != 2:
         return None
+    needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
     dtype = input._dtype
     if not (
         dtype in dtypes.FLOATING_AND_COMPLEX
-        and dtype is weight._dtype is bias._dtype
+        and dtype is weight._dtype
         and x.flags.c_contiguous
+        and w.flags.forc
+        and x.shape[-1] == w.shape[1]
+        and (bias is None or _fits(bias, weight))
+        and x.size
+        and x.size < gemm.LARGE > w.size
+        and not (needed and not _is_folded(input, weight))
     ):
-        return None
-    if x.shape[-1] != w.shape[1] or b.shape != w.shape[:1] or not w.flags.forc or not x.size:
-        return None
-    if not x.size < gemm.LARGE > w.size:
-        return None
+        return _by_parts(input, weight, bias) if needed else None
     whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
-    whole += b if len(whole) > 1 else b[None]
-    return fresh(whole if x.ndim == 2 else whole.reshape(*x.shape[:-1], len(w)), dtype)
+    if bias is not None:
+        b = bias._np
+        whole += b if len(whole) > 1 else b[None]
+    if not needed:
+        return fresh(whole if x.ndim == 2 else whole.reshape(*x.shape[:-1], len(w)), dtype)
+    made = fresh(whole, dtype)
+    if bias is None:
+        _ALONE.record(made, input, weight)
+    else:
+        _WITH_BIAS.record(made, bias, input, weight)
+    return made if x.ndim == 2 else made.view(*x.shape[:-1], len(w))
+
+
+def _fits(bias: Any, weight: Any) -> bool:
+    b = bias._np
+    return b is not None and bias._dtype is weight._dtype and b.shape == weight._np.shape[:1]
+
+
+def _is_folded(input: Any, weight: Any) -> bool:
+    """Whether what is recorded of these is one node, which makes row-major gradients of real
+    numbers."""
+    x = input._np
+    if saving.GUARDED or input._skimp_marked or weight._skimp_marked or x.ndim < 2:
+        return False
+    if x.ndim == 2 and len(x) == 1:
+        layout = input._skimp_layout
+        if (x.strides[0] // x.itemsize if layout is None else layout.strides[0]) == 1:
+            return False  # a column turned: its gradient lies so too
+    return bool(weight._np.flags.c_contiguous and input._dtype in dtypes.FLOATING)
+
+
+def _by_parts(input: Any, weight: Any, bias: Any) -> Tensor | None:
+    """The transpose and the sum with a product that the general way records too, of an input with
+    more dims by its views.
+    """
+    if bias is None:
+        return None
+    x, w = input._np, weight._np
+    shape = x.shape
+    if len(shape) != 2:
+        if len(shape) < 2 or not x.size or not x.flags.c_contiguous:
+            return None
+        input = input.view(x.size // shape[-1], shape[-1])
+    turned = weight.t()
+    made = small_addmm(bias, input, turned)
+    if made is None:
+        return None
+    ADDING.record(made, bias, input, turned, 1, 1)
+    return made if len(shape) == 2 else made.view(*shape[:-1], len(w))
+
+
+# -- as one node -----------------------------------------------------------------------------------
+
+
+def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
+    pair = small_pair(g, weight, input_shape)
+    if pair is None:
+        made: Tensor = mm(g, weight).view(input_shape)
+        return made
+    return fresh(pair[2](pair[0], pair[1]).reshape(input_shape), g._dtype)
+
+
+def _weight_back(g: Tensor, input: Tensor) -> Tensor:
+    x = input._np
+    if x is not None and x.ndim == 2:
+        pair = small_pair(g, input, (x.shape[1], g._np.shape[1]))  # type: ignore[union-attr]
+        if pair is not None:
+            return fresh(pair[2](pair[0].T, pair[1]), g._dtype)
+    return mm(g.t(), input.view(-1, input.shape[-1]))
+
+
+def _unfold(node: Any) -> None:
+    """Make a node of `_ALONE` that of `mm`, with those of its views."""
+    edges, values = _views(node, *folded.pairs(node), "input")
+    folded.become(node, MULTIPLYING, edges, values)
+
+
+def _unfold_sum(node: Any) -> None:
+    """Make a node of `_WITH_BIAS` that of `addmm`, with those of its views."""
+    bias, given, weight = folded.pairs(node)
+    edges, values = _views(node, given, weight, "mat1")
+    values |= {"alpha": (1, None), "beta": (1, None)}
+    folded.become(node, ADDING, [bias, *edges], values)
+
+
+def _views(node: Any, given: Any, weight: Any, first: str) -> tuple[list[Any], dict[str, Any]]:
+    """The edges of the product of an input, which is a matrix or is seen as one, and a weight's
+    transpose; and what its formulas read, the input by the name `first`.
+    """
+    found, values = folded.kept(node), {}
+    rows, outs = node._skimp_shape
+    if given[0] is not None:
+        shape = folded.shape_at(given)
+        flat = rows, shape[-1]
+        values[f"{first}_shape"] = flat, None
+        values[f"{first}_strides"] = contiguous_strides(flat), None
+        if len(shape) != 2:
+            given = folded.view_node(node, 0, VIEWED, given, flat, input_shape=shape), 0
+    if weight[0] is not None:
+        ins = folded.shape_at(weight)[1]
+        values |= {"mat2_shape": ((ins, outs), None), "mat2_strides": ((1, ins), None)}
+        weight = folded.view_node(node, 1, TURNED, weight, (ins, outs)), 0
+    if "weight" in found:
+        layout = V.t(found["weight"][0]._skimp_layout_of())
+        values["mat2"] = folded.seen(found["weight"], layout, weight[0])
+    if "input" in found:
+        x = found["input"][0]
+        values[first] = found["input"]
+        if x.ndim != 2:
+            layout = V.view(x._skimp_layout_of(), (rows, x.shape[-1]))
+            values[first] = folded.seen(found["input"], layout, given[0])
+    return [given, weight], values
+
+
+_FACTORS = {"input": _input_back, "weight": _weight_back}
+_ALONE = recording(Rule("MmBackward0", _FACTORS, unfolds=_unfold), ("input", "weight"))
+_WITH_BIAS = recording(
+    Rule("AddmmBackward0", {"bias": lambda g: g, **_FACTORS}, unfolds=_unfold_sum),
+    ("bias", "input", "weight"),
+)
 
 
 @general(

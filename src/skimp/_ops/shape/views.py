@@ -53,11 +53,11 @@ def reshaped(g: Tensor, shape: Sequence[int]) -> Tensor:
 
 BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
 EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
-_VIEWED = Rule("ViewBackward0", BACK)
+VIEWED = Rule("ViewBackward0", BACK)
 _COPIED = Rule("UnsafeViewBackward0", BACK)
 _ALIASED = Rule("ReshapeAliasBackward0", BACK)
-_VIEW_RECORDED, _ALIAS_RECORDED = [recording(one, ("input",)) for one in (_VIEWED, _ALIASED)]
-TURN = {"input": lambda g: g.t()}
+_VIEW_RECORDED, _ALIAS_RECORDED = [recording(one, ("input",)) for one in (VIEWED, _ALIASED)]
+TURNED = Rule("TBackward0", input=lambda g: g.t())
 
 
 @view(
@@ -90,8 +90,8 @@ def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
 
 
 @view(
-    rule=Rule("TBackward0", TURN),
-    inplace=Rule("TBackward1", TURN),
+    rule=TURNED,
+    inplace=Rule("TBackward1", TURNED.formulas),
     fast_view="a.T if a.ndim == 2 else None",
     batch=batching.dims.turned,
     copy=True,
@@ -158,7 +158,7 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
 @view(
     "view",
     function=False,
-    rule=_VIEWED,
+    rule=VIEWED,
     # NumPy takes any negative size for the unknown one
     fast_view="b if sizes and a.flags.c_contiguous and ((b := a.reshape(*sizes)).shape == sizes"
     " or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]) else None",
