@@ -34,6 +34,19 @@ WRONG = {
     "storage of a word": lambda t: t.UntypedStorage("a"),
     "norm of a word": lambda t: t.nn.utils.clip_grad_norm_([t.ones(2)], "a"),
     "dict": lambda t: t.tensor({1: 2}),
+    "nothing behind what is complex128": lambda t: t.tensor(
+        [[1 + 2j, t.tensor(2.0, dtype=t.float64)], None]
+    ),
+    "padding without a mode": lambda t: t.nn.functional.pad(t.ones(3), (1, 1), mode=None),
+    "padding by a value in no mode": lambda t: t.nn.functional.pad(t.ones(3), (1, 1), "x", 2.0),
+    "a copy of itself by other strides": lambda t: (x := t.ones(1, 6)).copy_(
+        x.as_strided((1, 6), (1, 1))
+    ),
+    "a copy of itself without a dim": lambda t: (x := t.ones(1, 6)).copy_(x[0]),
+    "a limit of time without workers": lambda t: iter(
+        t.utils.data.DataLoader([1, 2, 3], timeout=5)
+    ),
+    "a batch of sparse tensors": lambda t: t.utils.data.default_collate([t.ones(2).to_sparse()]),
     "bytes": lambda t: t.tensor(b"abc"),
     "dims that are others in 32 bits": lambda t: t.ones(2, 3).permute(2**32, 1),
     "dims before all, in 32 bits": lambda t: t.ones(2, 3).permute(-(2**62), 1),

@@ -170,3 +170,36 @@ def _used(lib: Any, name: str, way: str) -> list[Any]:
 @pytest.mark.parametrize("name", sorted(ONCE))
 def test_a_tensors_subclass_has_names_of_its_own(name: str, way: str) -> None:
     assert _used(skimp, name, way) == _used(oracle, name, way)
+
+
+def test_a_tensor_becomes_one_of_a_class() -> None:
+    """`t.__class__ = cls`: from then on its functions are asked, small or large."""
+    for library in (skimp, oracle):
+
+        class Plain(library.Tensor):  # type: ignore[misc, name-defined]
+            pass
+
+        class Asked(library.Tensor):  # type: ignore[misc, name-defined]
+            seen: list[str] = []  # noqa: RUF012
+
+            @classmethod
+            def __torch_function__(
+                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                cls.seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        for n in (3, 100_000):
+            t = library.ones(2, n).t()
+            t.__class__ = Plain
+            assert type(t + 1) is Plain
+            assert type(t[0]) is Plain
+            assert (t.stride(), tuple(t.shape)) == ((1, n), (n, 2))
+            t.__class__ = Asked
+            Asked.seen.clear()
+            repr(t[:2]), len(t), (t * 2).sum().item(), 1.0 in t
+            assert Asked.seen == ["__getitem__", "__repr__", "__len__", "mul", "sum", "item",
+                                  "__contains__"]  # fmt: skip
+            t.__class__ = library.Tensor
+            assert type(t + 1) is library.Tensor
+            assert (t + 1).sum().item() == 4 * n

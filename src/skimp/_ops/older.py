@@ -13,7 +13,7 @@ from skimp._compat import refusals
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
+from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.checks import no_kernel
@@ -218,7 +218,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
             "possible. Make sure your class inherits from Tensor."
         )
     made = self.view_as(self)
-    given_class(made, cls)
+    made.__class__ = cls  # type: ignore[assignment]
     return made
 
 
@@ -226,7 +226,7 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tenso
     """`data` as a leaf of a subclass: the same bytes, no history."""
     with DisableTorchFunctionSubclass():
         made = data.detach()
-    given_class(made, cls)
+    made.__class__ = cls  # type: ignore[assignment]
     made._rg = require_grad
     return made
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from skimp._engine.autograd import calls, engine, modes, node_lines as lines
+from skimp._engine.autograd import calls, modes, node_lines as lines, tasks
 from skimp._engine.autograd.graph_hooks import saved_tensors_hooks, saved_tensors_told
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import NAMESPACES
@@ -242,7 +242,7 @@ class _Frame:
 
     def unpack(self, packed: tuple[_Holder, int]) -> Tensor:
         holder, place = packed
-        task = engine.current_task()
+        task = tasks.current_task()
         if task is None:
             task = next(_lone)
         if task in holder.taken:
@@ -423,7 +423,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if not engine.accumulates():
+        if not tasks.accumulates():
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
                 "passing an `inputs` parameter to .backward(). To resolve this error, you can "

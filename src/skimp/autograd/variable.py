@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from skimp._engine.autograd.tasks import queue_callback
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.tensor import Tensor, empty
 
@@ -30,5 +31,13 @@ class _VariableType(type):
         return made.requires_grad_() if requires_grad else made
 
 
+class ImperativeEngine:
+    """What programs ask of PyTorch's engine itself."""
+
+    queue_callback = staticmethod(queue_callback)
+
+
 class Variable(metaclass=_VariableType):
     """`Variable(tensor)` is a tensor, and every tensor is an instance."""
+
+    _execution_engine = ImperativeEngine()

@@ -57,8 +57,8 @@ class LBFGS(Declared):
             )
         return ops.cat(parts)
 
-    def _add_grad(self, step_size: float, direction: Tensor) -> None:
-        start = 0
+    def _add_grad(self, step_size: Any, direction: Tensor) -> None:
+        start, step_size = 0, float(step_size)
         for p in self._params:
             target = ops.view_as_real(p) if p.is_complex() else p
             count = target.numel()
@@ -67,10 +67,10 @@ class LBFGS(Declared):
 
     def _skimp_along(
         self, closure: Callable[[], Any], direction: Tensor, before: list[Tensor]
-    ) -> Callable[[float], tuple[float, Tensor]]:
+    ) -> Callable[[Any], tuple[float, Tensor]]:
         """Loss and gradient at a step length; the parameters are where they were afterwards."""
 
-        def evaluate(t: float) -> tuple[float, Tensor]:
+        def evaluate(t: Any) -> tuple[float, Tensor]:
             self._add_grad(t, direction)
             loss = float(closure())
             grad = self._gather_flat_grad()
@@ -103,10 +103,10 @@ class LBFGS(Declared):
             before_loss, state["prev_loss"] = loss, loss
             t = number(group["lr"])
             if state["n_iter"] == 1:
-                t *= min(1.0, 1.0 / float(grad.abs().sum()))
-            slope = float(grad.dot(direction))
+                t = min(1.0, 1.0 / grad.abs().sum()) * t
+            slope = grad.dot(direction)
             state["d"], state["t"] = direction, t
-            if slope > -group["tolerance_change"]:
+            if float(slope) > -group["tolerance_change"]:
                 break
             last = i == group["max_iter"]
             point = Point(0.0, loss, grad, slope)
@@ -127,7 +127,7 @@ class LBFGS(Declared):
     ) -> bool:
         if float(grad.abs().max()) <= group["tolerance_grad"]:
             return True
-        moved = float(state["d"].abs().max()) * abs(state["t"])
+        moved = float(state["d"].abs().max()) * abs(float(state["t"]))
         return bool(moved <= group["tolerance_change"] or abs(change) < group["tolerance_change"])
 
     def _skimp_move(
@@ -167,26 +167,26 @@ def _remember(state: dict[str, Any], grad: Tensor) -> None:
 def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:
     """Minus the estimated inverse Hessian times the gradient: the two-loop recursion."""
     if state["n_iter"] == 1:
-        state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1, al=[None] * history)
+        state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
         return grad.neg()
     dirs, steps, ro = state["old_dirs"], state["old_stps"], state["ro"]
     y = grad.sub(state["prev_flat_grad"])
     s = state["d"].mul(state["t"])
-    ys = float(y.dot(s))
-    if ys > 1e-10:
+    ys = y.dot(s)
+    if float(ys) > 1e-10:
         if len(dirs) == history:
             for kept in (dirs, steps, ro):
                 kept.pop(0)
         dirs.append(y)
         steps.append(s)
         ro.append(1.0 / ys)
-        state["H_diag"] = ys / float(y.dot(y))
+        state["H_diag"] = ys / y.dot(y)
     q = grad.neg()
-    al = state.setdefault("al", [None] * history)  # kept for PyTorch's, which asks for it
+    al = state.setdefault("al", [None] * history)
     for i in reversed(range(len(dirs))):
-        al[i] = float(steps[i].dot(q)) * ro[i]
-        q.add_(dirs[i], alpha=-al[i])
+        al[i] = steps[i].dot(q) * ro[i]
+        q.add_(dirs[i], alpha=-float(al[i]))
     q.mul_(state["H_diag"])
     for i in range(len(dirs)):
-        q.add_(steps[i], alpha=al[i] - float(dirs[i].dot(q)) * ro[i])
+        q.add_(steps[i], alpha=float(al[i] - dirs[i].dot(q) * ro[i]))
     return q

@@ -4,33 +4,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from skimp._engine.tensor.tensor import Tensor
 
 
 class Point(NamedTuple):
-    """A step length with the loss, the gradient and the directional derivative there."""
+    """A step length (a number or a tensor of one) with the loss, the gradient and the directional
+    derivative there.
+    """
 
-    t: float
+    t: Any
     loss: float
     grad: Tensor
-    slope: float
+    slope: Tensor
 
 
-Evaluate = Callable[[float], tuple[float, Tensor]]
+Evaluate = Callable[[Any], tuple[float, Tensor]]
 
 
-def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
+def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
     """Where the cubic through two points has its minimum, within bounds."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
     square = d1 * d1 - a.slope * b.slope
     if square < 0:
         return (low + high) / 2.0
-    d2 = math.sqrt(square)
+    d2 = square.sqrt()
     left, right = (a, b) if a.t <= b.t else (b, a)
     found = right.t - (right.t - left.t) * (
         (right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2)
@@ -51,25 +52,25 @@ class StrongWolfe:
         self._most = most
         self._evaluations = 0
 
-    def _at(self, t: float) -> Point:
+    def _at(self, t: Any) -> Point:
         loss, grad = self._evaluate(t)
         self._evaluations += 1
-        return Point(t, loss, grad, float(grad.dot(self._direction)))
+        return Point(t, loss, grad, grad.dot(self._direction))
 
     def _too_high(self, p: Point) -> bool:
-        return p.loss > self._start.loss + self.c1 * p.t * self._start.slope
+        return bool(p.loss > self._start.loss + self.c1 * p.t * self._start.slope)
 
     def _flat(self, p: Point) -> bool:
-        return abs(p.slope) <= -self.c2 * self._start.slope
+        return bool(abs(p.slope) <= -self.c2 * self._start.slope)
 
-    def run(self, t: float) -> tuple[Point, int]:
+    def run(self, t: Any) -> tuple[Point, int]:
         """The point found, and how often the loss was computed."""
         bracket, done, rounds = self._bracket(t)
         if not done:
             bracket = self._zoom(bracket, rounds)
         return min(bracket, key=lambda p: p.loss), self._evaluations
 
-    def _bracket(self, t: float) -> tuple[list[Point], bool, int]:
+    def _bracket(self, t: Any) -> tuple[list[Point], bool, int]:
         before, now = self._start, self._at(t)
         for i in range(self._most):
             if self._too_high(now) or (i > 1 and now.loss >= before.loss):
@@ -103,7 +104,7 @@ class StrongWolfe:
         return [low, high]
 
     @staticmethod
-    def _inside(low: Point, high: Point, stalled: bool) -> tuple[float, bool]:
+    def _inside(low: Point, high: Point, stalled: bool) -> tuple[Any, bool]:
         """A trial between the two, not again and again close to one of them."""
         t = cubic_minimum(low, high)
         least, most = min(low.t, high.t), max(low.t, high.t)
@@ -116,7 +117,7 @@ class StrongWolfe:
 
 
 def search(
-    evaluate: Evaluate, direction: Tensor, start: Point, t: float, most: int
+    evaluate: Evaluate, direction: Tensor, start: Point, t: Any, most: int
 ) -> tuple[Point, int]:
     """Find a step length from `t` on."""
     return StrongWolfe(evaluate, direction, start, most).run(t)

@@ -81,6 +81,7 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
         return out
 
     def whole(self: Any, args: Any, kwargs: Any) -> Any:
+        args = (self, *args)  # as hooks see them, and may replace them
         for hook in (*_STEP_PRE.values(), *self._optimizer_step_pre_hooks.values()):
             new = hook(self, args, kwargs)
             if new is None:
@@ -90,7 +91,7 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
                     f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {new}."
                 )
             args, kwargs = new
-        out = step(self, *args, **kwargs)
+        out = step(*args, **kwargs)
         for hook in (*self._optimizer_step_post_hooks.values(), *_STEP_POST.values()):
             hook(self, args, kwargs)
         return out

@@ -133,6 +133,40 @@ def multi_grad_hook(torch):
     return sorted(map(str, log))
 
 
+@twin
+def multi_grad_hook_where_one_gets_no_gradient(torch):
+    log, x, w = [], leaf(torch), leaf(torch)
+    hook = torch.autograd.graph.register_multi_grad_hook
+    hook((x, w), lambda gs: log.append([g if g is None else g.sum().item() for g in gs]))
+    (x * 2).sum().backward()
+    (x * w).sum().backward(inputs=[x])
+    return log
+
+
+@twin
+def queued_callbacks(torch):
+    log, x = [], leaf(torch)
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+    x.register_hook(lambda g: queue(lambda: log.append("over")))
+    (x * 2).register_hook(lambda g: log.append("not reached"))
+    y = x * 3
+    y.register_hook(lambda g: log.append("before"))
+    y.sum().backward()
+    return log, x.grad
+
+
+@refused
+def a_callback_without_a_backward(torch):
+    torch.autograd.Variable._execution_engine.queue_callback(print)
+
+
+@into(PROGRAMS, TypeError)
+def a_nodes_hook_returns_no_tuple(torch):
+    y = leaf(torch).exp()
+    y.grad_fn.register_hook(lambda results, arrived: results[0] * 2)
+    y.sum().backward()
+
+
 @refused
 def retain_grad_of_a_constant(torch):
     torch.ones(3).retain_grad()

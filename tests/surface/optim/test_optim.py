@@ -178,6 +178,54 @@ def test_hooks() -> None:
     assert len(calls) == 5
 
 
+def test_hooks_of_steps_see_and_replace_all_arguments() -> None:
+    for library in (skimp, oracle):
+        p = library.ones(1, requires_grad=True)
+        o, seen = library.optim.SGD([p]), []
+
+        def before(opt: Any, args: Any, kwargs: Any) -> Any:
+            seen.append((args[0] is opt, len(args), kwargs))  # noqa: B023
+            return (*args, lambda: 5.0), {}
+
+        o.register_step_pre_hook(before)
+        o.register_step_post_hook(lambda opt, args, kwargs: seen.append(len(args)))  # noqa: B023
+        assert o.step() == 5.0
+        assert seen == [(True, 1, {}), 2]
+
+
+def test_lbfgs_keeps_what_pytorchs_does() -> None:
+    def kept(lib: Any, search: str | None) -> Any:
+        p = lib.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=lib.float64, requires_grad=True)
+        o = lib.optim.LBFGS([p], lr=0.3, history_size=3, max_iter=6, line_search_fn=search)
+
+        def closure() -> Any:
+            o.zero_grad()
+            loss = (p.cosh() + p.prod() ** 2).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            o.step(closure)
+        state = o.state_dict()["state"][0]
+        one = lib.Tensor
+        return {k: v.tolist() if isinstance(v, one) else _listed(v, one) for k, v in state.items()}
+
+    for search in (None, "strong_wolfe"):
+        ours, theirs = kept(skimp, search), kept(oracle, search)
+        assert set(ours) == set(theirs)
+        for name in theirs:
+            if name != "al":  # near 0: no digits are left
+                assert ours[name] == pytest.approx(theirs[name], rel=1e-6, abs=1e-9), name
+
+
+def _listed(value: Any, one: Any) -> Any:
+    """Of a list of tensors (and of None) their numbers in one list."""
+    if not isinstance(value, list):
+        return value
+    assert all(isinstance(t, (one, type(None))) for t in value)
+    return [n for t in value if t is not None for n in t.reshape(-1).tolist()]
+
+
 def test_a_subclass_of_the_base() -> None:
     class Plain(skimp.optim.Optimizer):
         def __init__(self, params: Any, lr: float = 0.1) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush, heappushpop
 from typing import Any
 
-from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, watched
+from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, tasks, watched
 from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
@@ -33,13 +33,6 @@ _frame = sys._getframe
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
-class _Tasks(threading.local):
-    # the backward that runs: its number, whether it reaches all leaves
-    now: tuple[int | None, bool] = (None, True)
-
-
-_tasks = _Tasks()
-_afterwards: list[Callable[[], None]] = []
 _numbers = itertools.count()
 Root = tuple[Node, int, Tensor]
 
@@ -100,26 +93,6 @@ class Captures:
         return ends
 
 
-def queue_callback(callback: Callable[[], None]) -> None:
-    """Call it when the outermost backward that runs now is over, without an error."""
-    _afterwards.append(callback)
-
-
-def _call_afterwards() -> None:
-    while _afterwards:
-        _afterwards.pop(0)()
-
-
-def current_task() -> int | None:
-    """The number of the backward that this thread is in, if any."""
-    return _tasks.now[0]
-
-
-def accumulates() -> bool:
-    """Whether the backward that this thread is in reaches all leaves."""
-    return _tasks.now[1]
-
-
 def run(
     roots: list[Root | None], keep: bool, create: bool, captures: Captures | None = None
 ) -> None:
@@ -130,13 +103,12 @@ def run(
     """
     if host.budget is not None:
         host.budget.between_ops()
-    before, task = _state.grad, _tasks.now
+    before, task = _state.grad, tasks.running.now
     observers = tuple(watched.OBSERVERS)
     for one in observers:
         one.backward_begins()
     try:
         _state.grad = create
-        _tasks.now = (next(_numbers), captures is None)
         # What has received gradients, and has yet to run: leaves that are complete, in that order;
         # a node that may be the newest (in a chain it always is); all other nodes.
         ready: list[Node] = []
@@ -155,6 +127,7 @@ def run(
         if captures is not None:
             captures.search(origins)
             wanted = captures.wanted
+        tasks.running.now = next(_numbers), origins, wanted
         leaves: Leaves | None = None
         frame: Any = _frame(1)
         code = frame.f_code
@@ -249,13 +222,13 @@ def run(
             r = a = to = None
             del results, edges, node, extra
         if task[0] is None:
-            if _afterwards:
-                _call_afterwards()
+            if tasks.AFTERWARDS:
+                tasks.call_afterwards()
             if host.budget is not None and not keep:
                 host.budget.after_backward()
     finally:
         _state.grad = before
-        _tasks.now = task
+        tasks.running.now = task
         for one in observers:
             one.backward_ends()
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from skimp._engine.autograd import engine, modes, node_lines as lines, saving
-from skimp._engine.autograd.nodes import RemovableHandle
+from skimp._engine.autograd import modes, node_lines as lines, saving, tasks
+from skimp._engine.autograd.nodes import Node, RemovableHandle
 from skimp._engine.autograd.ops import ops
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import region
@@ -143,14 +143,14 @@ class _Handles:
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
 ) -> _Handles:
-    """Call `fn` once per backward: with all the gradients when the last is known, or ("any") with
-    the first.
+    """Call `fn` once per backward: with all the gradients when the last that it computes is known
+    (None for others), or ("any") with the first.
 
     Raises: ValueError for another mode.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    multi = _All(len(tensors), fn) if mode == "all" else _Any(fn)
+    multi = _All([saving.edge_of(t)[0] for t in tensors], fn) if mode == "all" else _Any(fn)
     return _Handles([t.register_hook(multi.hook(i)) for i, t in enumerate(tensors)])
 
 
@@ -162,7 +162,7 @@ class _Any:
     def hook(self, i: int) -> Callable[[Tensor], None]:
         def call(g: Tensor) -> None:
 
-            task = engine.current_task()
+            task = tasks.current_task()
             if self.seen != task:
                 self.seen = task
                 self.fn(g)
@@ -171,24 +171,25 @@ class _Any:
 
 
 class _All:
-    def __init__(self, n: int, fn: Callable[..., Any]) -> None:
-        self.n = n
+    def __init__(self, nodes: Sequence[Node | None], fn: Callable[..., Any]) -> None:
+        self.nodes = nodes
         self.fn = fn
         self.lock = threading.Lock()
         self.task: int | None = None
         self.grads: list[Any] = []
-        self.arrived = 0
+        self.left = 0
 
     def hook(self, i: int) -> Callable[[Tensor], None]:
         def call(g: Tensor) -> None:
 
             with self.lock:
-                task = engine.current_task()
+                task = tasks.current_task()
                 if self.task != task:
-                    self.task, self.grads, self.arrived = task, [None] * self.n, 0
+                    self.task, self.grads = task, [None] * len(self.nodes)
+                    self.left = sum(map(tasks.will_run, self.nodes))
                 self.grads[i] = g
-                self.arrived += 1
-                done = self.arrived == self.n
+                self.left -= 1
+                done = not self.left
             if done:
                 grads, self.grads = self.grads, []
                 self.fn(grads)

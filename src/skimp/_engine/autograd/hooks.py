@@ -87,7 +87,7 @@ def after(extra: Extra, results: Any, arrived: tuple[Any, ...]) -> Any:
         if new is None:
             continue
         if not isinstance(new, tuple):
-            new = (new,)
+            raise TypeError(f"expected tuple, but hook returned '{type(new).__name__}'")
         results = _replaced(hook, results, new)
     return results
 

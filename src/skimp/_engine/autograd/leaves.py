@@ -47,6 +47,17 @@ def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, i
     return counts
 
 
+def reached(roots: list[Node]) -> set[Node]:
+    """The nodes that gradients of the roots get to."""
+    seen: set[Node] = set()
+    todo = list(roots)
+    for to in todo:  # which grows
+        if to not in seen:
+            seen.add(to)
+            todo += filter(None, to._skimp_edges[::2])
+    return seen
+
+
 def _held_by_one() -> int:
     """The reference count that the engine finds for a leaf of one edge: it depends on Python's
     version how many its own variables and the call add.

@@ -14,14 +14,7 @@ from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor.tensor import (
-    Tensor,
-    VersionCounter,
-    mark,
-    mark_bytes,
-    mark_version,
-    off_fast_path,
-)
+from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, mark_bytes, mark_version
 
 _new = object.__new__
 _frame = sys._getframe
@@ -329,8 +322,6 @@ def set_data(t: Tensor, value: Any) -> None:
     t._dtype = value._dtype
     mark(t, _skimp_counter=counter, _conj=value._conj, _skimp_neg=value._skimp_neg)
     t._skimp_accumulate = None
-    if not t._skimp_on_fast_path:
-        off_fast_path(t)
 
 
 def take_data(t: Tensor, value: Tensor) -> None:

@@ -15,7 +15,7 @@ from skimp._engine.autograd import errors, modes, rematerialize as rematerialize
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view, strided
-from skimp._engine.tensor.tensor import Tensor, mark_bytes, off_fast_path
+from skimp._engine.tensor.tensor import Tensor, mark_bytes
 
 GUARDED: list[
     None
@@ -141,8 +141,6 @@ def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
         new._skimp_turned = True
     if t._skimp_marked:
         mark_bytes(new, t)
-    if cls is not Tensor and not cls._skimp_on_fast_path:
-        off_fast_path(new)
     return new
 
 

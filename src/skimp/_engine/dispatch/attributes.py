@@ -8,6 +8,7 @@ them while a `TorchFunctionMode` is on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final
 
 from skimp._engine.dispatch.row import FORMS
@@ -111,7 +112,11 @@ def _names() -> list[str]:
 def _watched(name: str, f: Any) -> Any:
     if isinstance(f, property):
         return WatchedProperty(f)
-    return WatchedMethod(f, own(getattr(Tensor, _OTHERS.get(name, name))))
+    title = _OTHERS.get(name, name)
+    func = own(getattr(Tensor, title))
+    if isinstance(func, FunctionType) and func not in FORMS:  # handlers go by names
+        func.__name__, func.__qualname__ = title, f"Tensor.{title}"
+    return WatchedMethod(f, func)
 
 
 def watch_class(cls: type[Tensor]) -> None:

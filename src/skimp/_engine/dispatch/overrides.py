@@ -17,7 +17,7 @@ from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import insist, region
-from skimp._engine.tensor.tensor import Tensor, off_fast_path
+from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 
@@ -273,18 +273,12 @@ def converted(result: Any, cls: type) -> Any:
     if cls is Tensor or cls in KNOWN:
         return result
     if isinstance(result, Tensor) and not isinstance(result, cls) and not result._hollow:
-        return given_class(result, cls)
+        result.__class__ = cls  # the tensor itself
+        return result
     if isinstance(result, (tuple, list)):
         parts = [converted(r, cls) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return result
-
-
-def given_class(t: Tensor, cls: type) -> Tensor:
-    """The tensor itself as one of a subclass: no fast path takes it any more."""
-    off_fast_path(t)
-    t.__class__ = cls
-    return t
 
 
 def _hand_over(self: Tensor, func: Function, *args: Any, **kwargs: Any) -> Any:

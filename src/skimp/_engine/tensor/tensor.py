@@ -34,6 +34,33 @@ _new = object.__new__
 _tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each
 
 
+class _General:
+    """`_np` of a class off the fast paths: always None. What is set is kept until it is asked for,
+    and gives the layout: a tensor may be made one of the class at any time (`t.__class__ = cls`).
+    """
+
+    def __get__(self, t: Tensor | None, cls: type[Tensor]) -> None:
+        if t is not None and t.__dict__.get("_np") is not None:
+            if t._skimp_layout is None:
+                t._skimp_layout = _layout_of(t.__dict__["_np"], t._storage)
+            t.__dict__["_np"] = None
+
+    def __set__(self, t: Tensor, array: Array | None) -> None:
+        t.__dict__["_np"] = array
+
+
+def _layout_of(a: Array, storage: Storage) -> Layout:
+    """Shape, strides and offset, in elements, of an array of a storage's bytes."""
+    # NumPy leaves strides of size-1 dims as they come
+    if a is storage.block and a.flags.c_contiguous:
+        return contiguous(a.shape)
+    size = a.itemsize
+    offset = 0
+    if a.size and storage.nbytes != size:  # else there is but one element
+        offset = (shaping.address(a) - storage.address()) // size
+    return Layout(a.shape, tuple([s // size for s in a.strides]), offset)
+
+
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
@@ -91,6 +118,8 @@ class Tensor:
         super().__init_subclass__(**words)
         if "_skimp_on_fast_path" not in cls.__dict__:
             cls._skimp_on_fast_path = False
+        if not (cls._skimp_on_fast_path or cls._hollow):
+            cls._np = _General()  # type: ignore[assignment]
         cls._skimp_begin_class()
 
     @classmethod
@@ -119,17 +148,10 @@ class Tensor:
         layout = self._skimp_layout
         if layout is None:
             a = self._np
-            assert a is not None
-            size = a.itemsize
-            block = self._storage.block
-            # NumPy leaves strides of size-1 dims as they come
-            if a is block and a.flags.c_contiguous:
-                layout = contiguous(a.shape)
-            else:
-                offset = 0
-                if a.size and self._storage.nbytes != size:  # else there is but one element
-                    offset = (shaping.address(a) - self._storage.address()) // size
-                layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
+            if a is None:  # of a class off the fast paths, which knows its layout now
+                assert self._skimp_layout is not None
+                return self._skimp_layout
+            layout = _layout_of(a, self._storage)
             self._skimp_layout = layout
         return layout
 
@@ -208,12 +230,6 @@ def mark(t: Tensor, **rare: Any) -> None:
     for name, value in rare.items():
         setattr(t, name, value)
     t._skimp_marked = True
-
-
-def off_fast_path(t: Tensor) -> None:
-    """Let no fast path take a small tensor, whose class may want to be asked."""
-    t._skimp_layout_of()
-    t._np = None
 
 
 def mark_bytes(new: Tensor, t: Tensor) -> None:

@@ -20,6 +20,17 @@ from skimp._ops.sparse.tensor import SparseTensor
 
 Array = np.ndarray[Any, Any]
 
+class _General:
+    """`_np` of a class off the fast paths: always None. What is set is kept until it is asked for,
+    and gives the layout: a tensor may be made one of the class at any time (`t.__class__ =
+    cls`)."""
+
+    def __get__(self, t: Tensor | None, cls: builtins.type[Tensor]) -> None: ...
+    def __set__(self, t: Tensor, array: Array | None) -> None: ...
+
+def _layout_of(a: Array, storage: Storage) -> Layout:
+    """Shape, strides and offset, in elements, of an array of a storage's bytes."""
+
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
@@ -2124,9 +2135,6 @@ class Tensor:
 def mark(t: Tensor, **rare: Any) -> None:
     """Give `t` values of what few tensors have: `_skimp_counter`, `_conj`, `_skimp_neg`,
     `_skimp_inference`."""
-
-def off_fast_path(t: Tensor) -> None:
-    """Let no fast path take a small tensor, whose class may want to be asked."""
 
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""

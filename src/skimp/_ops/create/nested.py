@@ -7,7 +7,7 @@ element count as numbers.
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final
 
@@ -87,11 +87,20 @@ def dtype_of(leaves: list[Any]) -> dtypes.dtype:
     default = promotion.get_default_dtype()
     plain = {bool: dtypes.bool, int: dtypes.int64, float: default, complex: default.to_complex()}
     found = {plain.get(kind) for kind in set(map(type, leaves))}
-    if None in found:
-        found.discard(None)
-        found |= {_own_dtype(one) for one in leaves if type(one) not in plain}
-    ordered = [one for one in found if one is not None]
-    return reduce(promotion.promote_types, ordered) if ordered else default
+    return _joined(map(_own_dtype, leaves) if None in found else found)
+
+
+def _joined(found: Iterable[dtypes.dtype | None]) -> dtypes.dtype:
+    """What dtypes are promoted to, the default one if there are none. As PyTorch does, it asks for
+    no more once they are complex128.
+    """
+    joined = None
+    for dtype in found:
+        if dtype is not joined and dtype is not None:
+            joined = dtype if joined is None else promotion.promote_types(joined, dtype)
+            if joined is dtypes.complex128:
+                break
+    return promotion.get_default_dtype() if joined is None else joined
 
 
 def _own_dtype(element: Any) -> dtypes.dtype:
@@ -183,8 +192,7 @@ def _promoted(data: Any) -> dtypes.dtype:
         return _own_dtype(data)
     if isinstance(data, np.ndarray) and data.dtype in dtypes.FROM_NUMPY:
         return dtypes.FROM_NUMPY[data.dtype]
-    below = [_promoted(one) for one in data]
-    return reduce(promotion.promote_types, below) if below else promotion.get_default_dtype()
+    return _joined(map(_promoted, data))
 
 
 def _check_integers(leaves: list[Any], dtype: dtypes.dtype) -> None:

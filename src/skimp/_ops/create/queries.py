@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
+from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import named
 from skimp._engine.tensor import devices, dtypes, promotion
@@ -188,7 +188,7 @@ def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     if cls is Tensor:
         return made if made._skimp_on_fast_path else _plain(made)
     new = made.detach() if made is (args[0] if args else None) else made
-    given_class(new, cls)
+    new.__class__ = cls
     return new
 
 

@@ -186,16 +186,19 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     Shape: each of the last len(pad) / 2 dims grows by its two numbers; negative ones cut.
     Dtypes: any ("reflect", "replicate": numbers).
     Raises: RuntimeError for lengths of `pad` and sizes that don't fit, NotImplementedError for dims
-    that a mode doesn't take.
+    that a mode doesn't take and for other modes.
     """
+    if not isinstance(mode, str):
+        found = type(mode).__name__
+        raise TypeError(f"pad(): argument 'mode' (position 3) must be str, not {found}")
     if len(pad) % 2:
-        raise RuntimeError(f"Padding length must be divisible by 2, got {len(pad)}")
+        raise RuntimeError("Padding length must be divisible by 2")
     if mode == "constant":
         return constant_pad(input, [int(p) for p in pad], 0 if value is None else value)
-    if value is not None and value != 0:
-        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode == "circular":
         return _around(mode, input, pad)
     kind = "reflection" if mode == "reflect" else "replication"

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from skimp._engine.autograd import engine
+from skimp._engine.autograd import tasks
 from skimp._engine.autograd.modes import is_grad_enabled, no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.device_mesh import DeviceMesh
@@ -55,7 +55,7 @@ class Order:
         """A gradient goes on its way, once older ones have arrived."""
         if not self.queued:
             self.queued = True
-            engine.queue_callback(self.finish)
+            tasks.queue_callback(self.finish)
         progress.poll()
         while len(self.running) >= IN_FLIGHT:
             self.running.pop(0).wait()
@@ -172,7 +172,7 @@ def _again(unit: Unit, seen: list[int | None]) -> Any:
     """The first gradient of a unit's outputs to arrive in a backward."""
 
     def hook(_: Tensor) -> None:
-        task = engine.current_task()
+        task = tasks.current_task()
         if seen[0] != task:
             seen[0] = task
             unit.before_backward()

@@ -35,7 +35,7 @@ WorkerInit = Callable[[int], None]
 FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-class _Endless(Sampler[None]):
+class _InfiniteConstantSampler(Sampler[None]):
     """The indices of an iterable dataset, which has none."""
 
     def __iter__(self) -> Iterator[None]:
@@ -221,6 +221,8 @@ class _Here(_Iterator):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
+        if loader.timeout:
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         self._fetcher = Fetcher(
             loader.dataset,
             loader._iterable,
@@ -346,7 +348,7 @@ def _default_sampler(
     dataset: Any, iterable: bool, shuffle: bool, generator: Generator | None
 ) -> Sampler[Any]:
     if iterable:
-        return _Endless()
+        return _InfiniteConstantSampler()
     return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 

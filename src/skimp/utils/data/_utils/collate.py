@@ -115,6 +115,11 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None) 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     """Stacked, (batch, *shape); in a worker straight into shared memory where that is large."""
     first = batch[0]
+    if first._skimp_sparse:
+        raise RuntimeError(
+            "Batches of sparse tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
+        )
     shape = (len(batch), *first.shape)
     large = numel(shape) * first.dtype.itemsize >= sharing.SHARE_FROM
     plain = not any(
