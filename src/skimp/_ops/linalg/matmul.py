@@ -122,11 +122,12 @@ def _times(x: Array, y: Array) -> Array:
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
     """The shape of the product."""
-    if input.ndim != 2:
+    shape, other = input.shape, mat2.shape
+    if len(shape) != 2:
         raise RuntimeError(f"{first} must be a matrix")
-    if mat2.ndim != 2:
+    if len(other) != 2:
         raise RuntimeError("mat2 must be a matrix")
-    (m, k), (k2, n) = input.shape, mat2.shape
+    (m, k), (k2, n) = shape, other
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
     if input._dtype is not mat2._dtype:
@@ -373,8 +374,9 @@ _recording_batched = recording(BATCHED, ("input", "other"))
 @hidden(rule=BATCHED, batch=batching.products.product_rule)
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
-    batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
-    (m, k), (k2, n) = input.shape[-2:], other.shape[-2:]
+    one, two = tuple(input.shape), tuple(other.shape)  # whose slices are no sizes
+    batch = layouts.broadcast_shapes(one[:-2], two[:-2])
+    (m, k), (k2, n) = one[-2:], two[-2:]
     if k != k2:
         check_second((math.prod(batch), k), (math.prod(batch), k2))
     same_scalar_type(input, other)

@@ -25,7 +25,8 @@ _REFUSED = (dtypes.bool, *dtypes.NARROW)
 
 
 def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
-    promotion.refuse(kernel, dtype, _REFUSED)
+    if dtype not in dtypes.FLOATING:
+        promotion.refuse(kernel, dtype, _REFUSED)
 
 
 def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) -> Tensor:
@@ -46,8 +47,10 @@ def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) ->
         made, array = out, out._skimp_writable()
         if _overlaps(out, (a, b)):
             x, y = x.copy(), y.copy()
-    tell(name, a, x)
-    tell(name, b, y)
+    if not x.flags.c_contiguous:
+        tell(name, a, x)
+    if not y.flags.c_contiguous:
+        tell(name, b, y)
     products.product(x, y, array[:, None] if b.ndim == 1 else array)
     return made
 
