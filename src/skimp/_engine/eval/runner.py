@@ -42,12 +42,13 @@ class Runner:
     def calls(self, box: tuple[slice, ...], shape: Shape, outs: list[Array]) -> list[Call]:
         """What `run` does, as calls of the kernels' ufuncs that are still to be made."""
         operands = self._load(box, shape, shape, outs)
-        return [
-            (partial(one.ufunc, *args(operands), *one.numbers, out=operands[out]),)  # type: ignore[arg-type]
-            for one, (_, args, out) in zip(
-                [step.kernel for step in self._plan.steps], self._steps, strict=True
+        found: list[Call] = []
+        for step, (_, args, out) in zip(self._plan.steps, self._steps, strict=True):
+            ufunc: Any = step.kernel.ufunc
+            found.append(
+                (partial(ufunc, *args(operands), *step.kernel.numbers, out=operands[out]),)
             )
-        ]
+        return found
 
     def _load(
         self, box: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]
