@@ -32,13 +32,12 @@ from skimp._ops import batching
 from skimp._ops.linalg.matmul import (
     adjoint,
     bmm,
-    check_mm,
     check_second,
     check_three,
     mm_first_back,
     mm_second_back,
 )
-from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
+from skimp._ops.linalg.matmul_vector import check_mm, check_mv, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
