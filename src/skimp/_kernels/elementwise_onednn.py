@@ -40,10 +40,14 @@ def backward(function: int, g: Array, x: Array, out: Array) -> bool:
 
 
 def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
-    if any([a.dtype != _TYPE for a in (*given, out)]) or onednn.library() is None:
+    arrays, dense = [*given, out], True
+    for a in arrays:
+        if a.dtype != _TYPE:
+            return False
+        dense = dense and a.flags.c_contiguous and a.shape == out.shape
+    if onednn.library() is None:
         return False
-    arrays = [*given, out]
-    if all([a.flags.c_contiguous and a.shape == out.shape for a in arrays]):
+    if dense:
         _row(function, [a.reshape(-1) for a in arrays])
     else:
         with Scratch((len(arrays), out.size), _TYPE) as rows:

@@ -38,7 +38,7 @@ def backward(
     """
     rows, n = x.shape
     scaled = affine or w is not None
-    g, x, mean = [np.ascontiguousarray(a) for a in (g, x, mean)]
+    g, x, mean = np.ascontiguousarray(g), np.ascontiguousarray(x), np.ascontiguousarray(mean)
     scale = np.ones(n, _TYPE) if w is None else np.ascontiguousarray(w)
     variance = np.reciprocal(np.multiply(rstd, rstd))
     sums = np.zeros((2, n), _TYPE)
@@ -46,12 +46,10 @@ def backward(
     with Scratch((2, n), _TYPE) as part:
         matrices = [shaping.address(a) for a in (x, g, made)]
         columns = [shaping.address(a) for a in (mean, variance)]
-        below = shaping.address(part) + n * _TYPE.itemsize
-        rest = (
-            [shaping.address(scale), shaping.address(part), below, shaping.address(scale)]
-            if scaled
-            else []
-        )
+        rest: list[int] = []
+        if scaled:
+            weights, above = shaping.address(scale), shaping.address(part)
+            rest = [weights, above, above + n * _TYPE.itemsize, weights]
         done = 0
         while done < rows:
             count = 1 << ((rows - done).bit_length() - 1)

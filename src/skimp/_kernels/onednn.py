@@ -194,11 +194,14 @@ def use_threads(threads: int) -> None:
     """Let what this thread asks oneDNN for run on so many; on one in a forked child, where
     OpenMP's threads are missing.
     """
-    found = library()
-    assert found is not None
-    put = getattr(found, "omp_set_num_threads", None)
+    put = _put_threads()
     if put is not None:
         put(1 if _forked else threads)
+
+
+@cache
+def _put_threads() -> Callable[[int], object] | None:
+    return getattr(library(), "omp_set_num_threads", None)
 
 
 class Handle:
@@ -269,22 +272,28 @@ def _given_scratch() -> Handle:
 class Memory:
     """A layout over an address that is told before each use."""
 
-    __slots__ = ("_address", "_handle", "_put", "value")
+    __slots__ = ("_handle", "address", "put", "value")
 
     def __init__(self, descriptor: Any) -> None:
-        self._address = 0
+        self.address = 0
         found = library()
         assert found is not None
         self._handle = Handle(
             "memory", "dnnl_memory_create", descriptor, _engine().value, _Pointer()
         )
         self.value = self._handle.value
-        self._put = found.dnnl_memory_set_data_handle
+        self.put = found.dnnl_memory_set_data_handle
 
     def at(self, address: int) -> None:
-        if address != self._address:  # scratch memory is mostly where it was
-            self._put(self.value, address)
-            self._address = address
+        place((self,), (address,))
+
+
+def place(memories: Sequence[Memory], addresses: Sequence[int]) -> None:
+    """Tell where each is now; most are where they were."""
+    for memory, address in zip(memories, addresses, strict=True):
+        if address != memory.address:
+            memory.put(memory.value, address)
+            memory.address = address
 
 
 class Primitive:

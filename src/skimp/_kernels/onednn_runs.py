@@ -76,13 +76,9 @@ class _Run:
         self._stream = onednn.stream()
 
     def make(self, addresses: Sequence[int], scratch: int) -> None:
-        self._place(addresses)
+        onednn.place(self._memories, addresses)
         self._arguments.run(self._stream, scratch)
 
     def call(self, addresses: Sequence[int]) -> Call:
-        self._place(addresses)
+        onednn.place(self._memories, addresses)
         return self._arguments.call(self._stream)
-
-    def _place(self, addresses: Sequence[int]) -> None:
-        for memory, address in zip(self._memories, addresses, strict=True):
-            memory.at(address)

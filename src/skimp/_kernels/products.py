@@ -38,7 +38,12 @@ def product(a: Array, b: Array, out: Array, finish: Finish | None = None) -> Non
     if out.size == 0:
         return
     if out.dtype.char in _BLAS:
-        if finish is None and all([has_unit_stride(x) for x in (a, b, out)]):
+        if (
+            finish is None
+            and (a.flags.c_contiguous or has_unit_stride(a))
+            and (b.flags.c_contiguous or has_unit_stride(b))
+            and (out.flags.c_contiguous or has_unit_stride(out))
+        ):
             multiply(a, b, out)
             return
         _blocks(a, b, out, out.dtype, finish)

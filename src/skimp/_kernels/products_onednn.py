@@ -88,12 +88,13 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     functions[0](team)
     began = teams.begin() if team > 1 else None
     piece = _DEEP if shared else k
+    at_a, at_b, at_out = shaping.address(a), shaping.address(b), shaping.address(out)
     for start in range(0, k, piece):
         functions[1](
             _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
-            1, shaping.address(a) + start * a.strides[1], one[1],
-            shaping.address(b) + start * b.strides[0], other[1],
-            add or start > 0, shaping.address(out), apart,
+            1, at_a + start * a.strides[1], one[1],
+            at_b + start * b.strides[0], other[1],
+            add or start > 0, at_out, apart,
         )  # fmt: skip
     if began is not None:
         teams.end(began)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,11 +27,16 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.scratch import give, take
 from skimp._ops.index.masks import where as select
 from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
 
 Formula = Callable[..., tuple[Any, ...]]
+Kinds = tuple[int, int, "np.dtype[Any]", bool]  # how many are written, of how many; whether tiny
+_TINY: Final = 1 << 12  # elements of a tensor up to which asking takes longer than computing,
+_FEW: Final = 2  # if more tensors are written: formulas of two are so short that waiting costs more
+_TOGETHER: Final = 1 << 14  # of those that are made as one
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 
 
@@ -173,23 +178,24 @@ def update(
     formula: Formula, written: Sequence[Tensor], read: Sequence[Tensor], *numbers: Any
 ) -> None:
     """Replace the values of `written` by the formula's. Each counts as written to once."""
+    grad = modes.state.grad
     for t in written:
-        before_inplace(t)
+        if grad or t._skimp_inference or t._storage.saved:
+            before_inplace(t)
     if _here.runs:
         _run_what_meets(written, read)
-    _held = () if host.bound is None else _gathered([*written, *read])
+    both = [*written, *read]
+    _held = _gathered(both) if host.bounded else ()
     first = written[0]
-    dtype = first._dtype
-    if (
-        dtype in dtypes.FLOATING
-        and not modes.state.grad
-        and all([t._dtype is dtype for t in (*written, *read)])
-    ):
+    if not grad and first._dtype in dtypes.FLOATING and _alike(both):
         if first.numel() < config.small_below:
-            arrays = [t._skimp_array() for t in (*written, *read)]
+            arrays = [t._skimp_array() if (a := t._np) is None else a for t in both]
             if all([a.flags.c_contiguous for a in arrays]):
                 outs = [t._skimp_writable() for t in written]
-                _on_arrays(formula, outs, arrays[len(written) :], numbers)
+                leaves = arrays[len(written) :]
+                tiny = outs[0].size <= _TINY and len(written) > _FEW and not host.bounded
+                if not (tiny and _put_off(formula, len(written), both, [*outs, *leaves], numbers)):
+                    _on_arrays(formula, outs, leaves, numbers)
                 return
         order = layouts.memory_order(first._skimp_layout_of())
         leaves = [t._skimp_array().transpose(order) for t in read]
@@ -198,13 +204,22 @@ def update(
             if first.numel() < config.small_below:
                 _on_arrays(formula, outs, leaves, numbers)
             else:
-                one = _Update(formula, written, read, outs, leaves, numbers)
-                if not _put_off(one):
-                    _in_one_pass(one)
-                elif host.bound is not None and _here.held > host.bound // SHARE:
+                arrays = [*outs, *leaves]
+                if not _put_off(formula, len(written), both, arrays, numbers):
+                    _in_one_pass(formula, both, arrays, numbers)
+                elif host.bounded and _here.held > (host.bound or 0) // SHARE:
                     run_waiting()  # its bytes can't be taken away while it waits
             return
     _on_tensors(formula, written, read, numbers)
+
+
+def _alike(tensors: list[Tensor]) -> bool:
+    """Whether all are of one type."""
+    dtype = tensors[0]._dtype
+    for t in tensors:  # a generator would be a call for each  # noqa: SIM110
+        if t._dtype is not dtype:
+            return False
+    return True
 
 
 def _gathered(tensors: list[Tensor]) -> list[Array]:
@@ -237,32 +252,18 @@ def _on_arrays(
             out[...] = new
 
 
-class _Update(NamedTuple):
-    """The update of a large tensor: `outs` and `leaves` are the elements of what is written and
-    read, in the order of memory.
+def _in_one_pass(
+    formula: Formula, tensors: list[Tensor], arrays: list[Array], numbers: tuple[Any, ...]
+) -> None:
+    """The update of a large tensor: `arrays` are the elements of what is written, and then of what
+    is read, in the order of memory.
     """
-
-    formula: Formula
-    written: Sequence[Tensor]
-    read: Sequence[Tensor]
-    outs: list[Array]
-    leaves: list[Array]
-    numbers: tuple[Any, ...]
-
-    def arrays(self) -> list[Array]:
-        return [*self.outs, *self.leaves]
-
-    def storages(self) -> list[Storage]:
-        return [t._storage for t in (*self.written, *self.read)]
-
-
-def _in_one_pass(one: _Update) -> None:
-    shape = one.outs[0].shape
+    shape = arrays[0].shape
     terms = [
-        Term(Leaf(s, a), shape, a.dtype) for s, a in zip(one.storages(), one.arrays(), strict=True)
+        Term(Leaf(t._storage, a), shape, a.dtype) for t, a in zip(tensors, arrays, strict=True)
     ]
-    places, nodes = _changes(one.formula, terms, one.numbers)
-    run.evaluate_many(nodes, tuple([one.outs[place] for place in places]))
+    places, nodes = _changes(formula, terms, numbers)
+    run.evaluate_many(nodes, tuple([arrays[place] for place in places]))
 
 
 def _changes(
@@ -278,7 +279,7 @@ def _changes(
     return places, tuple(nodes)
 
 
-# -- updates that the threads share ---------------------------------------------------------------
+# -- updates that wait for each other -------------------------------------------------------------
 
 
 class _Run:
@@ -286,15 +287,47 @@ class _Run:
 
     __slots__ = ("arrays", "formula", "kinds", "numbers")
 
-    def __init__(
-        self, formula: Formula, numbers: tuple[Any, ...], kinds: tuple[int, int, np.dtype[Any]]
-    ) -> None:
+    def __init__(self, formula: Formula, numbers: tuple[Any, ...], kinds: Kinds) -> None:
         self.formula = formula
         self.numbers = numbers
         self.kinds = kinds
         self.arrays: list[list[Array]] = []
 
     def run(self) -> None:
+        if not self.kinds[3]:
+            self._share()
+            return
+        batch: list[list[Array]] = []
+        elements = 0
+        for arrays in self.arrays:
+            if elements + arrays[0].size > _TOGETHER:
+                self._make(batch, elements)
+                batch, elements = [], 0
+            batch.append(arrays)
+            elements += arrays[0].size
+        self._make(batch, elements)
+
+    def _make(self, batch: list[list[Array]], elements: int) -> None:
+        """Tiny updates as one: what each reads lies end to end in scratch memory."""
+        written, many, dtype, _ = self.kinds
+        if len(batch) == 1:
+            _on_arrays(self.formula, batch[0][:written], batch[0][written:], self.numbers)
+            return
+        rooms = [take(elements, dtype) for _ in range(many)]
+        for room, *parts in zip(rooms, *batch, strict=True):
+            np.concatenate(parts, out=room)
+        made = self.formula(*rooms, *self.numbers)
+        for room, new, *parts in zip(rooms, made, *[one[:written] for one in batch], strict=False):
+            if new is not room:
+                start = 0
+                for part in parts:
+                    part[...] = new[start : start + part.size]
+                    start += part.size
+        for room in rooms:
+            give(room)
+
+    def _share(self) -> None:
+        """Large updates, block by block, on the threads."""
         first = max(self.arrays, key=_length)
         shape = first[0].shape
         terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
@@ -325,7 +358,8 @@ _here = _Here()
 
 
 def put_off() -> None:
-    """From here to `run_all`, updates of large tensors wait, so that the threads share them all.
+    """From here to `run_all`, updates of large tensors wait, so that the threads share them all,
+    and so do those of tiny ones, which are made as one.
 
     In between nobody may look at what they write.
     """
@@ -357,32 +391,47 @@ def _run(runs: list[_Run]) -> None:
 
 def _run_what_meets(written: Sequence[Tensor], read: Sequence[Tensor]) -> None:
     """Before an update of what waiting ones read or write, or that reads what they write."""
-    if any([t._storage in _here.written or t._storage in _here.read for t in written]) or any(
-        [t._storage in _here.written for t in read]
+    changed = _here.written
+    storages = {t._storage for t in written}
+    if (
+        storages & changed
+        or storages & _here.read
+        or changed.intersection([t._storage for t in read])
     ):
         run_waiting()
 
 
-def _put_off(one: _Update) -> bool:
+def _put_off(
+    formula: Formula,
+    written: int,
+    tensors: list[Tensor],
+    arrays: list[Array],
+    numbers: tuple[Any, ...],
+) -> bool:
     """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
     runs = _here.runs
-    storages = one.storages()
-    arrays = one.arrays()
+    if runs is None:
+        return False
+    storages = [t._storage for t in tensors]
+    size = arrays[0].size
+    tiny = size <= _TINY and size < config.small_below
     if (
-        runs is None
-        or one.outs[0].size < 2  # what is broadcast and what is not look the same
+        (size < 2 and not tiny)  # what is broadcast and what is not look the same
         or len(set(storages)) < len(storages)
-        or not all([a.flags.c_contiguous for a in one.leaves])
+        or not all([a.flags.c_contiguous and a.size == size for a in arrays])
     ):
         return False
-    kinds = (len(one.written), len(arrays), one.outs[0].dtype)
-    same = (one.formula, kinds, one.numbers)
-    if not runs or (runs[-1].formula, runs[-1].kinds, runs[-1].numbers) != same:
-        runs.append(_Run(one.formula, one.numbers, kinds))
-    runs[-1].arrays.append([a.reshape(-1) for a in arrays])
-    _here.held += sum([a.nbytes for a in arrays])
-    _here.written.update(storages[: len(one.written)])
-    _here.read.update(storages[len(one.written) :])
+    kinds = (written, len(arrays), arrays[0].dtype, tiny)
+    for one in runs[-2:]:  # tiny ones and others come in turns
+        if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
+            break
+    else:
+        one = _Run(formula, numbers, kinds)
+        runs.append(one)
+    one.arrays.append([a.reshape(-1) for a in arrays] if arrays[0].ndim != 1 else arrays)
+    _here.held += len(arrays) * arrays[0].nbytes
+    _here.written.update(storages[:written])
+    _here.read.update(storages[written:])
     return True
 
 

@@ -240,4 +240,4 @@ class ByFormula(PerParameter):
             if not state:
                 state.update({name: make(p) for name, make in begin.items()})
             k = advance(state)
-            update(formula, [p, *[state[name] for name in written]], (grad,), k, *options)
+            update(formula, [p, *map(state.__getitem__, written)], (grad,), k, *options)

@@ -17,6 +17,7 @@ import pytest
 import skimp
 from skimp._engine.autograd import modes
 from skimp._engine.interpreter import enters_uninterrupted, refusal
+from skimp._engine.memory import storage
 from skimp._engine.memory.caching import Pool
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
@@ -37,6 +38,7 @@ STEPS = [
     (Ledger.caches, "self._overhead = ", "self.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
+    (storage._pooled, "host.made = ", "owner.nbytes = "),
     (tensor.fresh, "host.made = ", "s.nbytes = n"),
     (Segment._take, "if self.version != version", "held.peak = "),
     (Segment.put, "if self.version == version", "claim.segment = None"),

@@ -354,7 +354,7 @@ def test_a_pool_loses_no_block() -> None:
     mine = Pool(ledger=book, total=lambda: 1 << 32)
 
     def use() -> None:
-        a, b = mine.take(1 << 20), mine.take_zeroed(3 << 20)
+        a, b = mine.take(1 << 20), mine.take(3 << 20, zeroed=True)
         del a
         c = mine.take(5 << 20)
         mine.empty_cache()

@@ -89,10 +89,10 @@ def test_where_pages_came_from_reads_as_zeros() -> None:
     large = take(pool, 4 * MIB)
     assert large.any()  # what was in them came along
     pool._ledger.limit = 16 * MIB
-    assert not pool.take_zeroed(MIB).any()
+    assert not pool.take(MIB, zeroed=True).any()
     drop(pool, large)
     del large
-    assert not pool.take_zeroed(4 * MIB).any()
+    assert not pool.take(4 * MIB, zeroed=True).any()
     del kept
 
 
@@ -136,7 +136,7 @@ def test_an_interrupted_move_leaves_the_place_without_pages(monkeypatch: Any) ->
     monkeypatch.undo()
     pool._ledger.limit = 32 * MIB
     held = [pool.take(MIB) for _ in range(4)]
-    assert not pool.take_zeroed(16 * MIB).any()
+    assert not pool.take(16 * MIB, zeroed=True).any()
     assert [int(a[0]) for a in kept] == [1, 3, 5, 7]
     del held
 

@@ -137,11 +137,11 @@ def test_the_lowest_place_is_used_first() -> None:
 
 def test_zeroed_blocks_are_zero_also_when_they_were_used() -> None:
     pool, _ = small_pool()
-    a = pool.take_zeroed(MIB)
+    a = pool.take(MIB, zeroed=True)
     assert not a.any()
     a.fill(255)
     del a
-    b = pool.take_zeroed(MIB)
+    b = pool.take(MIB, zeroed=True)
     assert pool.segments.allocated == 1
     assert not b.any()
 

@@ -38,7 +38,7 @@ class Histories(RuleBasedStateMachine):
     @rule(nbytes=st.integers(1, 6 * MIB), zeroed=st.booleans(), offset=st.integers(0, 100))
     def take(self, nbytes: int, zeroed: bool, offset: int) -> None:
         try:
-            array = self.pool.take_zeroed(nbytes) if zeroed else self.pool.take(nbytes)
+            array = self.pool.take(nbytes, zeroed=True) if zeroed else self.pool.take(nbytes)
         except OutOfMemoryError:
             assert self.pool.cached == self.stuck()  # everything had been tried
             return

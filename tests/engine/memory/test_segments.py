@@ -48,7 +48,7 @@ def test_pages_that_went_back_are_zero_again() -> None:
     assert (pool.reserved, pool.cached) == (4 * MIB, 0)
     assert (b == 255).all()
     assert (c == 255).all()
-    d = pool.take_zeroed(2 * MIB)
+    d = pool.take(2 * MIB, zeroed=True)
     assert d.ctypes.data == where
     assert not d.any()
     assert pool.reserved == 6 * MIB

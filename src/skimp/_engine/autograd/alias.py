@@ -50,8 +50,9 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         n = len(views)
         if n > MANY and not n & (n - 1):
             _forget_dead(views)
-    if not _state.grad:
-        mark_creation(view, "inference" if _state.inference else "no_grad")
+    if not _state.grad:  # as `mark_creation`
+        view._skimp_creation = "inference" if _state.inference else "no_grad"
+        view._skimp_marked = True
 
 
 def view_of(
@@ -87,7 +88,8 @@ def _view_of_recorded(
     base = input if input._base is None else input._base
     creation = None if base is input else input._skimp_creation
     view._base = base
-    view._skimp_stale = view._version
+    counter = view._skimp_counter
+    view._skimp_stale = view._storage.version if counter is None else counter.version
     differentiable = view._dtype.category > 1
     if not _state.grad:
         creation = "inference" if _state.inference else "no_grad"

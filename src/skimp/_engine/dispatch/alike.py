@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = frozenset({int, float})
 _ndarray = np.ndarray
+_tuple = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 
 
 def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
@@ -33,12 +34,13 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
     that of the first one, and on numbers beside floats; None where a call is not for it.
     """
     first = args[0]
-    if type(first) not in ORDINARY or row.check is not None or first._skimp_layout is None:
+    if type(first) not in ORDINARY or first._skimp_layout is None:
         return None
     dtype, (shape, strides, _) = first._dtype, first._skimp_layout
     size = layouts.numel(shape)
     if (
         dtype not in row.plain
+        or (row.check is not None and dtype not in dtypes.FLOATING)
         or size < config.small_below
         or size < config.defer_from
         or strides != layouts.contiguous_strides(shape)
@@ -76,11 +78,11 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
         else:
             return None
         nodes.append(node)
-    if total >= config.max_nodes or any([isinstance(p, Tensor) for p in params]):
+    if total >= config.max_nodes or (params and any([isinstance(p, Tensor) for p in params])):
         return None
     kernel: Any = row.kernels[dtype]
     root = Expr(bound(kernel, *params) if params else kernel, tuple(nodes), shape, dtype.np)
-    made = wrap(storages.defer(root), Layout(shape, strides, 0), dtype)
+    made = wrap(storages.defer(root), _tuple(Layout, (shape, strides, 0)), dtype)
     if needed and row.recording is not None and modes.state.grad:
         row.recording.record(made, *args, *params)
     return made

@@ -32,11 +32,16 @@ def expression(
     inner = tuple([layout.shape[d] for d in order])
     math = OPMATH.get(compute, compute) if row.opmath else compute
     nodes = [node_of(a, layout, order, inner) for a in args]
-    pairs = zip(args, nodes, strict=True)
-    # a later one that was materialized for this may have taken the block that an earlier one reads
-    if any([isinstance(n, Expr) and n is not a._storage.deferred for a, n in pairs]):
+    size, lost = 0, False
+    for a, n in zip(args, nodes, strict=True):
+        if type(n) is Expr:
+            size += n.size
+            # a later one that was materialized for this may have taken the block that it reads
+            lost = lost or n is not a._storage.deferred
+    if lost:
         nodes = [node_of(a, layout, order, inner) for a in args]
-    if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
+        size = sum([n.size for n in nodes if type(n) is Expr])
+    if size >= config.max_nodes and _too_many(nodes):
         for a in args:
             if isinstance(a, Tensor) and a._storage.deferred is not None:
                 a._storage.materialize()
@@ -45,12 +50,13 @@ def expression(
         if n is None:
             own = i in row.masks
             nodes[i] = a._skimp_array().copy() if own else _constant_operand(a, compute, math)
-        elif i not in row.masks:
+        elif i not in row.masks and not a._dtype is compute is math:
             nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
     wide = OPMATH.get(result, result) if row.opmath else result
     root = Expr(kernel, tuple(nodes), inner, wide.np)
-    whole: Expr = converted(root, wide, result, inner)
-    return whole
+    if wide is not result:
+        root = converted(root, wide, result, inner)
+    return root
 
 
 def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
@@ -71,7 +77,10 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
     """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is
     taken now.
     """
-    if not isinstance(a, Tensor) or a.ndim == 0:
+    if not isinstance(a, Tensor):
+        return None
+    array = a._np
+    if not (a._skimp_layout_of().shape if array is None else array.shape):
         return None
     expr = a._storage.deferred
     if (
@@ -83,7 +92,8 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
     ):
         return expr
     del expr  # whoever holds it keeps its result from taking over what it reads
-    array = a._skimp_array()
+    if array is None:
+        array = a._skimp_array()
     if array.shape != layout.shape:
         array = shaping.broadcast(array, layout.shape)
     return Leaf(a._storage, array.transpose(order))

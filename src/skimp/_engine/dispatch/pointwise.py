@@ -40,6 +40,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
+_tuple = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 
 
 class Refused(NamedTuple):
@@ -98,7 +99,8 @@ class Pointwise:
         self.numbers = numbers  # the arguments that may be Python numbers
         self.unwatched = unwatched  # in place, it writes to leaves that require grad as well
         self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
-        # refuses values that the kernel would refuse, at the call: the kernel may run later
+        # refuses values that the kernel would refuse, at the call: the kernel may run later; it
+        # takes all of float32 and float64
         self.check = check
         self.plain = plain_dtypes(self)
         self.fast = self._fast  # asked first; made when it is
@@ -177,7 +179,7 @@ def call(
             return made
     elif inplace and row.fast_inplace(*args, *params):
         return out
-    args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
+    args = tuple([a if type(a) is Tensor else as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
     if not tensors and row.bare:
         args = (scalar_tensor(args[0]), *args[1:])
@@ -255,9 +257,10 @@ def _compute(
         return made
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = result_strides(row, args, compute, shape)
-    root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
+    layout = _tuple(Layout, (shape, strides, 0))
+    root = expression(row, kernel, args, compute, result, layout)
     if numel >= config.defer_from and not any([t._storage.exported for t in tensors]):
-        return wrap(storages.defer(root), Layout(shape, strides, 0), result)
+        return wrap(storages.defer(root), layout, result)
     made = empty(shape, result, strides)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
     return made

@@ -39,6 +39,8 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
             turned._skimp_layout = layout
             return turned, array
     made = empty(shape, dtype, strides)
+    if strides is None:
+        return made, np.ndarray(shape, dtype.np, made._storage.flat())
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from functools import lru_cache
 from typing import Any, Final
@@ -114,6 +115,24 @@ def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
         new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
+    return _viewed(input, new, recorded)
+
+
+def large_view(input: Tensor, sizes: tuple[int, ...], recorded: Recording) -> Tensor | None:
+    """The view of a row-major tensor, which need not be in memory, in a shape of as many elements;
+    None for any other.
+    """
+    layout = input._skimp_layout
+    if layout is None or not layouts.is_contiguous(layout) or min(sizes, default=0) <= 0:
+        return None
+    if layouts.numel(layout.shape) != math.prod(sizes):  # the general way has PyTorch's words
+        return None
+    found = layout_views.view(layout, sizes)
+    return None if found is None else _viewed(input, alias(input, found), recorded)
+
+
+def _viewed(input: Tensor, new: Tensor, recorded: Recording) -> Tensor:
+    """`new` as a view of `input`, on whose bytes it was made."""
     base = input._base
     if base is None:
         base = input

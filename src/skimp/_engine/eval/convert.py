@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from skimp._engine.tensor import dtypes
+from skimp._kernels import shaping
 from skimp._kernels.scratch import Array, give, take
 
 PAGE: Final = 4096
@@ -84,8 +85,13 @@ def laid(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Arra
     """The memory of `array` under another shape and other strides (NumPy's function refuses types
     of one byte that it does not know).
     """
-    if array.dtype.isbuiltin == 1 and array.flags.c_contiguous and array.size:
-        return np.ndarray(shape, array.dtype, array, 0, strides)
+    if array.dtype.isbuiltin == 1 and array.size:
+        if array.flags.c_contiguous:
+            return np.ndarray(shape, array.dtype, array, 0, strides)
+        base = array.base  # a fifth of the time that NumPy's function takes
+        if type(base) is np.ndarray and base.flags.c_contiguous and base.dtype.isbuiltin == 1:
+            begin = shaping.address(array) - shaping.address(base)
+            return np.ndarray(shape, array.dtype, base, begin, strides)
     if array.dtype not in _FLOAT8:
         return np.lib.stride_tricks.as_strided(array, shape, strides)
     octets = np.lib.stride_tricks.as_strided(array.view(np.uint8), shape, strides)

@@ -8,8 +8,9 @@ from typing import Final
 from skimp._engine.eval.convert import collides, convert, laid, turn
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.make import collapse, run_block, tile_block, transposed_dim
+from skimp._engine.eval.pieces import box_of, cuts
 from skimp._engine.eval.program import LeafLayout
-from skimp._engine.eval.run import box_of, cuts, threads_for
+from skimp._engine.eval.run import threads_for
 from skimp._kernels import shaping
 from skimp._kernels.threads import quietly, share
 

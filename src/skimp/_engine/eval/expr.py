@@ -209,15 +209,18 @@ def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        inner = [arg for arg in node.args if type(arg) is Expr and id(arg) not in seen]
+        inner = []
+        for arg in node.args:
+            if type(arg) is Expr and id(arg) not in seen:
+                inner.append((arg, False))  # noqa: PERF401  # a comprehension is a call, for 1 or 2
         if not inner:
             yield node
             continue
         if len(inner) > 1:
             inner.sort(key=_size)
         stack.append((node, True))
-        stack += [(arg, False) for arg in inner]
+        stack += inner
 
 
-def _size(node: Expr) -> int:
-    return node.size
+def _size(item: tuple[Expr, bool]) -> int:
+    return item[0].size

@@ -16,6 +16,7 @@ from skimp._kernels import shaping
 from skimp.config import config
 
 _CACHED_PLANS: Final = 512
+_tuple = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 
 
 class Prepared(NamedTuple):
@@ -46,7 +47,11 @@ def prepare(
     every block is a run of C order, which is what reductions need.
     """
     graph = _read(roots)
-    donors = tuple([_donors(out, graph.arrays, graph.layouts) for out in outs])
+    donors = (
+        (_donors(outs[0], graph),)
+        if len(outs) == 1
+        else tuple([_donors(out, graph) for out in outs])
+    )
     key = (
         roots[0].shape,
         block or config.block,
@@ -54,23 +59,18 @@ def prepare(
         tuple(graph.nodes),
         tuple(graph.roots),
         tuple(graph.layouts),
-        tuple([constant.dtype for constant in graph.constants]),
+        tuple(graph.dtypes),
         donors,
     )
     made = _cache.get(key)
     if made is None:
         made = _remember(key, make(*key))
-    return Prepared(
-        made,
-        tuple(
-            [
-                _over(array, made.domain, layout.strides)
-                for array, layout in zip(graph.arrays, made.leaves, strict=True)
-            ]
-        ),
-        tuple(graph.constants),
-        donors,
-    )
+    arrays, domain = graph.arrays, made.domain
+    for number, layout in enumerate(made.leaves):
+        array = arrays[number]
+        if array.shape != domain or array.strides != layout.strides:
+            arrays[number] = _over(array, domain, layout.strides)
+    return _tuple(Prepared, (made, tuple(arrays), tuple(graph.constants), donors))
 
 
 _cache: OrderedDict[Any, Plan] = OrderedDict()
@@ -84,8 +84,6 @@ def _remember(key: Any, made: Plan) -> Plan:
 
 
 def _over(array: Array, domain: Shape, strides: tuple[int, ...]) -> Array:
-    if array.shape == domain and array.strides == strides:
-        return array
     if array.flags.c_contiguous and array.size == math.prod(domain):
         return array.reshape(domain)
     return laid(array, domain, strides)
@@ -97,14 +95,18 @@ def _over(array: Array, domain: Shape, strides: tuple[int, ...]) -> Array:
 class _Graph:
     """A DAG as flat lists in which equal parts have equal numbers."""
 
-    __slots__ = ("arrays", "constants", "layouts", "nodes", "roots")
+    __slots__ = (
+        "arrays", "constants", "dtypes", "layouts", "nodes", "places", "roots",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.roots: list[int] = []
         self.arrays: list[Array] = []
         self.layouts: list[LeafLayout] = []
+        self.places: list[int] = []  # where the arrays begin
         self.constants: list[Array] = []
+        self.dtypes: list[np.dtype[Any]] = []  # of the constants
 
 
 def _read(roots: tuple[Expr, ...]) -> _Graph:
@@ -124,7 +126,9 @@ def _read(roots: tuple[Expr, ...]) -> _Graph:
                 args.append((LEAF, number))
             else:
                 args.append((CONSTANT, len(graph.constants)))
-                graph.constants.append(np.asarray(arg))
+                value = np.asarray(arg)
+                graph.constants.append(value)
+                graph.dtypes.append(value.dtype)
         numbers[id(node)] = len(graph.nodes)
         graph.nodes.append((node.kernel, tuple(args), node.dtype))
     graph.roots = [numbers[id(root)] for root in roots]
@@ -133,30 +137,38 @@ def _read(roots: tuple[Expr, ...]) -> _Graph:
 
 def _number_of(array: Array, shape: Shape, graph: _Graph, known: dict[Any, int]) -> int:
     """The number of a leaf's memory, which other leaves may share."""
-    strides = tuple(
-        [
-            stride if have == want != 1 else 0
-            for stride, have, want in zip(array.strides, array.shape, shape, strict=True)
-        ]
-    )
-    layout = LeafLayout(array.dtype, strides)
-    key = (shaping.address(array), layout)
+    strides = array.strides
+    if array.shape != shape or 1 in shape:
+        strides = tuple(
+            [
+                stride if have == want != 1 else 0
+                for stride, have, want in zip(strides, array.shape, shape, strict=True)
+            ]
+        )
+    layout = _tuple(LeafLayout, (array.dtype, strides))
+    place = shaping.address(array)
+    key = (place, layout)
     number = known.get(key)
     if number is None:
         number = known[key] = len(graph.arrays)
         graph.arrays.append(array)
         graph.layouts.append(layout)
+        graph.places.append(place)
     return number
 
 
-def _donors(out: Array, arrays: list[Array], layouts: list[LeafLayout]) -> tuple[int, ...]:
+def _donors(out: Array, graph: _Graph) -> tuple[int, ...]:
     """The leaves whose memory `out` is, element for element."""
     place = shaping.address(out)
+    if place not in graph.places:
+        return ()
     strides = tuple(
-        stride if size != 1 else 0 for stride, size in zip(out.strides, out.shape, strict=True)
+        [stride if size != 1 else 0 for stride, size in zip(out.strides, out.shape, strict=True)]
     )
     return tuple(
-        number
-        for number, array in enumerate(arrays)
-        if layouts[number].strides == strides and shaping.address(array) == place
+        [
+            number
+            for number, layout in enumerate(graph.layouts)
+            if layout.strides == strides and graph.places[number] == place
+        ]
     )

@@ -15,8 +15,9 @@ import numpy as np
 
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.expr import Array
+from skimp._engine.eval.pieces import box_of, cuts
 from skimp._engine.eval.plan import run_block
-from skimp._engine.eval.run import box_of, cuts, threads_for
+from skimp._engine.eval.run import threads_for
 from skimp._kernels.threads import quietly, share
 
 BLOCK: Final = 1 << 15  # elements of an index that are worked on at once

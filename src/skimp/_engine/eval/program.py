@@ -6,12 +6,22 @@ A plan names its operands by number: leaves first, then constants, scratch regis
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._engine.eval.expr import Kernel, Shape
+from skimp._engine.eval.expr import Array, Kernel, Shape
+from skimp._engine.eval.pieces import Box, box_of, cuts
+
+# Brief steps of a plan that take as long as another, which pays for threads from
+# `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
+# interpreter's lock waits as long.
+BRIEF: Final = 8
+FEW: Final = 64  # blocks whose boxes a plan keeps
 
 # An argument is (kind, number): a node of the DAG, a leaf, or a constant.
 NODE, LEAF, CONSTANT = range(3)
@@ -35,9 +45,12 @@ class LeafLayout(NamedTuple):
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+Bound = tuple[Any, Any, int]  # a function, what picks its arguments of all operands, its output
+
+
+@dataclass(frozen=True)
 class Plan:
-    """How roots of one shape run.
+    """How roots of one shape run. What follows from that is found once: most plans run often.
 
     `domain` is `shape` in as few dims as the leaves' strides allow; `block` is the largest box of
     it that runs at once, and `tiled` says that blocks are not runs of C order. `once` are the steps
@@ -61,14 +74,74 @@ class Plan:
         """Bytes that each thread needs for its registers."""
         return sum(dtype.itemsize for dtype in self.scratch) * math.prod(self.block)
 
-    @property
-    def first_constant(self) -> int:
-        return len(self.leaves)
+    @cached_property
+    def registers(self) -> slice:
+        """Where scratch registers stand among the operands."""
+        first = len(self.leaves) + len(self.constants)
+        return slice(first, first + len(self.scratch))
 
-    @property
-    def first_scratch(self) -> int:
-        return self.first_constant + len(self.constants)
+    @cached_property
+    def written(self) -> slice:
+        """Where outputs stand."""
+        first = self.registers.stop
+        return slice(first, first + len(self.outs))
 
-    @property
-    def first_out(self) -> int:
-        return self.first_scratch + len(self.scratch)
+    @cached_property
+    def length(self) -> int:
+        """Elements of the largest block."""
+        return math.prod(self.block)
+
+    @cached_property
+    def weight(self) -> int:
+        """How many brief steps all steps take as long as."""
+        return sum([steps_of(step.kernel) for step in self.steps])
+
+    @cached_property
+    def by_ufuncs(self) -> bool:
+        """Whether each step is one call of a ufunc."""
+        return all([step.kernel.ufunc is not None for step in self.steps])
+
+    @cached_property
+    def bound_once(self) -> list[Bound]:
+        return [_bound(step) for step in self.once]
+
+    @cached_property
+    def bound_steps(self) -> list[Bound]:
+        return [_bound(step) for step in self.steps]
+
+    @cached_property
+    def kept_boxes(self) -> list[Box] | None:
+        """Where the blocks are, if there are few."""
+        sides = [cuts(size, part) for size, part in zip(self.domain, self.block, strict=True)]
+        count = math.prod(map(len, sides))
+        return [box_of(number, sides) for number in range(count)] if count <= FEW else None
+
+    def boxes(self) -> Iterator[Box]:
+        """Where the blocks are. Threads may share it: what it does in `next` is one step of C, or
+        has no state of its own.
+        """
+        kept = self.kept_boxes
+        if kept is not None:
+            return iter(kept)
+        sides = [cuts(size, part) for size, part in zip(self.domain, self.block, strict=True)]
+        return map(partial(box_of, sides=sides), range(math.prod(map(len, sides))))
+
+
+def steps_of(kernel: Kernel) -> int:
+    """How many brief steps a kernel takes as long as."""
+    return 1 if kernel.brief else BRIEF
+
+
+def _bound(step: Step) -> Bound:
+    return step.kernel.fn, _picker(step.args), step.out
+
+
+def _picker(args: tuple[int, ...]) -> Any:
+    """A function from the operands to the tuple of a step's arguments."""
+    if len(args) > 1:
+        return itemgetter(*args)
+    return itemgetter(slice(args[0], args[0] + 1)) if args else _nothing
+
+
+def _nothing(operands: list[Array]) -> tuple[Array, ...]:
+    return ()

@@ -17,8 +17,9 @@ import ml_dtypes
 import numpy as np
 
 from skimp._engine.eval.expr import Array, Expr, Shape
+from skimp._engine.eval.program import BRIEF
 from skimp._engine.eval.reducers import Reducer, State
-from skimp._engine.eval.run import BRIEF, Reader, evaluate, prepare_runs, threads_for
+from skimp._engine.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp._kernels.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call

@@ -11,8 +11,9 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
+from skimp._engine.eval.pieces import cuts
 from skimp._engine.eval.plan import Prepared, prepare
-from skimp._engine.eval.program import Plan
+from skimp._engine.eval.program import BRIEF, Plan, steps_of
 from skimp._engine.eval.runner import Runner
 from skimp._engine.interrupts import insist
 from skimp._kernels import shaping
@@ -25,11 +26,6 @@ _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
 _MANY: Final = 16  # has so many of them
 _DOUBLED_FROM: Final = 1 << 25  # elements
-# Brief steps of a plan that take as long as another, which pays for threads from
-# `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
-# interpreter's lock waits as long.
-BRIEF: Final = 8
-_FEW: Final = 64  # blocks whose calls are listed, so that one of C makes them all
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -229,7 +225,7 @@ def _evaluate_blocks(
         whole(partial(_in_turn, work, then)) if then else work()
         return
     domain = prepared.plan.domain
-    over = tuple(out.reshape(domain) for out in outs)
+    over = tuple([out.reshape(domain) for out in outs])
     if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
         return
@@ -241,8 +237,7 @@ def _evaluate_blocks(
     if calls:
         at_once([*calls, *then])
     else:
-        sides, blocks = _sides_of(prepared.plan)
-        boxes = [box_of(number, sides) for number in range(blocks)]
+        boxes = list(prepared.plan.boxes())
 
         def make(number: int, rooms: list[Array]) -> None:
             box, shape = boxes[number]
@@ -292,11 +287,9 @@ def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:
 
 def _listed(prepared: Prepared, outs: tuple[Array, ...], runner: Runner) -> list[Call]:
     """What `run_blocks` calls, where that is ufuncs, on one thread, in few blocks of one shape."""
-    plan = prepared.plan
-    sides, blocks = _sides_of(plan)
-    if blocks > _FEW or any([step.kernel.ufunc is None for step in plan.steps]):
+    boxes = prepared.plan.kept_boxes
+    if boxes is None or not prepared.plan.by_ufuncs:
         return []
-    boxes = [box_of(number, sides) for number in range(blocks)]
     shape = boxes[0][1]
     if any([own != shape for _, own in boxes]):  # registers would be filled anew on the way
         return []
@@ -307,24 +300,16 @@ def _listed(prepared: Prepared, outs: tuple[Array, ...], runner: Runner) -> list
 
 
 def _threads_of(plan: Plan) -> int:
-    return threads_for(math.prod(plan.shape), sum([steps_of(step.kernel) for step in plan.steps]))
-
-
-def _sides_of(plan: Plan) -> tuple[list[list[Cut]], int]:
-    """The pieces of each dim, and how many blocks they make."""
-    sides = [cuts(size, part) for size, part in zip(plan.domain, plan.block, strict=True)]
-    return sides, math.prod(map(len, sides))
+    return threads_for(math.prod(plan.shape), plan.weight)
 
 
 def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
     """Run the plan on every block, writing to `outs`, which are views over the plan's domain."""
-    sides, blocks = _sides_of(prepared.plan)
-    numbers = iter(range(blocks))  # shared by the threads: next() is atomic
+    boxes = prepared.plan.boxes()  # shared by the threads
 
     def work() -> None:
         runner = Runner(prepared)
-        for number in numbers:
-            box, shape = box_of(number, sides)
+        for box, shape in boxes:
             runner.run(box, shape, shape, [out[box] for out in outs])
         runner.close()
 
@@ -376,32 +361,6 @@ def threads_for(elements: int, steps: int = BRIEF) -> int:
     """How many threads work on this many elements, with so many brief `steps` for each."""
     worth = elements * min(steps, BRIEF) >= config.threads_from * BRIEF
     return config.threads if worth else 1
-
-
-def steps_of(kernel: Kernel) -> int:
-    """How many brief steps a kernel takes as long as."""
-    return 1 if kernel.brief else BRIEF
-
-
-Cut = tuple[slice, int]
-
-
-def cuts(size: int, part: int) -> list[Cut]:
-    """The pieces of one dim: slices and their lengths."""
-    return [(slice(start, start + part), min(part, size - start)) for start in range(0, size, part)]
-
-
-def box_of(number: int, sides: list[list[Cut]]) -> tuple[tuple[slice, ...], Shape]:
-    """Where the block with this number is, blocks counted in C order, and its shape."""
-    if len(sides) == 1:
-        cut, length = sides[0][number]
-        return (cut,), (length,)
-    found: list[Cut] = []
-    for side in reversed(sides):
-        number, index = divmod(number, len(side))
-        found.append(side[index])
-    found.reverse()
-    return tuple([cut for cut, _ in found]), tuple([length for _, length in found])
 
 
 # -- runs of C order ------------------------------------------------------------------------------

@@ -167,30 +167,25 @@ class Pool:
 
     # -- taking -----------------------------------------------------------------------------------
 
-    def take(self, nbytes: int) -> Array:
-        """`rounded(nbytes)` bytes with anything in them, as a flat uint8 array.
+    def lend(self, nbytes: int) -> Array:
+        """`take` for what no owner is charged with: the ledger counts it as it does rounding."""
+        return self.take(nbytes, owned=False)
+
+    def take(self, nbytes: int, zeroed: bool = False, owned: bool = True) -> Array:
+        """`rounded(nbytes)` bytes as a flat uint8 array, with anything in them or all zero.
 
         They go back when no array made from it is left. OutOfMemoryError: the system refused them.
         """
-        return self._take(nbytes, nbytes)[0]
-
-    def lend(self, nbytes: int) -> Array:
-        """The same for what no owner is charged with: the ledger counts it as it does rounding."""
-        return self._take(nbytes, 0)[0]
-
-    def take_zeroed(self, nbytes: int) -> Array:
-        """The same, all zero; what was never used is anyway."""
-        array, cold = self._take(nbytes, nbytes)
-        if cold < array.nbytes:
-            allocator.clear(array)
-        return array
-
-    def _take(self, nbytes: int, asked: int) -> tuple[Array, int]:
-        """An array, and how many of its bytes were never used."""
-        self._collect()
-        claim = Claim(rounded(nbytes), asked)
+        if self._ended or self._left:
+            self._take_back()
+        claim = Claim(rounded(nbytes), nbytes if owned else 0)
+        segment: Segment | None
         try:
-            if not self._find_warm(claim):
+            for segment in self._segments[:]:
+                if segment.take_part(claim, True):
+                    break
+            else:
+                segment = None  # it may have to go for what is wanted
                 self._grow(claim)
             array = self._lease(claim)
         except BaseException:
@@ -198,12 +193,9 @@ class Pool:
             raise
         if self._leases.allocated % WINDOW == 0:
             self._turn()
-        return array, claim.cold
-
-    def _find_warm(self, claim: Claim) -> bool:
-        return any([segment.take_warm(claim) for segment in self._segments[:1]]) or any(
-            segment.take_warm(claim) for segment in self._segments[1:]
-        )
+        if zeroed and claim.cold < array.nbytes:  # what was never used is zero
+            allocator.clear(array)
+        return array
 
     def _find(self, claim: Claim) -> bool:
         return any(segment.take(claim) for segment in list(self._segments))
@@ -211,7 +203,8 @@ class Pool:
     def _lease(self, claim: Claim) -> Array:
         assert claim.segment is not None
         array = np.ndarray((claim.size,), np.uint8, claim.segment.buffer, claim.start)
-        lease = self._await(array, claim)
+        lease = _Lease(array, self._ended.append if self._ledger.budget is None else _ended)
+        lease.claim, lease.pool = claim, self
         key = id(lease)
         _LEASES[key] = lease
         leases, leased, asked = self._leases, self._leased, self._asked
@@ -219,26 +212,26 @@ class Pool:
         leases.allocated = leases.allocated + 1
         leased.allocated = leased.allocated + claim.size
         asked.allocated = asked.allocated + claim.asked
-        leases.rise()
-        asked.rise()
-        leased.rise()
+        current = leases.allocated - leases.freed  # each is one step, as in `Tally.rise`
+        if current > leases.peak:
+            leases.peak = current
+        current = asked.allocated - asked.freed
+        if current > asked.peak:
+            asked.peak = current
         in_use = leased.allocated - leased.freed
+        if in_use > leased.peak:
+            leased.peak = in_use
         if in_use > self._demand:
             self._demand = in_use
         return array
 
-    def _await(self, array: Array, claim: Claim) -> _Lease:
-        """Note the array's death, or tell the budget as well."""
-        lease = _Lease(array, self._ended.append if self._ledger.budget is None else _ended)
-        lease.claim, lease.pool = claim, self
-        return lease
-
     def attend(self) -> None:
-        """A budget begins: also what is in use already tells it of its end."""
+        """A budget has begun: also what is in use already tells it of its end."""
         for key, lease in list(_LEASES.items()):
             array = lease()
             if array is not None and lease.pool is self:
-                new = self._await(array, lease.claim)
+                new = _Lease(array, _ended)
+                new.claim, new.pool = lease.claim, self
                 _LEASES[id(new)] = new
                 _LEASES.pop(key, None)
 

@@ -143,9 +143,10 @@ class Ledger:
 
     __slots__ = (
         "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
-        "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "coming", "copied",
-        "copies", "device", "dropped", "fell", "freed", "kept_below", "live_by_line", "made",
-        "most_made", "ooms", "relievers", "told", "total", "undivert", "unwritten", "watched",
+        "_relieving", "_unfolded", "adviser", "backing", "bounded", "budget", "ceiling", "coming",
+        "copied", "copies", "device", "dropped", "fell", "freed", "kept_below", "live_by_line",
+        "made", "most_made", "ooms", "relievers", "told", "total", "undivert", "unwritten",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:
@@ -171,6 +172,7 @@ class Ledger:
         # Who knows what would free so many bytes, for the same message.
         self.adviser: Callable[[int], str] | None = None
         self.budget: Budget | None = None  # set by `spend`
+        self.bounded = False  # there is a budget or a limit
         self.kept_below = KEPT  # bytes of a result whose tensor keeps the ndarray, which pins them
         self._limit = NO_LIMIT
         self._bound = NO_LIMIT  # the lower one of limit and budget
@@ -208,10 +210,8 @@ class Ledger:
             self.rise(nbytes, owner)
 
     def admit(self, nbytes: int, owner: object) -> None:
-        """Make room for a block of `nbytes` whose allocation will be charged. OutOfMemoryError:
-        there is none.
-
-        For a large one, which is charged when it has succeeded: a peak never counts a failure.
+        """Make room for a large block, which is charged when it has succeeded: a peak counts no
+        failure. OutOfMemoryError: there is none.
         """
         if self.budget is not None:
             self.budget.receive(nbytes, owner)
@@ -387,6 +387,7 @@ class Ledger:
     def _bind(self) -> None:
         budget = NO_LIMIT if self.budget is None else self.budget.nbytes
         self._bound = min(self._limit, budget)
+        self.bounded = self.budget is not None or self._limit != NO_LIMIT
         self._overhead = 0
         self.look()
 

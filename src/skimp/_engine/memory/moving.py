@@ -35,7 +35,7 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
     sources: list[Claim] = []
     claim.warm = False  # nor counted, until it has them
     try:
-        if not (segment.take_cold(claim) and _gather(segment, nbytes, sources)):
+        if not (segment.take_part(claim, False) and _gather(segment, nbytes, sources)):
             return False  # others have taken some
         if not _move_all(segment, sources, claim.start):
             segment.moves = False

@@ -33,7 +33,7 @@ def register(s: Storage, expr: Expr) -> None:
     with LOCK():
         known = WAITING.get(id(s))
         if known is None or known() is not s:  # one that died, whose place is taken
-            forget(s)
+            WAITING.pop(id(s), None)
             WAITING[id(s)] = ref
         for leaf in expr.leaves:
             source: Any = leaf.storage
@@ -64,21 +64,26 @@ def materialize_pending() -> None:
 def pending() -> list[Storage]:
     """The storages with a deferred expression, oldest first."""
     with LOCK():
-        found = []
-        # a copy is one step; a list of pairs is not: making one may run finalizers that defer
-        for key, ref in WAITING.copy().items():
-            s = ref()
-            if s is not None:
-                found.append(s)
-            elif WAITING.get(key) is ref:  # nobody else has its place yet
-                WAITING.pop(key, None)
-        return found
+        return _pending()
+
+
+def _pending() -> list[Storage]:
+    """The same for who has the lock."""
+    found = []
+    # a copy is one step; a list of pairs is not: making one may run finalizers that defer
+    for key, ref in WAITING.copy().items():
+        s = ref()
+        if s is not None:
+            found.append(s)
+        elif WAITING.get(key) is ref:  # nobody else has its place yet
+            WAITING.pop(key, None)
+    return found
 
 
 def lean(s: Storage) -> None:
     """A deferred expression that alone keeps bytes alive materializes; others may stay."""
     with LOCK():
-        if s.deferred is not None and _kept_alone(s.deferred, _holders()):
+        if s.deferred is not None and _kept_alone(s.deferred, _holders(_pending())):
             s.materialize()
 
 
@@ -114,8 +119,9 @@ def relieve() -> None:
     result will take over.
     """
     with LOCK():
-        holders = _holders()
-        for s in pending():
+        waiting = _pending()
+        holders = _holders(waiting)
+        for s in waiting:
             expr = s.deferred
             if expr is None:
                 continue
@@ -124,13 +130,13 @@ def relieve() -> None:
             del expr
             if not stays:
                 s.materialize()
-                holders = _holders()
+                holders = _holders(_pending())
 
 
-def _holders() -> dict[int, set[int]]:
+def _holders(waiting: list[Storage]) -> dict[int, set[int]]:
     """By a counted storage's id, the ids of the leaves by which deferred expressions hold it."""
     holders: dict[int, set[int]] = {}
-    for s in pending():
+    for s in waiting:
         if s.deferred is not None:
             for leaf in s.deferred.leaves:
                 source: Any = leaf.storage

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from skimp._engine.memory.tally import Tally
 
+_tuple = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
+
 
 class Range(NamedTuple):
     """Free bytes. `warm`: they were used and have pages; others have none, and are zero."""
@@ -58,21 +60,17 @@ class Segment:
         self.moves = True  # pages of it can be moved, as far as anybody knows (moving.py)
         self.seams: Final[list[int]] = []  # addresses at which a move has to begin anew, in order
 
-    def take_warm(self, claim: Claim) -> bool:
-        """Take `claim.size` bytes that were used before: the first place that has as many."""
-        return self._take_of(claim, True)
-
-    def take_cold(self, claim: Claim) -> bool:
-        """The same for bytes without pages, which are not counted as if they had some."""
-        return self._take_of(claim, False)
-
-    def _take_of(self, claim: Claim, kind: bool) -> bool:
+    def take_part(self, claim: Claim, kind: bool) -> bool:
+        """Take `claim.size` bytes of one kind, the first place that has as many: warm ones, which
+        were used before, or bytes without pages, which are not counted as if they had some.
+        """
         size = claim.size
         while True:
             version = self.version
             for i, (start, end, warm) in enumerate(self.ranges):
                 if warm is kind and end - start >= size:
-                    left = [Range(start + size, end, kind)] if start + size < end else []
+                    rest = (start + size, end, kind)
+                    left = [_tuple(Range, rest)] if start + size < end else []
                     if self._take(version, slice(i, i + 1), left, claim, start, 0):
                         return True
                     break
@@ -145,7 +143,7 @@ class Segment:
             before = ranges[i - 1 : i] if i else []
             if before and before[0].end == start and before[0].warm is warm:
                 first, i = before[0].start, i - 1
-            where, joined = slice(i, j), [Range(first, last, warm)]
+            where, joined = slice(i, j), [_tuple(Range, (first, last, warm))]
             if self.version == version and claim.segment is self:  # one step with the lines below
                 self.version = version + 1
                 self.ranges[where] = joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -19,13 +20,18 @@ def over(flat: Array, layout: Layout, dtype: np.dtype[Any]) -> Array:
         return np.ndarray(layout.shape, dtype, flat if flat.size else None, 0, None)
     if not flat.size:  # NumPy would take such a buffer for one of any size
         raise _out_of_bounds(layout, size, 0)
-    strides = [s * size for s in layout.strides]
+    strides = _in_bytes(layout.strides, size)
     try:
         return np.ndarray(layout.shape, dtype, flat, layout.offset * size, strides)
     except (TypeError, ValueError):
         if nbytes_needed(layout, size) <= flat.size:
             raise
     raise _out_of_bounds(layout, size, flat.size)
+
+
+@lru_cache(4096)
+def _in_bytes(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    return tuple([s * itemsize for s in strides])
 
 
 def _out_of_bounds(layout: Layout, itemsize: int, size: int) -> RuntimeError:

@@ -148,7 +148,8 @@ class Storage:
 
         RuntimeError: the storage is too small, because it was resized.
         """
-        return over(self.flat(), layout, dtype)
+        flat = self._flat
+        return over(self.flat() if flat is None else flat, layout, dtype)
 
     def export(self) -> Array:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
@@ -251,19 +252,22 @@ class Storage:
                 raise
 
     def _compute(self, expr: Expr) -> None:
-        host.refund(self)  # of a computation that was interrupted twice
+        if self.nbytes >= 0:  # of a computation that was interrupted twice
+            host.refund(self)
+        size = self.size
+        assert size is not None
         _kept = None if host.budget is None else host.budget.computes(self)
         # Who else holds the expression is about to read its leaves, as a reduction that asks for
         # room for its result: nothing may be computed over them.
         donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
-        if donor is None and WAITING and len(self) >= POOLED:
+        if donor is None and WAITING and size >= POOLED:
             relieve()  # after which nobody else may read what this reads
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
         if donor is not None:
             self._compute_over(donor, expr)
             return
         try:
-            block = taken(len(self), self)
+            block = taken(size, self)
             run.evaluate(expr, self._target(block, expr))
             self.block = block  # one step with the next line (see ledger.py)
             self.deferred = None
@@ -304,12 +308,13 @@ class Storage:
         """The leaf's storage whose block the result may take: same bytes, read by
         nothing but this.
         """
-        size, others = len(self), len(expr.leaves) + 2
+        size, others = self.size, len(expr.leaves) + 2
         for leaf in expr.leaves:
             # first what tells most: somebody else holds the storage
             if sys.getrefcount(leaf.storage) > others:
                 continue
-            if _nbytes_of(leaf) <= 0 or leaf.array.nbytes != size:
+            # counted for it is nothing where a budget has taken it away
+            if leaf.storage.nbytes <= 0 or leaf.array.nbytes != size:  # type: ignore[attr-defined]
                 continue
             if self._may_take(expr, leaf):
                 return leaf.storage  # type: ignore[return-value]
@@ -333,12 +338,6 @@ class Storage:
                 for r in alive(s.readers)
             )
         )
-
-
-def _nbytes_of(leaf: Leaf) -> int:
-    """What is counted for a leaf's storage: nothing where a budget has taken it away."""
-    s: Any = leaf.storage
-    return s.nbytes  # type: ignore[no-any-return]
 
 
 def users(s: Storage) -> list[Any]:
@@ -379,8 +378,11 @@ def external(array: Array) -> Storage:
 
 def empty(nbytes: int, zeroed: bool = False) -> Storage:
     """A resident storage of `nbytes` bytes."""
+    if WAITING and nbytes >= POOLED:
+        relieve()
     s = Storage.__new__(Storage)
-    s.block = allocate(nbytes, s, zeroed)
+    pooled = nbytes >= POOLED and host.budget is None
+    s.block = _pooled(nbytes, s, zeroed) if pooled else taken(nbytes, s, zeroed)
     s.size = nbytes
     return s
 
@@ -410,7 +412,9 @@ def vacate(s: Storage) -> None:
 
 def refill(s: Storage, nbytes: int) -> None:
     """Bytes for a storage that was vacated, uninitialised."""
-    s.block, s._flat = allocate(nbytes, s), None
+    if WAITING and nbytes >= POOLED:
+        relieve()
+    s.block, s._flat = taken(nbytes, s), None
     s.size = nbytes
 
 
@@ -435,15 +439,10 @@ def defer(expr: Expr) -> Storage:
     return s
 
 
-def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
-    """Bytes for `owner`, counted: from the pool, or from NumPy where they are few."""
-    if WAITING and nbytes >= POOLED:
-        relieve()
-    return taken(nbytes, owner, zeroed)
-
-
 def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
-    """`allocate`, without materializing what would have been freed by now."""
+    """Bytes for `owner`, counted: from the pool, or from NumPy where they are few. What would have
+    been freed by now is the caller's affair (`relieve`).
+    """
     if nbytes < POOLED:
         if host.budget is not None:
             host.budget.receive(nbytes, owner)
@@ -458,14 +457,19 @@ def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
 
 def _pooled(nbytes: int, owner: Storage, zeroed: bool) -> Array:
     size = pool.rounded(nbytes)
-    host.admit(size, owner)
+    if host.bounded:
+        host.admit(size, owner)
     try:
-        block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
+        block = pool.take(nbytes, zeroed)
     except OutOfMemoryError:
         if host.fits(size):
             raise
         return _pooled(nbytes, owner, zeroed)  # another thread's small arrays have taken the room
     if host.budget is not None:
         host.look()  # what was cached is in use: the ceiling is higher by it
-    host.charge(nbytes, owner)
+    host.made = host.made + 1
+    host.total = total = host.total + nbytes
+    owner.nbytes = nbytes
+    if total - host.freed > host.ceiling:
+        host.rise(nbytes, owner)
     return block

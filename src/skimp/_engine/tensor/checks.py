@@ -128,7 +128,7 @@ def refuse_cast(found: dtype, wanted: dtype) -> None:
 
 def same_scalar_type(a: Any, b: Any) -> None:
     """Two tensors of one dtype, where PyTorch's kernel finds that they are not."""
-    if a.dtype is not b.dtype:
+    if a._dtype is not b._dtype:
         wanted, got = scalar_type_name(a.dtype), scalar_type_name(b.dtype)
         raise RuntimeError(f"expected scalar type {wanted} but found {got}")
 

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 _ndarray = np.ndarray
 _new = object.__new__
-_tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each
+_tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each; a NamedTuple's is Python's
 
 
 class _General:
@@ -183,8 +183,12 @@ class Tensor:
         materialized.
         """
         s = self._storage
-        s.will_write()
-        self._skimp_bump()
+        if s.readers is not None or s.deferred is not None or type(s) is not Storage:
+            s.will_write()
+        if self._skimp_counter is None:
+            s.version += 1
+        else:
+            self._skimp_bump()
         a = self._np
         if a is not None:
             return a
@@ -317,7 +321,7 @@ def empty(
     nbytes = numel(shape) * dtype.itemsize
     if nbytes < POOLED and strides in (None, row_major):
         return fresh(np.empty(shape, dtype.np), dtype)
-    layout = Layout(shape, row_major if strides is None else strides, 0)
+    layout = _tuple(Layout, (shape, row_major if strides is None else strides, 0))
     return wrap(storages.empty(nbytes), layout, dtype)
 
 

@@ -18,18 +18,18 @@ from skimp._engine.dispatch.forms import NAMESPACES, general, hidden, move
 from skimp._engine.dispatch.operators import attach, offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.dispatch.targets import c_name, check_out
+from skimp._engine.dispatch.targets import check_out
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.call_site import named
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
-from skimp._ops.linalg.matmul_vector import dot, mv, product, refuse_type, tell
+from skimp._ops.linalg.matmul_vector import check_mm, dot, large, mv, product, refuse_type, tell
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
@@ -51,6 +51,9 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
         if turned:
             return _turned(pair[2](pair[1], pair[0].T), g._dtype)
         return fresh(pair[2](pair[0], pair[1].T), g._dtype)
+    made = large(mat2, g, 1, True) if turned else large(g, mat2, 1)
+    if made is not None:
+        return made
     return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
 
 
@@ -76,6 +79,9 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         if turned:
             return _turned(pair[2](pair[0].T, pair[1]), g._dtype)
         return fresh(pair[2](pair[1].T, pair[0]), g._dtype)
+    made = large(g, input, 0, True) if turned else large(input, g, 0)
+    if made is not None:
+        return made
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
 
 
@@ -118,27 +124,6 @@ def _times(x: Array, y: Array) -> Array:
     """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
     x = x if x.flags.forc or any(x.strides) else np.ascontiguousarray(x)
     return multiply(x, y if y.flags.forc or any(y.strides) else np.ascontiguousarray(y))
-
-
-def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
-    """The shape of the product."""
-    if input.ndim != 2:
-        raise RuntimeError(f"{first} must be a matrix")
-    if mat2.ndim != 2:
-        raise RuntimeError("mat2 must be a matrix")
-    (m, k), (k2, n) = input.shape, mat2.shape
-    if k != k2:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
-    if input._dtype is not mat2._dtype:
-        if first == "mat1":
-            a, b = map(promotion.scalar_type_name, (input._dtype, mat2._dtype))
-            raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {a} and {b}")
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != "
-            f"{c_name(mat2._dtype)}"
-        )
-    refuse_type("addmm_impl_cpu_", input._dtype)
-    return m, n
 
 
 def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
@@ -346,15 +331,17 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 def _first_back(g: Tensor, other: Tensor, input_shape: Ints) -> Tensor:
     if len(input_shape) == 2 and other.ndim == g.ndim:
         return _summed(g, adjoint(other))
-    small = _small_back("matmul", g, other, True)
-    return matmul(g, adjoint(other)) if small is None else small
+    made = _small_back("matmul", g, other, True)
+    made = large(g, other, 1) if made is None else made
+    return matmul(g, adjoint(other)) if made is None else made
 
 
 def _second_back(g: Tensor, input: Tensor, other_shape: Ints) -> Tensor:
     if len(other_shape) == 2 and input.ndim == g.ndim:
         return _summed(adjoint(input), g)
-    small = _small_back("matmul", g, input, False)
-    return matmul(adjoint(input), g) if small is None else small
+    made = _small_back("matmul", g, input, False)
+    made = large(input, g, 0) if made is None else made
+    return matmul(adjoint(input), g) if made is None else made
 
 
 def _summed(a: Tensor, b: Tensor) -> Tensor:
@@ -373,8 +360,9 @@ _recording_batched = recording(BATCHED, ("input", "other"))
 @hidden(rule=BATCHED, batch=batching.products.product_rule)
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
-    batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
-    (m, k), (k2, n) = input.shape[-2:], other.shape[-2:]
+    one, two = tuple(input.shape), tuple(other.shape)  # whose slices are no sizes
+    batch = layouts.broadcast_shapes(one[:-2], two[:-2])
+    (m, k), (k2, n) = one[-2:], two[-2:]
     if k != k2:
         check_second((math.prod(batch), k), (math.prod(batch), k2))
     same_scalar_type(input, other)

@@ -32,13 +32,12 @@ from skimp._ops import batching
 from skimp._ops.linalg.matmul import (
     adjoint,
     bmm,
-    check_mm,
     check_second,
     check_three,
     mm_first_back,
     mm_second_back,
 )
-from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
+from skimp._ops.linalg.matmul_vector import check_mm, check_mv, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
@@ -81,15 +80,18 @@ def added(
     if a._hollow:
         return meta.empty(shape, dtype) if out is None else out
     x, y = a._skimp_array(), b._skimp_array()
-    tell(name, a, x)
-    if y.ndim == 1:
+    vector = y.ndim == 1
+    if vector:
         y = y[:, None]
-    tell(name, b, y)
+    if not x.flags.c_contiguous:
+        tell(name, a, x)
+    if not y.flags.c_contiguous:
+        tell(name, b, y)
     if out is None:
         made, into = blank(shape, dtype)
     else:
         made, into = out, out._skimp_writable()
-    matrices = into[:, None] if b.ndim == 1 else into
+    matrices = into[:, None] if vector else into
     if dtype not in dtypes.FLOATING_AND_COMPLEX:
         _add_in_blocks(x, y, matrices, _spread(input, seen, matrices.shape), beta, alpha, dtype)
         return made

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.dispatch.targets import blank, check_out
-from skimp._engine.memory import copies as told
+from skimp._engine.dispatch.targets import blank, c_name, check_out
+from skimp._engine.dispatch.transforms import active
+from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import products
@@ -25,7 +28,30 @@ _REFUSED = (dtypes.bool, *dtypes.NARROW)
 
 
 def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
-    promotion.refuse(kernel, dtype, _REFUSED)
+    if dtype not in dtypes.FLOATING:
+        promotion.refuse(kernel, dtype, _REFUSED)
+
+
+def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
+    """The shape of the product."""
+    shape, other = input.shape, mat2.shape
+    if len(shape) != 2:
+        raise RuntimeError(f"{first} must be a matrix")
+    if len(other) != 2:
+        raise RuntimeError("mat2 must be a matrix")
+    (m, k), (k2, n) = shape, other
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
+    if input._dtype is not mat2._dtype:
+        if first == "mat1":
+            a, b = map(promotion.scalar_type_name, (input._dtype, mat2._dtype))
+            raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {a} and {b}")
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != "
+            f"{c_name(mat2._dtype)}"
+        )
+    refuse_type("addmm_impl_cpu_", input._dtype)
+    return m, n
 
 
 def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) -> Tensor:
@@ -46,8 +72,10 @@ def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) ->
         made, array = out, out._skimp_writable()
         if _overlaps(out, (a, b)):
             x, y = x.copy(), y.copy()
-    tell(name, a, x)
-    tell(name, b, y)
+    if not x.flags.c_contiguous:
+        tell(name, a, x)
+    if not y.flags.c_contiguous:
+        tell(name, b, y)
     products.product(x, y, array[:, None] if b.ndim == 1 else array)
     return made
 
@@ -67,6 +95,46 @@ def tell(name: str, t: Tensor, array: Any) -> None:
             lambda: f"{name} of {describe(t)}, which BLAS can't read in place",
             t,
         )
+
+
+# -- gradients of what is large -------------------------------------------------------------------
+
+
+def large(one: Tensor, other: Tensor, flipped: int, turned: bool = False) -> Tensor | None:
+    """The product of two factors, of which the first or second is transposed, or the transpose of
+    that, if it is one of arrays: nobody records it or is asked about it, and BLAS reads both where
+    they lie. No tensors are made of transposes.
+    """
+    if not (
+        not (modes.state.grad or active)
+        and type(one) in ORDINARY
+        and type(other) in ORDINARY
+        and one._dtype is other._dtype
+        and one._dtype in dtypes.FLOATING
+        and _lies_well(one)
+        and _lies_well(other)
+        and one.shape[:-2] == other.shape[:-2]
+    ):
+        return None
+    x, y = one._skimp_array(), other._skimp_array()
+    x, y = (x, y.swapaxes(-1, -2)) if flipped else (x.swapaxes(-1, -2), y)
+    *lead, rows, columns = *x.shape[:-1], y.shape[-1]
+    if turned:
+        made, array = blank((columns, rows), one._dtype, (1, columns))
+        products.product(x, y, array.T)
+    else:
+        made, array = blank((*lead, rows, columns), one._dtype)
+        products.product(x, y, array)
+    return made
+
+
+def _lies_well(t: Tensor) -> bool:
+    """Whether BLAS reads the matrices of a tensor of floats where they lie."""
+    a = t._np
+    if a is not None:
+        return bool(a.size) and (a.flags.c_contiguous or has_unit_stride(a))
+    shape, strides, _ = t._skimp_layout_of()
+    return not t._skimp_neg and 0 not in shape and strides == layouts.contiguous_strides(shape)
 
 
 # -- vectors --------------------------------------------------------------------------------------

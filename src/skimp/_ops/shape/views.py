@@ -12,7 +12,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden, view
-from skimp._engine.dispatch.view_forms import small_array, small_view
+from skimp._engine.dispatch.view_forms import large_view, small_array, small_view
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout, numbers
@@ -184,7 +184,11 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     x = input._np if input._np is not None else small_array(input)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    if x is None or not x.size or shape is not None or not _INTS.issuperset(map(type, sizes)):
+    if shape is not None or not _INTS.issuperset(map(type, sizes)):
+        return None
+    if x is None:
+        return large_view(input, sizes, _VIEW_RECORDED)
+    if not x.size:
         return None
     try:
         a = x.reshape(sizes)

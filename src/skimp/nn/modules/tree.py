@@ -289,10 +289,25 @@ class Tree:
         if remove_duplicate:
             memo.add(self)
         yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                below = f"{prefix}.{name}" if prefix else name
-                yield from module.named_modules(memo, below, remove_duplicate)
+        open_ = [
+            (prefix, iter(self._modules.items()))
+        ]  # by a list: a value would pass each generator above
+        while open_:
+            path, children = open_[-1]
+            for name, module in children:
+                below = f"{path}.{name}" if path else name
+                if module is None:
+                    continue
+                if type(module).named_modules is not Tree.named_modules:
+                    yield from module.named_modules(memo, below, remove_duplicate)
+                elif module not in memo:
+                    if remove_duplicate:
+                        memo.add(module)
+                    yield below, module
+                    open_.append((below, iter(module._modules.items())))
+                    break
+            else:
+                open_.pop()
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
         """This module and all below it."""
