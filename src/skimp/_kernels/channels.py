@@ -33,15 +33,23 @@ def scaled(
     where x is, or what is added."""
     if channels_onednn.scaled(x, a, b, out, hold, plus):
         return
-    with Scratch((0 if plus is None else min(_longest(out), out.size),), out.dtype) as room:
+    if plus is None:
+        np.multiply(x, a, out=out)
+        np.add(out, b, out=out)
+    else:
+        _add_to_lines(x, a, b, plus, out)
+    if hold is not None:
+        clamp(out, *hold, out=out)
+
+
+def _add_to_lines(x: Array, a: Array, b: Array, plus: Array, out: Array) -> None:
+    """out = x * a + b + plus, which may be where one of them is."""
+    with Scratch((_longest(out),), out.dtype) as room:
         for own, times, add, more, to in _parts(x, a, b, plus, out):
-            made = to if more is None else room[: to.size].reshape(to.shape)
-            np.multiply(own, times, out=made)
-            np.add(made, add, out=made)
-            if more is not None:
-                np.add(made, more, out=to)
-            if hold is not None:
-                clamp(to, *hold, out=to)
+            line = room[: to.size].reshape(to.shape)
+            np.multiply(own, times, out=line)
+            np.add(line, add, out=line)
+            np.add(line, more, out=to)
 
 
 def calls(
@@ -57,18 +65,21 @@ def calls(
     made = channels_onednn.calls(x, a, b, out, hold, plus)
     if made:
         return made
-    room = None if plus is None else take(_longest(out), out.dtype)
-    for own, times, add, more, to in _parts(x, a, b, plus, out):
-        line = to if room is None else room[: to.size].reshape(to.shape)
-        made += [
-            (partial(np.multiply, own, times, out=line),),
-            (partial(np.add, line, add, out=line),),
-        ]
-        if more is not None:
-            made.append((partial(np.add, line, more, out=to),))
-        if hold is not None:
-            made.append((partial(CLIP, to, *hold, out=to),))
-    return made if room is None else [*made, *giving(room)]
+    if plus is None:
+        made = [(partial(np.multiply, x, a, out=out),), (partial(np.add, out, b, out=out),)]
+    else:
+        room = take(_longest(out), out.dtype)
+        for own, times, add, more, to in _parts(x, a, b, plus, out):
+            line = room[: to.size].reshape(to.shape)
+            made += [
+                (partial(np.multiply, own, times, out=line),),
+                (partial(np.add, line, add, out=line),),
+                (partial(np.add, line, more, out=to),),
+            ]
+        made += giving(room)
+    if hold is not None:
+        made.append((partial(CLIP, out, *hold, out=out),))
+    return made
 
 
 def _step(like: Array) -> int:
@@ -81,19 +92,10 @@ def _longest(like: Array) -> int:
     return _step(like) * (like.size // max(1, len(like)))
 
 
-def _parts(*arrays: Array | None) -> Iterator[tuple[Any, ...]]:
+def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """A few images after the other; the last array has all dims."""
     whole = arrays[-1]
-    assert whole is not None
     step = _step(whole)
-    if arrays[-2] is None or step >= len(whole):  # whole passes cost no more than some
-        yield arrays
-        return
     for i in range(0, len(whole), step):
         some = slice(i, i + step)
-        yield tuple(
-            [
-                a[some] if a is not None and a.ndim == whole.ndim and len(a) > 1 else a
-                for a in arrays
-            ]
-        )
+        yield tuple([a[some] if a.ndim == whole.ndim and len(a) > 1 else a for a in arrays])

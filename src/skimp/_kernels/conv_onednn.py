@@ -130,9 +130,8 @@ def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
     channels, bundle = (ci if face == "adjoint" else co), _BUNDLE
     if groups > 1:
         channels, bundle = groups, -(-_BUNDLE // ci)
-    cuts = 1
-    if count < LANES and n * each >= 2 * _LEAST:
-        cuts = min(-(-LANES // count), -(-channels // bundle))
+    # each brings all that it reads into its layout: none is less than the least, and better larger
+    cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
 

@@ -8,7 +8,8 @@ from typing import Any
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.nn.convolution import input_gradient, per_dim, weight_gradient
+from skimp._ops.nn.convolution import input_gradient, weight_gradient
+from skimp._ops.nn.convolution_arguments import per_dim
 
 Number = int | Sequence[int]
 Function = Callable[..., Tensor]

@@ -167,8 +167,8 @@ def gradient_sums(
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]
-    totals, products = _numbers(g, 2, acc)
-    n = x.shape[0]
+    n, count = x_values.shape[:2]
+    totals, products = [np.empty((n, count, 1), acc) for _ in range(2)]
     far = ~(np.abs(mean * rstd) <= _FAR)
 
     def block(
@@ -315,30 +315,33 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
 
 def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
     """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
-    of_g, of_x, more = beside(x, (a, b, c))
-    if channels_onednn.blended(g, x, of_g, of_x, more, out):
+    if channels_onednn.blended(g, x, *beside(x, (a, b, c)), out):
         return
     n, count, *size = x.shape
     places = math.prod(size)
-    line: list[Array] = []
+    short = n > 1 and places <= _SHORT_RUN and count * places <= _WIDE
+    # an image is one run for NumPy, which takes twice as long for short ones beside numbers
+    line = [v.repeat(places) if short else v[:, None] for v in (a, b, c)]
+    if g.size <= _WIDE:
+        shape = (n, count * places) if short else (n, count, places)
+        quietly(_mixed, *[v.reshape(shape) for v in (g, x, out)], *line)
+        return
 
     def mix(own: Array, seen: Array, into: Array, *numbers: Array) -> None:
-        a, b, c = line or numbers
         rows = [v.reshape(len(v), -1) for v in (own, seen, into)]
         for start in range(0, rows[0].shape[1], _WIDE):
-            mine, other, to = [v[:, start : start + _WIDE] for v in rows]
-            with Scratch(to.shape, to.dtype) as scaled:
-                np.multiply(mine, a, out=scaled)
-                np.multiply(other, b, out=to)
-                np.add(to, c, out=to)
-                np.add(to, scaled, out=to)
+            _mixed(*[v[:, start : start + _WIDE] for v in rows], *(numbers or line))
 
-    if n > 1 and places <= _SHORT_RUN and count * places <= _WIDE:
-        # an image is one run for NumPy, which takes twice as long for short ones beside numbers
-        line += [v.repeat(places) for v in (a, b, c)]
-        _over(g, 1, mix, x, out, steps=_STEPS)
-    else:
-        _over(g, 2, mix, x, out, *[_each(v, n) for v in (a, b, c)], steps=_STEPS)
+    along = [] if short else [_each(v, n) for v in (a, b, c)]
+    _over(g, 1 if short else 2, mix, x, out, *along, steps=_STEPS)
+
+
+def _mixed(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
+    with Scratch(out.shape, out.dtype) as scaled:
+        np.multiply(g, a, out=scaled)
+        np.multiply(x, b, out=out)
+        np.add(out, c, out=out)
+        np.add(out, scaled, out=out)
 
 
 def scaled(x: Array, a: Array, b: Array) -> Array:
@@ -358,3 +361,20 @@ def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[A
     rstd = 1 / np.sqrt(var + eps)
     a = rstd if weight is None else rstd * weight
     return rstd, a, -mean * a if bias is None else bias - mean * a
+
+
+def normalized(
+    x: Array | None,
+    moves: Sequence[tuple[Array, Array, float]],
+    mean: Array,
+    var: Array,
+    eps: float,
+    *affine: Any,
+) -> tuple[Any, ...]:
+    """`move` each of the running statistics, then the `line`, and what it makes of small images; no
+    result where there are none."""
+    for each in moves:
+        move(*each)
+    rstd, a, b = line(mean, var, eps, *affine)
+    small = x is not None and a.dtype == x.dtype == b.dtype
+    return rstd, a, b, scaled(x, *beside(x, (a, b))) if x is not None and small else None

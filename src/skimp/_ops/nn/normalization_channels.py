@@ -154,8 +154,8 @@ def _vector(values: Array) -> Any:
     return fresh(values, dtypes.FROM_NUMPY[values.dtype])
 
 
-def _update(running: Any, new: Array, momentum: float) -> None:
-    """running = (1 - momentum) * running + momentum * new, in place.
+def _update(running: Any, new: Array, momentum: float) -> list[tuple[Array, Array, float]]:
+    """running = (1 - momentum) * running + momentum * new, in place: what is left to `move`.
 
     The version stays: backward saves the tensor and does not read it after training, and a net may
     be called several times before backward.
@@ -164,8 +164,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     if own is not None and own.dtype == new.dtype and own.flags.c_contiguous and not running._rg:
         history.before_inplace(running)
         running._storage.will_write()
-        quietly(channel_sums.move, own, new.reshape(own.shape), momentum)
-        return
+        return [(own, new.reshape(own.shape), momentum)]
     counter = running._storage if running._skimp_counter is None else running._skimp_counter
     version = counter.version
 
@@ -178,6 +177,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     with modes.no_grad():
         in_place(running, None, {}, lambda: quietly(write))
     counter.version = version
+    return []
 
 
 @hidden(
@@ -201,25 +201,21 @@ def _batch_norm(
     affine = [
         None if t is None else accumulated(t)._skimp_array().reshape(-1) for t in (weight, bias)
     ]
+    moves: list[tuple[Array, Array, float]] = []
     if training:
         mean, var = _batch_moments(input)
         if running_mean is not None:
-            _update(running_mean, mean, momentum)
+            moves += _update(running_mean, mean, momentum)
         if running_var is not None:
-            n = input.numel() // max(1, input.shape[1])
-            _update(running_var, var * (n / max(1, n - 1)), momentum)
+            n = input.numel() // max(1, len(mean))
+            moves += _update(running_var, var * (n / max(1, n - 1)), momentum)
     else:
         mean, var = [accumulated(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)]
-    rstd, a, b = quietly(channel_sums.line, mean, var, eps, *affine)
-    own = (
-        channel_sums.small_sums(input, input)
-        if input._np is not None and not input._skimp_turned
-        else None
-    )
-    if own is not None and a.dtype == own.dtype == b.dtype:
-        y = fresh(
-            quietly(channel_sums.scaled, own, *channel_sums.beside(own, (a, b))), input._dtype
-        )
+    small = input._np is not None and not input._skimp_turned
+    own = channel_sums.small_sums(input, input) if small else None
+    rstd, a, b, made = quietly(channel_sums.normalized, own, moves, mean, var, eps, *affine)
+    if made is not None:
+        y = fresh(made, input._dtype)
     else:
         scale, shift = _channels(a, input, training), _channels(b, input, training)
         y = call(channel_sums.SCALED, (accumulated(in_format(input, input)), scale, shift))
