@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -123,13 +121,6 @@ def test_our_own_examples_lack_nothing() -> None:
 
 
 # -- the page -------------------------------------------------------------------------------------
-
-
-def test_the_page_and_the_data_are_up_to_date() -> None:
-    pytest.importorskip("torch")
-    tool = [sys.executable, str(ROOT / "tools" / "api.py"), "--check"]
-    done = subprocess.run(tool, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr
 
 
 def test_the_data_is_small_and_has_the_names_of_the_page() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import SKIMP, measured, skimp, start, write
+from tests.support.running import SKIMP, Done, commands, measured, skimp, start, write
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SKIMP_DEFER", "auto") != "auto",
@@ -215,34 +215,34 @@ def test_an_interrupt_ends_with_130_and_the_report(tmp_path: Path) -> None:
 # -- bad input ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (["run", "nowhere.py"], 2, "skimp run: can't open file 'nowhere.py': No such file"),
-        (["run", "."], 2, "skimp run: '.' is a directory"),
-        (["run", "-m", "no_such_module"], 1, "skimp run: no module named 'no_such_module'"),
-        (["run", "-m", "no_such.module"], 1, "skimp run: no module named 'no_such.module'"),
-        (["run", "-m", "json"], 1, "skimp run: no module named 'json.__main__'"),
-        (["run", "-m", "sys"], 1, "skimp run: module 'sys' has no Python code"),
-        (["run", "-m"], 2, "skimp run: there is no program to run\nusage: skimp run [options]"),
-        (["run"], 2, "skimp run: there is no program to run"),
-        (["run", "--limit", "lots", "x.py"], 2, "argument --limit: "),
-        (["run", "--limit"], 2, "argument --limit: expected one argument"),
-        (["run", "--report", ".", "x.py"], 2, "argument --report: '.' is a directory"),
-        (
-            ["run", "--report", "no/r.json", "x.py"],
-            2,
-            "argument --report: there is no directory 'no'",
-        ),
-        (["run", "--fast", "x.py"], 2, "unrecognized arguments: --fast"),
-        (["walk"], 2, "invalid choice: 'walk'"),
-        ([], 2, "the following arguments are required: command"),
-    ],
-)
-def test_bad_input_gets_a_clear_line(
-    tmp_path: Path, words: list[str], status: int, said: str
-) -> None:
-    done = skimp(*words, cwd=tmp_path)
+BAD: list[tuple[list[str], int, str]] = [
+    (["run", "nowhere.py"], 2, "skimp run: can't open file 'nowhere.py': No such file"),
+    (["run", "."], 2, "skimp run: '.' is a directory"),
+    (["run", "-m", "no_such_module"], 1, "skimp run: no module named 'no_such_module'"),
+    (["run", "-m", "no_such.module"], 1, "skimp run: no module named 'no_such.module'"),
+    (["run", "-m", "json"], 1, "skimp run: no module named 'json.__main__'"),
+    (["run", "-m", "sys"], 1, "skimp run: module 'sys' has no Python code"),
+    (["run", "-m"], 2, "skimp run: there is no program to run\nusage: skimp run [options]"),
+    (["run"], 2, "skimp run: there is no program to run"),
+    (["run", "--limit", "lots", "x.py"], 2, "argument --limit: "),
+    (["run", "--limit"], 2, "argument --limit: expected one argument"),
+    (["run", "--report", ".", "x.py"], 2, "argument --report: '.' is a directory"),
+    (["run", "--report", "no/r.json", "x.py"], 2, "argument --report: there is no directory 'no'"),
+    (["run", "--fast", "x.py"], 2, "unrecognized arguments: --fast"),
+    (["walk"], 2, "invalid choice: 'walk'"),
+    ([], 2, "the following arguments are required: command"),
+]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
+    """What each of these and of `HELP` comes to."""
+    return commands([*[words for words, _, _ in BAD], *HELP], tmp_path_factory.mktemp("bad"))
+
+
+@pytest.mark.parametrize("number", range(len(BAD)), ids=[" ".join(words) for words, _, _ in BAD])
+def test_bad_input_gets_a_clear_line(ended: list[Done], number: int) -> None:
+    done, (_, status, said) = ended[number], BAD[number]
     assert said in done.stderr
     assert done.returncode == status
     assert done.stdout == ""
@@ -258,9 +258,12 @@ def test_a_package_whose_import_fails_is_the_programs_error(tmp_path: Path) -> N
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_and_version(tmp_path: Path, words: list[str]) -> None:
-    done = skimp(*words, cwd=tmp_path)
+HELP = [["--help"], ["run", "--help"], ["--version"]]
+
+
+@pytest.mark.parametrize("number", range(len(HELP)))
+def test_help_and_version(ended: list[Done], number: int) -> None:
+    done = ended[len(BAD) + number]
     assert done.returncode == 0
     assert "skimp" in done.stdout
     assert done.stderr == ""

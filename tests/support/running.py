@@ -31,6 +31,29 @@ _EACH = """
     print(json.dumps(printed))
 """
 
+# The command many times, each in a fork of a process that has imported it.
+_COMMANDS = """
+    import json, os, sys
+    from skimp.cli import main
+    for number, words in enumerate(json.loads(sys.argv[1])):
+        if not os.fork():
+            for n, name in ((1, "out"), (2, "err")):
+                os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT), n)
+            sys.argv = ["skimp", *words]
+            sys.exit(main())
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def commands(each: Sequence[Sequence[str]], folder: Path) -> list[Done]:
+    """What each of these command lines of skimp's comes to, one after another in one folder."""
+    runner = [sys.executable, "-c", dedent(_COMMANDS), json.dumps(each)]
+    done = start(runner, folder, PYTHONUNBUFFERED="1")
+    assert done.returncode == 0, done.stderr
+    codes = [int(line) for line in done.stdout.splitlines()]
+    said = [[(folder / f"{n}.{s}").read_text() for s in ("out", "err")] for n in range(len(each))]
+    return [Done(w, c, *texts) for w, c, texts in zip(each, codes, said, strict=True)]
+
 
 def skimp(*words: str, cwd: Path, **environment: str) -> Done:
     return start([*SKIMP, *words], cwd, **environment)
