@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from skimp._kernels.random import draws, integers as draws_integers, mt19937, normal as normal_draws
 from skimp._kernels.random.mt19937 import Engine
 from skimp.config import using
+from tests.support.peaks import peak_of
 
 NUMPY: dict[torch.dtype, Any] = {
     torch.bool: np.bool_,
@@ -434,3 +435,18 @@ def test_no_helper_makes_the_generators(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(normal_draws, "share", share)
     normal_draws.normal(np.empty(1 << 19, np.float32), 0.0, 1.0, engine)
+
+
+def test_what_stays_is_drawn_a_part_at_a_time() -> None:
+    whole, parts = Engine(), Engine()
+    n = 50_000
+    words = whole.random64(n) & np.uint64((1 << 53) - 1)
+    found: Any = None
+
+    def draw() -> None:
+        nonlocal found
+        found = draws.stays(n, 0.25, parts)
+
+    assert peak_of(draw) < n + (150 << 10)  # all words: 400 KiB
+    assert (found == (words < np.uint64(1 << 51))).all()
+    assert (whole.get_state() == parts.get_state()).all()

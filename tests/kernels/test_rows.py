@@ -10,6 +10,7 @@ import pytest
 
 from skimp._kernels import rows as rows_
 from skimp._kernels.rows import merge_rows, taking
+from tests.support.peaks import peak_of
 
 TYPES = ("f4", "f8", "f2", ml_dtypes.bfloat16, "c8", "i4", "i8", "u1", "?")
 UFUNCS = (np.add, np.multiply, np.maximum, np.minimum)
@@ -48,3 +49,11 @@ def test_rows_of_another_type() -> None:
     for place, row in zip(places, rows, strict=True):
         want[place] += row
     assert got.tobytes() == want.tobytes()
+
+
+def test_rows_that_are_merged_one_by_one_take_little_memory() -> None:
+    rows = np.ones((20_000, 7), np.float32)
+    places = np.arange(20_000) % 1_000
+    target = np.zeros((1_000, 7), np.float32)
+    assert peak_of(lambda: merge_rows(target, places, taking(rows))) < 300 << 10  # of 1.6 MiB
+    assert (target == 20).all()

@@ -19,6 +19,7 @@ NARROW: Final = 8  # elements of a row, below which elements are merged one by o
 _FEW: Final = 1 << 15  # elements in all, the same
 _MANY: Final = 32  # rows of one place from which on they are merged by themselves
 _BLOCK: Final = 1 << 16  # elements that are merged at once: they stay in the cache
+_ELEMENTS: Final = 1 << 13  # the same, one by one: each has its place in 8 bytes
 _LISTED: Final = 64  # places that are looked at one by one
 
 
@@ -102,7 +103,7 @@ def _merge_one(row: Array, numbers: Array, give: Give, ufunc: Any) -> None:
 
 def _merge_elements(target: Array, places: Array, give: Give, ufunc: Any) -> None:
     width = target.shape[1]
-    step = max(1, _BLOCK // max(1, width))
+    step = max(1, _ELEMENTS // max(1, width))
     flat, columns = target.reshape(-1), np.arange(width)
     for first in range(0, places.size, step):
         numbers = np.arange(first, min(first + step, places.size))

@@ -6,7 +6,7 @@ same formula runs on
 
 - expressions, for large float32 and float64 tensors: one program writes the parameter and its
   state, block by block, into their own memory, and nothing else is allocated;
-- NumPy arrays, for small ones;
+- NumPy arrays, for small ones, a part at a time: what a formula makes on the way is short then;
 - tensors, for other dtypes and layouts, and where the step itself is differentiated.
 """
 
@@ -38,6 +38,9 @@ _TINY: Final = 1 << 12  # elements of a tensor up to which asking takes longer t
 _FEW: Final = 2  # if more tensors are written: formulas of two are so short that waiting costs more
 _TOGETHER: Final = 1 << 14  # of those that are made as one
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
+_SMALL: Final = 1 << 16  # elements below which NumPy's calls are sooner done than a program
+_PART: Final = 1 << 13  # elements that they take at a time, or more:
+_PARTS: Final = 4  # parts of a tensor at most
 
 
 def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
@@ -188,7 +191,8 @@ def update(
     _held = _gathered(both) if host.bounded else ()
     first = written[0]
     if not grad and first._dtype in dtypes.FLOATING and _alike(both):
-        if first.numel() < config.small_below:
+        small = first.numel() < min(config.small_below, _SMALL)
+        if small:
             arrays = [t._skimp_array() if (a := t._np) is None else a for t in both]
             if all([a.flags.c_contiguous for a in arrays]):
                 outs = [t._skimp_writable() for t in written]
@@ -201,7 +205,7 @@ def update(
         leaves = [t._skimp_array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
             outs = [t._skimp_writable().transpose(order) for t in written]
-            if first.numel() < config.small_below:
+            if small:
                 _on_arrays(formula, outs, leaves, numbers)
             else:
                 arrays = [*outs, *leaves]
@@ -245,6 +249,21 @@ def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:
 
 
 def _on_arrays(
+    formula: Formula, outs: list[Array], leaves: list[Any], numbers: tuple[Any, ...]
+) -> None:
+    size = outs[0].size
+    if size > _PART and all([a.flags.c_contiguous and a.size == size for a in (*outs, *leaves)]):
+        flat_outs = [a.reshape(-1) for a in outs]
+        flat_leaves = [a.reshape(-1) for a in leaves]
+        step = max(_PART, -(-size // _PARTS))
+        for start in range(0, size, step):
+            part = slice(start, start + step)
+            _on_part(formula, [a[part] for a in flat_outs], [a[part] for a in flat_leaves], numbers)
+    else:
+        _on_part(formula, outs, leaves, numbers)
+
+
+def _on_part(
     formula: Formula, outs: list[Array], leaves: list[Any], numbers: tuple[Any, ...]
 ) -> None:
     for out, new in zip(outs, formula(*outs, *leaves, *numbers), strict=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -30,3 +33,22 @@ def test_clear_makes_these_bytes_zero_and_no_others(nbytes: int) -> None:
 
 def test_the_machine_has_memory() -> None:
     assert 0 < allocator.free_memory() <= allocator.total_memory()
+
+
+def resident(memory: memoryview) -> int:
+    """KiB of the mapping around an address that have pages, by the system's own account."""
+    at = np.frombuffer(memory, np.uint8, 1).ctypes.data
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if " " in line and (ends := re.match("([0-9a-f]+)-([0-9a-f]+) ", line)):
+            inside = int(ends[1], 16) <= at < int(ends[2], 16)
+        elif line.startswith("Rss:") and inside:
+            return int(line.split()[1])
+    raise AssertionError("no such mapping")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system tells of no mapping")
+def test_the_first_bytes_that_are_used_cost_no_huge_page() -> None:
+    memory = allocator.reserve(64 * MIB)
+    assert memory is not None
+    memory[0] = memory[MIB] = 1
+    assert resident(memory) <= 128  # two pages, of whatever size the machine has

@@ -115,8 +115,20 @@ def test_too_many_seams_end_it(monkeypatch: Any) -> None:
     kept = scattered(pool)
     take(pool, 3 * MIB)
     assert pool.reserved <= 8 * MIB
-    assert not pool._segments[0].seams
+    assert pool._segments[0].seams == [allocator.SMALL_PAGES]  # nothing has moved
     del kept
+
+
+@MOVES
+def test_pages_move_from_both_sides_of_where_huge_ones_begin(monkeypatch: Any) -> None:
+    monkeypatch.setattr(allocator, "SMALL_PAGES", 2 * MIB + MIB // 2)  # amid a free range
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    large = take(pool, 3 * MIB)
+    assert pool._segments[0].moves
+    assert len(pool._segments[0].seams) > 1
+    large.fill(9)
+    assert [int(a[0]) for a in kept] == [1, 3, 5, 7]
 
 
 @MOVES

@@ -11,8 +11,10 @@ import pytest
 import torch as oracle
 
 import skimp
+from skimp.optim import fused
 from skimp.optim.steps import PerParameter
 from tests.support.optim_rows import OPTIMIZERS
+from tests.support.peaks import peak_of
 from tests.support.running import default_mode
 
 SHAPES = [(300, 400), (7,), (1,), (70_000,), (3, 50_000), (0,), (256, 256), (), (400, 300)]
@@ -129,3 +131,20 @@ def test_a_waiting_update_is_run_before_a_sparse_one() -> None:
 def test_nothing_waits_where_a_step_looks_at_what_it_wrote() -> None:
     waiting = {c.__name__ for c in PerParameter.__subclasses__() if not c._skimp_may_wait}
     assert waiting == {"Adafactor", "Muon"}
+
+
+@pytest.mark.parametrize("size", [20_000, 60_001, 1 << 16])
+def test_a_small_step_makes_little_on_the_way(size: int, monkeypatch: Any) -> None:
+    """In parts, or block by block; the bits are those of the formula on the whole."""
+    found = []
+    for part in (1 << 30, 1 << 13):
+        monkeypatch.setattr(fused, "_PART", part)
+        skimp.manual_seed(0)
+        p = skimp.randn(size, requires_grad=True)
+        p.grad = skimp.randn(size)
+        optimizer = skimp.optim.AdamW([p], weight_decay=0.1, amsgrad=True)
+        optimizer.step()
+        peak = peak_of(optimizer.step)
+        found.append(p.detach().numpy().copy())
+    assert peak < 3 * 4 * size  # of eight that the formula makes
+    assert (found[0] == found[1]).all()

@@ -1,4 +1,4 @@
-"""Raw memory: straight from the system, on huge pages where it has them.
+"""Raw memory: straight from the system, on huge pages where it has them and they waste little.
 
 Fresh bytes are zero, are private to the process (a fork's copies are its own), and go back to the
 system when the last reference to them dies, or earlier by `discard`.
@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 HUGE_PAGE: Final = 2 << 20
+SMALL_PAGES: Final = 8 * HUGE_PAGE  # of addresses used from the lowest on: then 1/8 is wasted
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
 # Elsewhere this advice keeps the pages, or does not promise zeros.
 _DISCARD: Final[int | None] = mmap.MADV_DONTNEED if os.name == "posix" and _ADVICE else None
@@ -38,14 +39,15 @@ def fresh(nbytes: int) -> memoryview:
 
 
 def reserve(nbytes: int) -> memoryview | None:
-    """The same as addresses only: each page is asked for when it is touched first.
+    """The same as addresses only: each page is asked for when it is touched first. The first
+    `SMALL_PAGES` bytes are on small pages: who uses no more would have a huge one for its last few.
 
     None where the system charges for addresses, where `discard` does nothing, or if it refuses.
     """
     if _DISCARD is None:
         return None
     with contextlib.suppress(OSError, MemoryError, OverflowError):  # such as a limit of addresses
-        return _on_huge_pages(nbytes, _UNCOUNTED)
+        return _on_huge_pages(nbytes, _UNCOUNTED, SMALL_PAGES)
     return None
 
 
@@ -123,13 +125,13 @@ def trim() -> None:
     _trim()(0)
 
 
-def _on_huge_pages(nbytes: int, flags: int = 0) -> memoryview:
+def _on_huge_pages(nbytes: int, flags: int = 0, beyond: int = 0) -> memoryview:
     # The excess is never touched, so it costs addresses and no memory.
     mapping = _map(nbytes + HUGE_PAGE, flags)
-    if _ADVICE is not None:
-        with contextlib.suppress(OSError):  # a kernel built without huge pages refuses the advice
-            mapping.madvise(_ADVICE)
     start = -_address(mapping) % HUGE_PAGE
+    if _ADVICE is not None and nbytes > beyond:
+        with contextlib.suppress(OSError):  # a kernel built without huge pages refuses the advice
+            mapping.madvise(_ADVICE, start + beyond)
     return memoryview(mapping)[start : start + nbytes]
 
 

@@ -277,7 +277,10 @@ class Pool:
         if size <= self._memory:
             buffer = self._spare(self._memory)
             if buffer is not None:
-                return Segment(buffer, self._memory // SMALLEST_STEP * SMALLEST_STEP, self.held)
+                size = self._memory // SMALLEST_STEP * SMALLEST_STEP
+                segment = Segment(buffer, size, self.held)
+                segment.seams.append(allocator.SMALL_PAGES)
+                return segment
         try:
             return Segment(self._raw(size), size, self.held)
         except (MemoryError, OSError, OverflowError):

@@ -40,6 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 _PART: Final = 1 << 16
+_PAIRS: Final = 1 << 13
 _LOW53: Final = np.uint64((1 << 53) - 1)
 _SCALARS: Final = {
     "float16": "Half",
@@ -160,10 +161,15 @@ def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
 def stays(n: int, p: float, engine: Engine) -> NDArray[np.bool_]:
     """What `bernoulli` draws for n elements, as bools: uniform53 < p, in integers."""
     with engine.lock:
+        if n > _PAIRS:  # a part at a time: 8 bytes of words for one that is kept
+            kept = np.empty(n, np.bool_)
+            for start in range(0, n, _PAIRS):
+                kept[start : start + _PAIRS] = stays(min(n - start, _PAIRS), p, engine)
+            return kept
         words = engine.random64(n)
     words &= _LOW53  # steps of 2**-53
-    kept: NDArray[np.bool_] = np.less(words, np.uint64(math.ceil(math.ldexp(p, 53))))
-    return kept
+    few: NDArray[np.bool_] = np.less(words, np.uint64(math.ceil(math.ldexp(p, 53))))
+    return few
 
 
 def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:

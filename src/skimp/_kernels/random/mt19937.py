@@ -17,7 +17,8 @@ STATE_BYTES: Final = 5056
 _KEY_WORDS: Final = 624
 _TWO32: Final = 1 << 32
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
-_AHEAD: Final = 16 * _KEY_WORDS
+_FEW_PAIRS: Final = 1 << 11
+_AHEAD: Final = 8 * _KEY_WORDS
 _ALONE: Final = 4 * _KEY_WORDS  # more words than these are made for whoever asks
 _NONE: Final = np.empty(0, np.uint32)
 _UNKNOWN: Final = -1
@@ -215,7 +216,7 @@ class Engine:
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""
-        if 2 * n > _FEW and self.at == self.words.size and not self._next and _draws_pairs():
+        if n > _FEW_PAIRS and self.at == self.words.size and not self._next and _draws_pairs():
             return self._straight(2 * n, lambda: _pairs(self._numpy, n))
         pairs = self.random32(2 * n).view(np.uint64)
         if sys.byteorder == "big":
