@@ -94,11 +94,14 @@ def _turned(product: Array, dtype: dtypes.dtype) -> Tensor:
     return made
 
 
-def small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
+def small_pair(
+    g: Tensor, other: Tensor, shape: Ints, seen: Array | None = None
+) -> tuple[Array, Array, Any] | None:
     """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
-    not recorded, and what multiplies them: no tensor is made of their transposes.
+    not recorded, and what multiplies them: no tensor is made of their transposes. `seen`: the other
+    one's elements, if they are seen as a matrix.
     """
-    x, y = g._np, other._np
+    x, y = g._np, other._np if seen is None else seen
     if x is None or y is None or modes.state.grad:
         return None
     dtype = g._dtype

@@ -43,7 +43,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         and (bias is None or _fits(bias, weight))
         and x.size
         and x.size < gemm.LARGE > w.size
-        and not (needed and not _is_folded(input, weight))
+        and not (needed and not _is_folded(input, weight, bias))
     ):
         return _by_parts(input, weight, bias) if needed else None
     whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
@@ -65,11 +65,13 @@ def _fits(bias: Any, weight: Any) -> bool:
     return b is not None and bias._dtype is weight._dtype and b.shape == weight._np.shape[:1]
 
 
-def _is_folded(input: Any, weight: Any) -> bool:
+def _is_folded(input: Any, weight: Any, bias: Any) -> bool:
     """Whether what is recorded of these is one node, which makes row-major gradients of real
     numbers."""
     x = input._np
-    if saving.GUARDED or input._skimp_marked or weight._skimp_marked or x.ndim < 2:
+    if saving.GUARDED or input._skimp_marked or weight._skimp_marked:
+        return False
+    if x.ndim < 2 and bias is None:  # a product of other parts
         return False
     if x.ndim == 2 and len(x) == 1:
         layout = input._skimp_layout
@@ -110,9 +112,11 @@ def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
 
 
 def _weight_back(g: Tensor, input: Tensor) -> Tensor:
-    x = input._np
-    if x is not None and x.ndim == 2:
-        pair = small_pair(g, input, (x.shape[1], g._np.shape[1]))  # type: ignore[union-attr]
+    x, y = input._np, g._np
+    if x is not None and y is not None:
+        ins = x.shape[-1]
+        seen = x if x.ndim == 2 else x.reshape(-1, ins)
+        pair = small_pair(g, input, (ins, y.shape[1]), seen)
         if pair is not None:
             return fresh(pair[2](pair[0].T, pair[1]), g._dtype)
     return mm(g.t(), input.view(-1, input.shape[-1]))

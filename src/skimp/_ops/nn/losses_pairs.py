@@ -123,7 +123,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
         raise RuntimeError(f"eps must be non-negative, got: {eps}")
     x1, x2 = x1.to(dtype), x2.to(dtype)
     shape = layouts.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
-    x1, x2 = x1.expand(shape), x2.expand(shape)
+    x1, x2 = [x if tuple(x.shape) == shape else x.expand(shape) for x in (x1, x2)]
     norm = NAMESPACES["linalg"]["vector_norm"]
     parts = []
     for x in (x1, x2):
@@ -135,6 +135,8 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 def _at_least(size: Any, eps: float) -> Any:
     """size, or eps where it is less: there the gradient is as if it were not."""
     low = size.detach() < eps
+    if low._np is not None and not np.count_nonzero(low._np):  # so it is where vectors are few
+        return size
     return _where(low, (size - size.detach()) + eps, size)
 
 

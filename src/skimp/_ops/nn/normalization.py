@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -19,9 +21,9 @@ from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.normalization_small import (
     as_shape,
-    quick_layer_norm,
     small_layer_norm,
     small_norm_back,
+    small_parts,
 )
 from skimp._ops.reduce.softmax import SMALL, contiguous_array, floating, over_rows
 
@@ -244,26 +246,30 @@ def refuse_mixed(input: Any, *parameters: Any) -> None:
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
 
 
+_LAYER_NORM = Rule(
+    "NativeLayerNormBackward0",
+    {
+        (
+            "input",
+            "weight",
+            "bias",
+        ): lambda g0, input, normalized_shape, weight, result1, result2, eps, needs, bias: (
+            _layer_norm_back(g0, input, normalized_shape, weight, result1, result2, eps, needs)
+        )
+    },
+    rematerialize=lambda input, weight, bias, result1, result2: _affine(
+        input - result1, weight, bias, result2
+    ),
+)
+_RECORDED = recording(_LAYER_NORM, ("input", "normalized_shape", "weight", "bias", "eps"), (1, 2))
+
+
 @hidden(
     kind="row-wise",
     meta=shapes.layer_norm,
     nondiff=(1, 2),
     fast=small_layer_norm,
-    rule=Rule(
-        "NativeLayerNormBackward0",
-        {
-            (
-                "input",
-                "weight",
-                "bias",
-            ): lambda g0, input, normalized_shape, weight, result1, result2, eps, needs, bias: (
-                _layer_norm_back(g0, input, normalized_shape, weight, result1, result2, eps, needs)
-            )
-        },
-        rematerialize=lambda input, weight, bias, result1, result2: _affine(
-            input - result1, weight, bias, result2
-        ),
-    ),
+    rule=_LAYER_NORM,
     batch=batching.layers.layer_norm,
 )
 def _native_layer_norm(
@@ -275,6 +281,27 @@ def _native_layer_norm(
     refuse_mixed(input, weight, bias)
     _check_normalized("LayerNormKernelImpl", input, shape, weight, bias)
     return _normalized(input, shape, weight, bias, eps, True)
+
+
+def _quick_layer_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """The rows, recorded; alone where nothing is: then nobody asks for their statistics."""
+    needed = input._rg
+    for t in (weight, bias):
+        if t is not None:
+            if type(t) not in ORDINARY:
+                return None
+            needed |= t._rg
+    shape = as_shape(normalized_shape)
+    if not (needed and modes.state.grad):
+        found = small_parts(input, shape, weight, bias, eps)
+        return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
+    made = small_layer_norm(input, shape, weight, bias, eps)
+    if made is None:
+        return None
+    _RECORDED.record(made, input, shape, weight, bias, eps)
+    return made[0]
 
 
 def layer_norm(
@@ -291,7 +318,7 @@ def layer_norm(
     return _native_layer_norm(input, as_shape(normalized_shape), weight, bias, eps)[0]
 
 
-export("layer_norm", layer_norm, ("nn.functional",), method=False, fast=quick_layer_norm)
+export("layer_norm", layer_norm, ("nn.functional",), method=False, fast=_quick_layer_norm)
 
 
 @rowwise("layer_norm", method=False)

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
@@ -30,7 +28,7 @@ def _small_rows(t: Any, dtype: Any) -> Array | None:
 
 
 def small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    found = _small_parts(input, normalized_shape, weight, bias, eps)
+    found = small_parts(input, normalized_shape, weight, bias, eps)
     if found is None:
         return None
     shape, dtype = input._np.shape, input._dtype
@@ -43,22 +41,7 @@ def small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, 
     )
 
 
-def quick_layer_norm(
-    input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
-    """The rows alone: nobody asks for their statistics where nothing is recorded."""
-    if input._rg and modes.state.grad:
-        return None
-    tensors = [t for t in (input, weight, bias) if t is not None]
-    if not ORDINARY.issuperset(map(type, tensors)):
-        return None
-    if modes.state.grad and any([t._rg for t in tensors]):
-        return None
-    found = _small_parts(input, as_shape(normalized_shape), weight, bias, eps)
-    return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
-
-
-def _small_parts(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+def small_parts(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """The normalised rows, their means, and one over their deviations."""
     dtype = input._dtype
     x = _small_rows(input, dtype)

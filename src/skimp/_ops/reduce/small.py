@@ -298,6 +298,17 @@ def norm(input: Any) -> Any:
     return None if x is None else fresh(np.sqrt(total(np.square(x))), input._dtype)
 
 
+def norms(input: Any, dim: Any, keepdim: Any) -> Any:
+    """The 2-norms along a dim, of few elements each."""
+    x = floats(input)
+    if x is None or not x.ndim or x.size >= _LONG:
+        return None
+    found = _summed(np.square(x), dim, keepdim)
+    if found is None:
+        return None
+    return fresh(np.sqrt(found[0]), input._dtype)
+
+
 def extreme(ufunc: Any, how: Reducer) -> Any:
     """`amax` or `amin`."""
 

@@ -262,7 +262,9 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
     return result
 
 
-def _small_softmax(input: Any, dim: Any) -> Tensor | None:
+def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
+    if dtype is not None:  # it may be cast first
+        return None
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_softmax_block, dim, input)
@@ -274,7 +276,9 @@ def _small_softmax(input: Any, dim: Any) -> Tensor | None:
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 
-def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
+def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
+    if dtype is not None:  # it may be cast first
+        return None
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_log_softmax_block, dim, input)
@@ -282,11 +286,6 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     sums = np.log(row_sums(np.exp(y)))
     np.subtract(y, beside_rows(sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
-
-
-def _untyped(fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
-    """`fast` for functions that may cast first."""
-    return lambda input, dim=None, dtype=None: fast(input, dim) if dtype is None else None
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
@@ -307,7 +306,6 @@ SOFTMAX = Rule("SoftmaxBackward0", input=lambda g, result, dim: _softmax_back(g,
 LOG_SOFTMAX = Rule(
     "LogSoftmaxBackward0", input=lambda g, result, dim: _log_softmax_back(g, result, dim)
 )
-_quick_softmax, _quick_log_softmax = _untyped(_small_softmax), _untyped(_small_log_softmax)
 
 
 @hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
@@ -330,13 +328,13 @@ def _typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
-@rowwise(out=True, fast=_quick_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
+@rowwise(out=True, fast=_small_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     return _softmax(_typed(input, dtype), dim)
 
 
-@rowwise(out=True, fast=_quick_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
+@rowwise(out=True, fast=_small_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
     return _log_softmax(_typed(input, dtype), dim)
@@ -396,9 +394,9 @@ def _functional(
     export(name, function, ("nn.functional",), method=False, fast=fast, fast_rule=rule)
 
 
-_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _quick_softmax, SOFTMAX)
+_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _small_softmax, SOFTMAX)
 _functional(
-    "log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_log_softmax, LOG_SOFTMAX
+    "log_softmax", "The logarithm of `softmax`.", _log_softmax, _small_log_softmax, LOG_SOFTMAX
 )
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, hidden, reduction
@@ -61,13 +61,13 @@ def _norm_back(
 ) -> Tensor:
     shape = tuple(input.shape)
     g, result = opened(g, shape, dim, keepdim), opened(result, shape, dim, keepdim)
-    sign = input.sgn()
     if p == 0.0:
         return input * 0
-    if p == 1.0:
-        return sign * g
     if p == 2.0:
         return (input * (g / result)).masked_fill(result == 0, 0)
+    sign = input.sgn()
+    if p == 1.0:
+        return sign * g
     size = input.abs()
     if math.isinf(p):
         mask = (size == result) | (size.isnan() & result.isnan())
@@ -79,6 +79,7 @@ def _norm_back(
 
 
 VECTOR_NORM = Rule("LinalgVectorNormBackward0", input=_norm_back)
+_RECORDED = recording(VECTOR_NORM, ("input", "p", "dim", "keepdim"))
 
 
 def _small_vector_norm(
@@ -89,10 +90,11 @@ def _small_vector_norm(
     if dim is None and keepdim is False and ord == 2:
         made: Tensor | None = small.norm(input)
     else:
-        made = small.blocked(input, None if dim == () else dim, keepdim, _SUMS[ord])
+        made = small.norms(input, dim, keepdim) if ord == 2 else None
+        if made is None:
+            made = small.blocked(input, None if dim == () else dim, keepdim, _SUMS[ord])
     if made is not None and input._rg and modes.state.grad:
-        given = {"input": input, "p": float(ord), "dim": dim, "keepdim": keepdim}
-        record(VECTOR_NORM, given, made)
+        _RECORDED.record(made, input, float(ord), dim, keepdim)
     return made
 
 
