@@ -102,3 +102,30 @@ def test_expressions_that_nobody_has_are_not_made_for_themselves() -> None:
     assert last.tolist() == wanted
     assert host.peak == host.allocated == before + MIB
     assert made() == {"mul": 1, "add": 1, "sin": 1}
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_result_of_an_lstms_cell_is_made_of_the_others_and_not_by_the_cell(which: int) -> None:
+    cell = torch.nn.LSTMCell(8, 256)
+    results = cell(torch.randn(512, 8))  # 512 KiB each; the graph keeps the gates, 2 MiB
+    wanted = [one.detach().tolist() for one in results]
+    budget: Any = host.budget
+    counts.reset()
+    assert budget._evict(results[which]._storage)
+    assert not is_away(results[1 - which])
+    assert [one.detach().tolist() for one in results] == wanted
+    assert counts.rematerialized_bytes == MIB // 2
+
+
+def test_an_lstms_cell_is_made_again_with_all_of_its_results_away() -> None:
+    cell = torch.nn.LSTMCell(8, 256)
+    h, c = cell(torch.randn(512, 8))
+    kept = h.grad_fn
+    wanted = h.detach().tolist(), c.detach().tolist()
+    budget: Any = host.budget
+    owners = [s for ref in budget.known.values() if (s := ref()) is not None and s.recipe]
+    assert all([budget._evict(s) for s in owners if s.op == "_lstm_step"])
+    assert is_away(h)
+    assert is_away(c)
+    assert (h.detach().tolist(), c.detach().tolist()) == wanted
+    assert kept is not None

@@ -30,7 +30,7 @@ from skimp.config import config
 Array = np.ndarray[Any, Any]
 Like = tuple[tuple[int, ...], np.dtype[Any]] | None  # of a leaf that is as it lies
 
-_RATE: Final = 4e9  # bytes a second that a kernel is taken to write until it was measured
+RATE: Final = 4e9  # bytes a second that a kernel is taken to write until it was measured
 MOST: Final = 64  # recipes that may be followed for one storage's bytes
 DEEPEST: Final = 256  # recipes above each other, of which the lower ones are forgotten
 
@@ -103,7 +103,7 @@ class Pointwise(Recipe):
     def __init__(self, expr: Expr, sources: list[Source]) -> None:
         super().__init__(sources)
         self.name = expr.kernel.name
-        self.seconds = expr.size * math.prod(expr.shape) * expr.dtype.itemsize / _RATE
+        self.seconds = expr.size * math.prod(expr.shape) * expr.dtype.itemsize / RATE
         numbers: dict[int, int] = {}
         self._shape = expr.shape
         self._leaves: list[tuple[int, Callable[[Storage], Array], Like]] = []

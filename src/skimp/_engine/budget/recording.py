@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import parameters
 from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
@@ -34,7 +35,7 @@ from skimp._engine.dispatch.transforms import (
 from skimp._engine.interrupts import region
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.layout import Layout
-from skimp._engine.memory.ledger import host
+from skimp._engine.memory.ledger import KEPT, host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
@@ -74,6 +75,7 @@ class Recording:
 
     def run(self, call: Call) -> Any:
         """The call; its results know afterwards how they were made."""
+        op = call.op
         if call.form.writes:
             return _writing(call)
         read = _read(call)
@@ -90,7 +92,7 @@ class Recording:
         made = [] if evictable.age() == age else [*_fresh(result, age), *_beneath(result, age)]
         noted = made and _here.again and any([s is not None for s in made])
         if noted and _states(read) == before:
-            _note(call, read, made, seconds)
+            _note(call, read, made, seconds, _apart(call, result, made) if op.apart else {})
         for s in made:
             if s is not None:
                 s.settled = True
@@ -201,7 +203,7 @@ class _Slot(NamedTuple):
 class _Repeated(NamedTuple):
     """A call that can be made again."""
 
-    form: Form
+    run_it: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     sources: list[recipes.Source]
@@ -209,24 +211,37 @@ class _Repeated(NamedTuple):
     def run(self, given: Sequence[Storage]) -> Any:
         """The call on storages with the sources' bytes."""
         with _as_it_was():
-            return self.form.run(
+            return self.run_it(
                 *[_filled(a, given) for a in self.args],
                 **{k: _filled(a, given) for k, a in self.kwargs.items()},
             )
 
 
 def _repeated(call: Call, read: list[Storage]) -> _Repeated | None:
+    return _repeating(call.form.run, call.args, call.kwargs, read)
+
+
+def _repeating(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], read: list[Storage]
+) -> _Repeated | None:
     numbers = {id(s): i for i, s in enumerate(read)}
     try:
-        args = tuple([_packed(a, numbers) for a in call.args])
-        kwargs = {k: _packed(a, numbers) for k, a in call.kwargs.items()}
+        packed = tuple([_packed(a, numbers) for a in args])
+        named = {k: _packed(a, numbers) for k, a in kwargs.items()}
     except _NotPlain:
         return None
     sources = recipes.sources_of(read)
-    return None if sources is None else _Repeated(call.form, args, kwargs, sources)
+    return None if sources is None else _Repeated(f, packed, named, sources)
 
 
-def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds: float) -> None:
+def _note(
+    call: Call,
+    read: list[Storage],
+    made: list[Evictable | None],
+    seconds: float,
+    apart: dict[int, Apart],
+) -> None:
+    """Have the results know the call; and those that can be made `apart`, that alone."""
     repeated = _repeated(call, read)
     if repeated is None:
         return
@@ -238,7 +253,41 @@ def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds
 
     recipe = recipes.Called(call.form.name, repeated.sources, again)
     recipe.seconds = seconds
-    recipes.give(recipe, made)
+    recipes.give(recipe, [None if i in apart else s for i, s in enumerate(made)])
+    for i, (f, args) in apart.items():
+        _note_apart(call.form.name, f, args, made[i])
+
+
+Apart = tuple[Callable[..., Any], list[Any]]  # a function, and what it is given
+
+
+def _apart(call: Call, result: Any, made: list[Evictable | None]) -> dict[int, Apart]:
+    """How large results are made of others and of arguments, by their numbers. Small ones go beside
+    the others, and come back with them: where a program repeats they would go last by themselves.
+    """
+    op, results = call.op, _results(result)
+    values = dict(zip([name for name, _, _ in op.parameters], call.args, strict=False))
+    values |= call.kwargs
+    values |= {f"result{i}": t for i, t in enumerate(results)}
+    return {
+        i: (f, [values[name] for name in parameters(f)])
+        for i, f in op.apart.items()
+        if (s := made[i]) is not None and len(s) >= KEPT
+    }
+
+
+def _note_apart(name: str, f: Callable[..., Any], args: list[Any], s: Any) -> None:
+    read = list({id(t._storage): t._storage for t in args}.values())
+    repeated = _repeating(f, args, {}, read)
+    if repeated is None:
+        return
+
+    def again(given: Sequence[Storage]) -> list[Storage | None]:
+        return [repeated.run(given)._storage]
+
+    recipe = recipes.Called(name, repeated.sources, again)
+    recipe.seconds = len(s) / recipes.RATE
+    recipes.give(recipe, [s])
 
 
 class _NotPlain(Exception):

@@ -58,6 +58,9 @@ class Op:
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
     `meta` is the body on tensors without bytes, where the body itself would ask for them.
     `overlap`: what its target may share with what it reads (`outs.check_shared`).
+    `apart` gives, by the number of a result, the function that makes it again of others
+    (`result1`) and of arguments, by its parameters' names, where that is little of the op's work;
+    one comes before those that it is read by.
     `one_by_one` names the list whose numbers the method takes one by one too (`x.squeeze(0, 1)`).
     `sparse` answers for sparse tensors, or is "values" where 0 stays 0, so that a pointwise op runs
     on the entries alone; `composite`: the body is made of ops alone. `samples` gives
@@ -90,6 +93,7 @@ class Op:
     copies: str = ""  # how it copies, whatever the layouts are: a word for reports of memory
     looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
     foreach: int = 0  # its tensors may be those of so many lists: there is `_foreach_NAME`
+    apart: dict[int, Function] = field(default_factory=dict)
     row: Any = None  # the table entry of a pointwise op
     forms: dict[str, Function] = field(default_factory=dict)
 

@@ -296,10 +296,37 @@ def _step_back_in_ops(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: 
     return cat([p * s for p, s in zip(parts, slopes, strict=True)], -1), to_c * f
 
 
+def _shown(cell: Array, acts: Array, into: Array) -> None:
+    """into = o * tanh(cell)"""
+    np.tanh(cell, out=into)
+    np.multiply(into, acts[..., 3 * cell.shape[-1] :], out=into)
+
+
+def _carried(c: Array, acts: Array, into: Array, part: Array) -> None:
+    """into = f * c + i * g"""
+    n = c.shape[-1]
+    np.multiply(acts[..., :n], acts[..., 2 * n : 3 * n], out=part)
+    np.multiply(acts[..., n : 2 * n], c, out=into)
+    np.add(into, part, out=into)
+
+
+def _shown_again(result1: Any, result2: Any) -> Any:
+    made, h = blank(tuple(result1.shape), result1._dtype)
+    quietly(_shown, result1._skimp_array(), result2._skimp_array(), h)
+    return made
+
+
+def _carried_again(c: Any, result2: Any) -> Any:
+    made, new = blank(tuple(c.shape), c._dtype)
+    quietly(_carried, c._skimp_array(), result2._skimp_array(), new, np.empty_like(new))
+    return made
+
+
 @hidden(
     batch=batching.dims.leading(0),
     rule=Rule("ThnnFusedLstmCellBackward0", {("gates", "c"): _step_back}),
     meta=shapes.lstm_step,
+    apart={1: _carried_again, 0: _shown_again},
 )
 def _lstm_step(gates: Any, c: Any) -> Any:
     """(the new h, the new c, the gates' activations): a step of an LSTM after its products.
@@ -328,11 +355,8 @@ def _stepped(gates: Any, c: Any) -> Any:
     np.tanh(acts, out=acts)
     np.multiply(acts, scale, out=acts)
     np.add(acts, shift, out=acts)
-    np.multiply(acts[..., :n], acts[..., 2 * n : 3 * n], out=h)
-    np.multiply(acts[..., n : 2 * n], c._skimp_array(), out=new)
-    np.add(new, h, out=new)
-    np.tanh(new, out=h)
-    np.multiply(h, acts[..., 3 * n :], out=h)
+    _carried(c._skimp_array(), acts, new, h)
+    _shown(new, acts, h)
     return result, cell, kept
 
 
