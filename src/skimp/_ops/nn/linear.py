@@ -17,6 +17,7 @@ from skimp._kernels.blas import multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
+from skimp._ops.sparse import rules as sparse
 
 
 def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
@@ -66,6 +67,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     fast=_small_linear,
     autocast="lower",
     batch=batching.products.linear_rule,
+    sparse=sparse.linear,
 )
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension.
