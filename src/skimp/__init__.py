@@ -125,6 +125,7 @@ from skimp._engine.tensor.formats import (
     memory_format,
     preserve_format,
     sparse_coo,
+    sparse_csc,
     sparse_csr,
     strided,
 )

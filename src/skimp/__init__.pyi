@@ -106,6 +106,7 @@ from skimp._engine.tensor.formats import layout as layout
 from skimp._engine.tensor.formats import memory_format as memory_format
 from skimp._engine.tensor.formats import preserve_format as preserve_format
 from skimp._engine.tensor.formats import sparse_coo as sparse_coo
+from skimp._engine.tensor.formats import sparse_csc as sparse_csc
 from skimp._engine.tensor.formats import sparse_csr as sparse_csr
 from skimp._engine.tensor.formats import strided as strided
 from skimp._engine.tensor.printing import set_printoptions as set_printoptions
@@ -138,7 +139,7 @@ from skimp._ops.create.storages import shares_memory as shares_memory
 from skimp._ops.create.tensor_types import _StorageType
 from skimp._ops.random.generator import Generator as Generator
 from skimp._ops.random.generator import default_generator as default_generator
-from skimp._ops.sparse.compressed import RowTensor
+from skimp._ops.sparse.compressed import Compressed
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.amp import GradScaler as GradScaler
 from skimp.amp.autocast_mode import autocast as autocast
@@ -2726,10 +2727,10 @@ def sort(
     largest."""
 
 def sparse_bsc_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the sparse layouts are COO and CSR."""
+    """Refused: the sparse layouts are COO, CSR and CSC."""
 
 def sparse_bsr_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the sparse layouts are COO and CSR."""
+    """Refused: the sparse layouts are COO, CSR and CSC."""
 
 def sparse_compressed_tensor(
     compressed_indices: Any,
@@ -2743,8 +2744,8 @@ def sparse_compressed_tensor(
     pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
     check_invariants: builtins.bool | None = None,
-) -> RowTensor:
-    """`sparse_csr_tensor` where the layout is torch.sparse_csr, the one compressed layout here."""
+) -> Compressed:
+    """`sparse_csr_tensor` or `sparse_csc_tensor`, by the layout."""
 
 def sparse_coo_tensor(
     indices: Any = None,
@@ -2761,8 +2762,21 @@ def sparse_coo_tensor(
     """A sparse tensor of `values` at `indices` (sparse_dim, nnz), or an empty one of a size; its
     gradient goes to `values` unless it is to be a leaf (`requires_grad`)."""
 
-def sparse_csc_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the sparse layouts are COO and CSR."""
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+    check_invariants: builtins.bool | None = None,
+) -> Compressed:
+    """A matrix of `values` in the rows `row_indices`, column i's from `ccol_indices[i]` on; on the
+    tensors that are given. Its gradient goes to `values` unless it is to be a leaf."""
 
 def sparse_csr_tensor(
     crow_indices: Any,
@@ -2776,7 +2790,7 @@ def sparse_csr_tensor(
     pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
     check_invariants: builtins.bool | None = None,
-) -> RowTensor:
+) -> Compressed:
     """A matrix of `values` in the columns `col_indices`, row i's from `crow_indices[i]` on; on the
     tensors that are given. Its gradient goes to `values` unless it is to be a leaf."""
 

@@ -17,7 +17,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.create.tensor_types import STORAGE_TYPES
 from skimp._ops.random.generator import Generator
-from skimp._ops.sparse.compressed import RowTensor
+from skimp._ops.sparse.compressed import CLASSES, Compressed
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.nn.parameter import Parameter, is_lazy
 from skimp.serialization import names, rebuild
@@ -62,7 +62,7 @@ class Pickler(_Base):  # type: ignore[misc]
             return NotImplemented
         if isinstance(obj, Tensor) and is_lazy(obj):
             return kind, (obj.requires_grad, None, obj.dtype)
-        if type(obj) in (SparseTensor, RowTensor):
+        if type(obj) in (SparseTensor, *CLASSES):
             return sparse_parts(obj)
         if isinstance(obj, Tensor):
             return tensor_parts(obj)
@@ -145,9 +145,9 @@ def tensor_parts(t: Tensor) -> tuple[Any, ...]:
 def sparse_parts(t: SparseTensor) -> tuple[Any, ...]:
     """The same for a sparse tensor."""
     data = t.detach()
-    if isinstance(data, RowTensor):
-        rows = data.crow_indices(), data.col_indices(), data.values(), data.size()
-        return rebuild.sparse, (formats.sparse_csr, rows)
+    if isinstance(data, Compressed):
+        parts = data._starts, data._places, data.values(), data.size()
+        return rebuild.sparse, (data.layout, parts)
     parts = data._indices(), data._values(), data.size(), data.is_coalesced()
     return rebuild.sparse, (formats.sparse_coo, parts)
 

@@ -19,7 +19,8 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.random.generator import Generator
-from skimp._ops.sparse.compressed import sparse_csr_tensor
+from skimp._ops.sparse.compressed import LAYOUTS
+from skimp._ops.sparse.compressing import sparse_compressed_tensor
 from skimp._ops.sparse.sparse import sparse_coo_tensor
 from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from skimp.nn.utils.rnn import PackedSequence
@@ -105,7 +106,7 @@ def from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
 
 def layout(name: Any) -> Any:
     """torch.serialization._get_layout."""
-    known = {repr(f): f for f in (formats.strided, formats.sparse_coo, formats.sparse_csr)}
+    known = {repr(f): f for f in (formats.strided, formats.sparse_coo, *LAYOUTS)}
     if type(name) is not str or name not in known:
         refuse(f"the layout {shown(name)}")
     return known[name]
@@ -120,8 +121,8 @@ def encode(text: Any, encoding: Any = "latin1") -> bytes:
 
 def sparse(layout: Any, data: Any) -> Tensor:
     """torch._utils._rebuild_sparse_tensor: indices that lie within the shape, values, the shape."""
-    if layout is formats.sparse_csr:
-        return _by_rows(data)
+    if layout in LAYOUTS:
+        return _compressed(data, layout)
     if layout is not formats.sparse_coo:
         refuse(f"a tensor of layout {layout}, which skimp does not have")
     if type(data) is not tuple or len(data) not in (3, 4):
@@ -135,14 +136,14 @@ def sparse(layout: Any, data: Any) -> Tensor:
     return made
 
 
-def _by_rows(data: Any) -> Tensor:
-    """A matrix by rows, from where rows begin, columns, values and the shape."""
+def _compressed(data: Any, layout: Any) -> Tensor:
+    """A matrix by rows (columns), from where these begin, places, values and the shape."""
     if type(data) is not tuple or len(data) != 4:
         refuse("a sparse tensor without indices, values and size")
-    starts, columns, values, size = data
-    if not all([_is_plain(t) and t.ndim == 1 for t in (starts, columns, values)]):
+    starts, places, values, size = data
+    if not all([_is_plain(t) and t.ndim == 1 for t in (starts, places, values)]):
         refuse("a sparse tensor without indices and values")
-    return sparse_csr_tensor(starts, columns, values, _ints(size))
+    return sparse_compressed_tensor(starts, places, values, _ints(size), layout=layout)
 
 
 def _is_plain(t: Any) -> bool:

@@ -45,6 +45,7 @@ class layout(_Named):  # noqa: N801  (PyTorch's name)
 strided: layout = layout("strided")
 sparse_coo: layout = layout("sparse_coo")
 sparse_csr: layout = layout("sparse_csr")
+sparse_csc: layout = layout("sparse_csc")
 
 _RANK = {channels_last: 4, channels_last_3d: 5}
 

@@ -15,7 +15,7 @@ from skimp._engine.tensor.size import Size
 from skimp._ops.create.interop import DLDeviceType
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.random.generator import Generator
-from skimp._ops.sparse.compressed import RowTensor
+from skimp._ops.sparse.compressed import Compressed
 from skimp._ops.sparse.tensor import SparseTensor
 
 Array = np.ndarray[Any, Any]
@@ -369,8 +369,8 @@ class Tensor:
         """`to(torch.uint8)`."""
     def cauchy_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Cauchy numbers."""
-    def ccol_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the sparse layouts of skimp are COO and CSR; use to_sparse()."""
+    def ccol_indices(self) -> Tensor:
+        """Refused: the tensor is not compressed so."""
     @property
     def _cdata(self) -> Any:
         """A number that no other tensor has while this one lives."""
@@ -421,8 +421,8 @@ class Tensor:
         (preserve_format)."""
     def coalesce(self) -> NoReturn:
         """Refused: the tensor is dense."""
-    def col_indices(self) -> NoReturn:
-        """Refused: the tensor is not compressed by rows."""
+    def col_indices(self) -> Tensor:
+        """Refused: the tensor is not compressed so."""
     def combinations(self, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
         """Every way to choose r elements of a vector, in order, as rows."""
     def __complex__(self) -> complex: ...
@@ -467,8 +467,8 @@ class Tensor:
         """The tensor itself: it is on the CPU, or has no bytes that could be moved."""
     def cross(self, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
-    def crow_indices(self) -> NoReturn:
-        """Refused: the tensor is not compressed by rows."""
+    def crow_indices(self) -> Tensor:
+        """Refused: the tensor is not compressed so."""
     def cuda(
         self,
         device: devices.device | str | builtins.int | None = None,
@@ -1625,8 +1625,8 @@ class Tensor:
         """To the nearest integer, halves to even; or to so many decimals."""
     def round_(self, *, decimals: builtins.int = 0) -> Tensor:
         """To the nearest integer, halves to even; or to so many decimals. In place."""
-    def row_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the sparse layouts of skimp are COO and CSR; use to_sparse()."""
+    def row_indices(self) -> Tensor:
+        """Refused: the tensor is not compressed so."""
     def __rpow__(self, other: Any) -> Tensor: ...
     def __rrshift__(self, other: Any) -> Tensor: ...
     def __rshift__(self, other: Any) -> Tensor: ...
@@ -1974,9 +1974,9 @@ class Tensor:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
     def to_sparse_bsc(self, **words: Any) -> NoReturn:
-        """Refused: the sparse layouts are COO and CSR."""
+        """Refused: the sparse layouts are COO, CSR and CSC."""
     def to_sparse_bsr(self, **words: Any) -> NoReturn:
-        """Refused: the sparse layouts are COO and CSR."""
+        """Refused: the sparse layouts are COO, CSR and CSC."""
     def to_sparse_coo(
         self,
         sparse_dim: builtins.int | None = None,
@@ -1987,10 +1987,12 @@ class Tensor:
     ) -> Any:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
-    def to_sparse_csc(self, **words: Any) -> NoReturn:
-        """Refused: the sparse layouts are COO and CSR."""
-    def to_sparse_csr(self, dense_dim: builtins.int | None = None) -> RowTensor:
-        """The elements of a matrix that are not zero, by rows."""
+    def to_sparse_csc(self, dense_dim: builtins.int | None = None) -> Compressed:
+        """The elements of a matrix that are not zero, by columns; the tensor itself if it is so
+        already."""
+    def to_sparse_csr(self, dense_dim: builtins.int | None = None) -> Compressed:
+        """The elements of a matrix that are not zero, by rows; the tensor itself if it is so
+        already."""
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
     def topk(

@@ -21,6 +21,7 @@ from skimp._ops import batching
 from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
 from skimp._ops.shape.views import TURNED, VIEWED
+from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
 
@@ -180,6 +181,7 @@ _WITH_BIAS = recording(
     fast=_small_linear,
     autocast="lower",
     batch=batching.products.linear_rule,
+    sparse=sparse.linear,
 )
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension.

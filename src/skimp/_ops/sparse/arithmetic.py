@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, formats, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -101,13 +101,23 @@ def times(a: SparseTensor, b: Any) -> SparseTensor:
     return a.made_of(a._at.index_select(1, i), values, a._plain_shape(), True)
 
 
+def check_kernel(name: str, dtype: dtypes.dtype) -> None:
+    """Refuse what PyTorch's libraries for sparse products don't take: halves and integers."""
+    if dtype in dtypes.HALVES or dtype not in dtypes.FLOATING_AND_COMPLEX:
+        raise no_kernel(name, dtype)
+
+
 def _check_product(a: Tensor, b: Tensor) -> None:
     if a._dtype is not b._dtype:
         raise RuntimeError(
             "addmm: expected both matrices to have the same dtype, but got "
             f"{scalar_type_name(a._dtype)} and {scalar_type_name(b._dtype)}"
         )
-    if a._dtype in dtypes.HALVES or a._dtype is dtypes.bool:
+    if is_sparse(a) and is_sparse(b):
+        check_kernel("sparse_matmul", a._dtype)
+    elif (a if is_sparse(a) else b).layout is not formats.sparse_coo:
+        check_kernel("addmm_out_sparse_csr_impl_mkl", a._dtype)
+    elif a._dtype is dtypes.bool:
         raise no_kernel("addmm_sparse_dense", a._dtype)
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError(f"addmm: matrices expected, got {a.ndim}D and {b.ndim}D tensors")
@@ -125,6 +135,8 @@ def product(a: Any, b: Any) -> Any:
         if is_sparse(t) and t.dense_dim():
             refuse("the product of a tensor with dense dimensions")
     _check_product(a, b)
+    if a._dtype in dtypes.HALVES:  # summed in float32, rounded once
+        return product(a.float(), b.float()).to(a._dtype)
     if not is_sparse(b):
         to, of = a._at.unbind(0)
         return _spmm(a._held, b, to, of, int(a.shape[0]))

@@ -1,45 +1,51 @@
-"""Compressed rows (CSR): made, converted and multiplied; what else is done is COO's."""
+"""Matrices compressed by rows (CSR) or columns (CSC): what they are and what is done with them;
+what else is done is COO's.
+"""
 # mypy: disable-error-code="override,assignment,misc"
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from skimp._compat import refusals
-from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.layout import Layout, contiguous_strides
-from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import same_scalar_type
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._ops.create.creation import as_tensor
-from skimp._ops.meta import shapes
-from skimp._ops.sparse.arithmetic import Ints, is_sparse, refuse
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._ops.sparse.arithmetic import Ints, check_kernel, is_sparse, refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
 from skimp._ops.sparse.text import compressed_text
 
+ENDS = ("crow_indices", "ccol_indices")  # by the dim that is compressed
+PLACES = ("col_indices", "row_indices")
 
-class RowTensor(SparseTensor):
-    """A matrix by rows: the entries of row i are those from `crow_indices()[i]` on to the next.
 
-    It holds two vectors of places and one of values; rows are counted out where COO asks for them.
+class Compressed(SparseTensor):
+    """A matrix by rows or columns: the entries of the i-th are those from `_starts[i]` on to the
+    next.
+
+    It holds two vectors of places and one of values; COO's places are counted out where they are
+    asked for.
     """
 
     _starts: Tensor
-    _columns: Tensor
+    _places: Tensor  # of the entries along the other dim
+    _along: ClassVar[int]  # the dim that is compressed
+    _kind: ClassVar[str]
     _sorted = True
 
     @property
     def _at(self) -> Tensor:
         counts = np.diff(self._starts._skimp_array())
-        rows = np.repeat(np.arange(counts.size), counts)
-        return fresh(np.stack([rows, self._columns._skimp_array()]).astype(np.int64), dtypes.int64)
+        places = [np.repeat(np.arange(counts.size), counts), self._places._skimp_array()]
+        turned = places[:: -1 if self._along else 1]
+        return fresh(np.stack(turned).astype(np.int64), dtypes.int64)
 
     @property
     def layout(self) -> Any:
-        return formats.sparse_csr
+        return LAYOUTS[self._along]
 
     @property
     def is_sparse(self) -> bool:
@@ -47,71 +53,62 @@ class RowTensor(SparseTensor):
 
     @property
     def is_sparse_csr(self) -> bool:
-        return True
-
-    def crow_indices(self) -> Tensor:
-        """Where each row's entries begin, and the end of the last: (rows + 1)."""
-        return self._starts
-
-    def col_indices(self) -> Tensor:
-        """The entries' columns."""
-        return self._columns
+        return not self._along
 
     def values(self) -> Tensor:
         """The entries."""
         return self._held
 
     def _nnz(self) -> int:
-        return int(self._columns.shape[0])
+        return int(self._places.shape[0])
 
     def sparse_dim(self) -> int:
         return 2
 
-    def like(self, values: Tensor) -> RowTensor:
+    def like(self, values: Tensor) -> Compressed:
         """Other values at the same places."""
-        return by_rows(self._starts, self._columns, values, self._plain_shape())
+        return by_rows(self._starts, self._places, values, self._plain_shape(), self._along)
 
     def entries(self) -> SparseTensor:
         """The same as COO, on the same values."""
         at = self._at
         rows, columns = at._skimp_array()
-        ordered = bool(np.all((rows[1:] > rows[:-1]) | (columns[1:] > columns[:-1])))
+        after = (rows[1:] == rows[:-1]) & (columns[1:] > columns[:-1])
+        ordered = bool(np.all((rows[1:] > rows[:-1]) | after))
         return made(at, self._held, self._plain_shape(), ordered)
 
-    def clone(self, *, memory_format: Any = None) -> RowTensor:
-        places = self._starts.clone(), self._columns.clone()
-        return by_rows(*places, self._held.clone(), self._plain_shape())
+    def clone(self, *, memory_format: Any = None) -> Compressed:
+        places = self._starts.clone(), self._places.clone()
+        return by_rows(*places, self._held.clone(), self._plain_shape(), self._along)
 
     def to_sparse(
         self, sparse_dim: int | None = None, *, layout: Any = None, **_: Any
     ) -> SparseTensor:
-        """The same as COO, or with `layout=torch.sparse_csr` itself."""
-        if layout is formats.sparse_csr:
-            return self
+        """The same as COO, or in the layout asked for."""
+        if layout in LAYOUTS:
+            return compressed(self, LAYOUTS.index(layout))
         return self.entries()
 
     to_sparse_coo = to_sparse
 
-    def to_sparse_csr(self, dense_dim: int | None = None) -> RowTensor:
-        """The tensor itself."""
-        return self
-
-    def _whole(self) -> RowTensor:
+    def _whole(self) -> Compressed:
         return self
 
     def stride(self, dim: int | None = None) -> NoReturn:
-        raise RuntimeError("Sparse CSR tensors do not have strides")
+        raise RuntimeError(f"Sparse {self._kind.upper()} tensors do not have strides")
 
     def is_contiguous(self, *, memory_format: Any = None) -> NoReturn:
-        raise RuntimeError("Sparse CSR tensors do not have is_contiguous")
+        raise RuntimeError(f"Sparse {self._kind.upper()} tensors do not have is_contiguous")
 
     def numpy(self, *, force: bool = False) -> NoReturn:
         raise TypeError(
-            "can't convert SparseCsr layout tensor to numpy. Use Tensor.to_dense() first."
+            f"can't convert Sparse{self._kind} layout tensor to numpy. Use Tensor.to_dense() first."
         )
 
     def _not_coo(self, what: str) -> NoReturn:
-        raise RuntimeError(f"{what} expected sparse coordinate tensor layout but got SparseCsr")
+        raise RuntimeError(
+            f"{what} expected sparse coordinate tensor layout but got Sparse{self._kind}"
+        )
 
     def indices(self) -> NoReturn:
         self._not_coo("indices")
@@ -125,26 +122,44 @@ class RowTensor(SparseTensor):
     def _indices(self) -> NoReturn:
         refuse("_indices")
 
-    def transpose(self, dim0: int, dim1: int) -> NoReturn:
-        refuse("transpose of CSR, which gives CSC,")
+    def transpose(self, dim0: int, dim1: int) -> Compressed:
+        """The same places and values, compressed by the other dim."""
+        shape, along = self._plain_shape(), self._along
+        if dim0 % 2 != dim1 % 2:
+            shape, along = shape[::-1], 1 - along
+        return by_rows(self._starts, self._places, self._held, shape, along)
 
-    def add_(self, other: Any, *, alpha: Any = 1) -> RowTensor:
-        if not isinstance(other, RowTensor) or not _same_places(self, other):
+    @property
+    def mH(self) -> Compressed:
+        turned = self.transpose(0, 1)
+        return turned.like(turned._held.conj())
+
+    @property
+    def T(self) -> NoReturn:
+        """PyTorch has none: `t()` and `mT` are the transpose."""
+        refuse("T of a compressed tensor")
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> Compressed:
+        if not isinstance(other, Compressed) or not _same_places(self, other):
             refuse("add_ of other places than the tensor's own")
         self._held = self._held + (other._held if alpha == 1 else other._held * alpha)
         return self
 
-    def zero_(self) -> RowTensor:
-        self._starts, self._columns = self._starts * 0, self._columns[:0].clone()
+    def zero_(self) -> Compressed:
+        self._starts, self._places = self._starts * 0, self._places[:0].clone()
         self._held = self._held.detach()[:0].clone()
         return self
 
     def add(self, other: Any, *, alpha: Any = 1) -> Any:
         if isinstance(other, Tensor) and not is_sparse(other) and other.ndim:
             return other + self if alpha == 1 else self + other * alpha
-        if isinstance(other, RowTensor) and _same_places(self, other):
+        if isinstance(other, Compressed) and _same_places(self, other):
             return self.like(self._held + (other._held if alpha == 1 else other._held * alpha))
-        return _rows(self.entries().add(_entries(other), alpha=alpha))
+        return self._again(self.entries().add(_entries(other), alpha=alpha))
+
+    def _again(self, t: Any) -> Any:
+        """A sparse matrix in this one's layout; anything else as it is."""
+        return compressed(t, self._along) if is_sparse(t) else t
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Any:
         return self.add(other, alpha=-alpha)
@@ -157,8 +172,8 @@ class RowTensor(SparseTensor):
 
     def mul(self, other: Any) -> Any:
         if not is_sparse(other):
-            return _rows(super().mul(other))
-        return _rows(self.entries().mul(_entries(other)))
+            return self._again(super().mul(other))
+        return self._again(self.entries().mul(_entries(other)))
 
     def __mul__(self, other: Any) -> Any:
         return self.mul(other)
@@ -167,8 +182,8 @@ class RowTensor(SparseTensor):
 
     def matmul(self, other: Any, *, out: Any = None) -> Any:
         _check_product(self, other)
-        if is_sparse(other):
-            return _rows(self.entries().matmul(_entries(other)))
+        if is_sparse(other):  # by rows, whatever both are
+            return compressed(self.entries().matmul(_entries(other)), 0)
         return super().matmul(other)
 
     mm = mv = matmul
@@ -184,7 +199,7 @@ class RowTensor(SparseTensor):
             raise RuntimeError(
                 "reduction operations on CSR tensors with keepdim=False is unsupported"
             )
-        return to_sparse_csr(self.to_dense().sum(dim, True, dtype=dtype))
+        return compressed(self.to_dense().sum(dim, True, dtype=dtype).to_sparse(), self._along)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, tuple) and len(index) == 2:
@@ -201,40 +216,64 @@ class RowTensor(SparseTensor):
     __hash__ = object.__hash__
 
 
-def by_rows(starts: Tensor, columns: Tensor, values: Tensor, shape: Ints) -> RowTensor:
-    """A CSR tensor on these very tensors; nothing is checked."""
-    new = object.__new__(RowTensor)
+class RowTensor(Compressed):
+    """A matrix by rows: CSR."""
+
+    _along = 0
+    _kind = "Csr"
+
+
+class ColumnTensor(Compressed):
+    """A matrix by columns: CSC."""
+
+    _along = 1
+    _kind = "Csc"
+
+
+CLASSES = (RowTensor, ColumnTensor)  # by the dim that is compressed
+LAYOUTS = (formats.sparse_csr, formats.sparse_csc)
+
+
+def by_rows(
+    starts: Tensor, places: Tensor, values: Tensor, shape: Ints, along: int = 0
+) -> Compressed:
+    """A CSR tensor, or (`along` 1) a CSC tensor, on these very tensors; nothing is checked."""
+    new = object.__new__(CLASSES[along])
     new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
-    new._starts, new._columns, new._held = starts, columns, values
+    new._starts, new._places, new._held = starts, places, values
     return new
 
 
-def _same_places(a: RowTensor, b: RowTensor) -> bool:
+def compressed(t: Any, along: int) -> Any:
+    """A sparse matrix by rows or columns; what is no matrix as it is."""
+    if isinstance(t, Compressed) and t._along == along:
+        return t
+    entries = _entries(t)
+    if entries.ndim != 2 or entries.dense_dim():
+        return t
+    whole = (entries.t() if along else entries).coalesce()
+    first, places = whole._at._skimp_array()
+    counts = np.bincount(first, minlength=int(whole.shape[0]))
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    parts = [fresh(p.astype(np.int64), dtypes.int64) for p in (starts, places)]
+    return by_rows(*parts, whole._held, entries._plain_shape(), along)
+
+
+def _same_places(a: Compressed, b: Compressed) -> bool:
     ours, theirs = (
-        (a._starts._skimp_array(), a._columns._skimp_array()),
-        (b._starts._skimp_array(), b._columns._skimp_array()),
+        (a._starts._skimp_array(), a._places._skimp_array()),
+        (b._starts._skimp_array(), b._places._skimp_array()),
     )
     same = all([np.array_equal(x, y) for x, y in zip(ours, theirs, strict=True)])
-    return same and a.shape == b.shape
+    return same and a.shape == b.shape and a._along == b._along
 
 
 def _entries(t: Any) -> Any:
-    return t.entries() if isinstance(t, RowTensor) else t
+    return t.entries() if isinstance(t, Compressed) else t
 
 
-def _rows(t: Any) -> Any:
-    """A sparse matrix by rows; anything else as it is."""
-    if not is_sparse(t) or isinstance(t, RowTensor) or t.ndim != 2 or t.dense_dim():
-        return t
-    whole = t.coalesce()
-    rows, columns = whole._at._skimp_array()
-    starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=int(t.shape[0])))))
-    places = [fresh(p.astype(np.int64), dtypes.int64) for p in (starts, columns)]
-    return by_rows(places[0], places[1], whole._held, whole._plain_shape())
-
-
-def _check_product(a: RowTensor, b: Tensor) -> None:
+def _check_product(a: Compressed, b: Tensor) -> None:
     shape = [int(n) for n in b.shape]
     if len(shape) not in (1, 2):
         refuse("the product with a batch")
@@ -249,196 +288,22 @@ def _check_product(a: RowTensor, b: Tensor) -> None:
             f"{shape[0]}x{shape[1]})"
         )
     same_scalar_type(a, b)
+    op, both = ("addmv", "") if b.ndim == 1 else ("addmm", "_sparse" if is_sparse(b) else "")
+    check_kernel(f"{op}_out_sparse_csr_impl_mkl{both}", a._dtype)
 
 
-# -- making ---------------------------------------------------------------------------------------
+def part(name: str, along: int, which: str) -> Any:
+    """What gives one vector of places, of the tensors that are compressed along a dim."""
 
+    def given(input: Any) -> Tensor:
+        if isinstance(input, Compressed) and input._along == along:
+            return input._starts if which == "starts" else input._places  # the very tensor
+        kind = "Strided"
+        if is_sparse(input):
+            kind = f"Sparse{input._kind}" if isinstance(input, Compressed) else "Sparse"
+        by = "column" if along else "row"
+        raise RuntimeError(f"{name} expected sparse {by} compressed tensor layout but got {kind}")
 
-def _check_places(starts: Array, columns: Array, shape: Ints) -> None:
-    """Places outside the shape would be read outside memory, so they are refused at once."""
-    conditions = {
-        "crow_indices.shape[-1] must be equal to the number of rows + 1": starts.size
-        == shape[0] + 1,
-        "crow_indices[..., 0] == 0": starts[:1].tolist() == [0],
-        "crow_indices[..., -1] == nnz": starts[-1:].tolist() == [columns.size],
-        "0 <= crow_indices[..., 1:] - crow_indices[..., :-1] <= ncols": bool(
-            (np.diff(starts) >= 0).all() and (np.diff(starts) <= shape[1]).all()
-        ),
-        "0 <= col_indices < ncols": bool(((columns >= 0) & (columns < shape[1])).all()),
-    }
-    for words, holds in conditions.items():
-        if not holds:
-            raise RuntimeError(f"`{words}` is not satisfied.")
-
-
-@sampled(
-    lambda tensor: [(tensor([0, 1, 2]).long(), tensor([2, 0]).long(), tensor([3.0, 4.0]), (2, 3))]
-)
-def sparse_csr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-) -> RowTensor:
-    """A matrix of `values` in the columns `col_indices`, row i's from `crow_indices[i]` on; on the
-    tensors that are given. Its gradient goes to `values` unless it is to be a leaf.
-
-    Shape: crow_indices (rows + 1,), col_indices and values (nnz,).
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: RuntimeError for indices that are no rows' or lie outside of the matrix.
-    Memory: none is made: the sparse tensor holds the tensors given.
-    """
-    devices.check(device)
-    if layout not in (None, formats.sparse_csr):
-        raise RuntimeError(f"sparse csr layout must be torch.sparse_csr but got {layout!r}")
-    starts, columns = as_tensor(crow_indices).detach(), as_tensor(col_indices).detach()
-    held = as_tensor(values, dtype=dtype)
-    if (starts.ndim, columns.ndim, held.ndim) != (1, 1, 1):
-        refuse("a batch of CSR matrices, or one with dense dimensions,")
-    for name, t in (("crow", starts), ("col", columns)):
-        if t._dtype not in (dtypes.int32, dtypes.int64) or t._dtype is not starts._dtype:
-            raise RuntimeError(
-                f"{name}_indices must be an int32 or int64 tensor, both of one type, but got "
-                f"{t._dtype!r}"
-            )
-    if size is None:
-        width = int(columns._skimp_array().max()) + 1 if columns.numel() else 0
-        size = (max(starts.numel() - 1, 0), width)
-    shape = tuple([int(n) for n in size])
-    if len(shape) != 2:
-        refuse("a CSR tensor that is no matrix")
-    if held.shape != columns.shape:
-        raise RuntimeError("number of dimensions or sizes of col_indices and values don't match")
-    _check_places(starts._skimp_array(), columns._skimp_array(), shape)
-    held = held.view(held.shape) if held.requires_grad else held.detach()
-    if requires_grad:
-        held = held.detach().clone().requires_grad_()
-    return by_rows(starts, columns, held, shape)
-
-
-@sampled(
-    lambda tensor: [
-        (
-            *(tensor([0, 1, 2]).long(), tensor([2, 0]).long(), tensor([3.0, 4.0]), (2, 3)),
-            {"layout": tensor([[1.0]]).to_sparse_csr().layout},
-        )
-    ]
-)
-def sparse_compressed_tensor(
-    compressed_indices: Any,
-    plain_indices: Any,
-    values: Any,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-) -> RowTensor:
-    """`sparse_csr_tensor` where the layout is torch.sparse_csr, the one compressed layout here.
-
-    Shape: vectors of rows + 1 and twice of the entries; the result's is `size`.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: RuntimeError without a layout or for another one.
-    Memory: a new tensor.
-    """
-    if layout is None:
-        raise RuntimeError(
-            "sparse_compressed_tensor_unsafe expected sparse compressed tensor layout but got "
-            "Strided"
-        )
-    return sparse_csr_tensor(
-        compressed_indices, plain_indices, values, size,
-        dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
-    )  # fmt: skip
-
-
-@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
-def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> RowTensor:
-    """The elements of a matrix that are not zero, by rows.
-
-    Shape: a matrix; the result's is the input's.
-    Dtypes: bool, integers, floating point and complex numbers.
-    Raises: NotImplementedError or RuntimeError for what is no matrix.
-    Memory: a new tensor.
-    """
-    if dense_dim:
-        refuse("to_sparse_csr with dense dimensions")
-    if input.ndim != 2:
-        refuse("to_sparse_csr of what is no matrix")
-    found: RowTensor = _rows(input.to_sparse())
-    return found
-
-
-def _expects(name: str) -> Any:
-    def f(input: Tensor) -> NoReturn:
-        kind = "Sparse" if is_sparse(input) else "Strided"
-        raise RuntimeError(f"{name} expected sparse row compressed tensor layout but got {kind}")
-
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = refusals.docstring("the tensor is not compressed by rows")
-    return f
-
-
-@general(
-    "_convert_indices_from_coo_to_csr",
-    method=False,
-    out=True,
-    nondiff=(0,),
-    meta=shapes.starts,
-    samples=lambda tensor: [
-        (tensor([0, 0, 2]).long(), 4),
-        (tensor([1]).int(), 2, {"out_int32": True}),
-    ],
-)
-def convert_to_starts(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """Where the entries of each of `size` rows begin, and the last one's end, of the rows of
-    entries that are in order (`torch._convert_indices_from_coo_to_csr`).
-    """
-    dtype = dtypes.int32 if out_int32 else dtypes.int64
-    rows = input._skimp_array()
-    starts = np.searchsorted(rows, np.arange(size + 1, dtype=rows.dtype))
-    return fresh(starts.astype(dtype.np), dtype)
-
-
-@general(
-    "_convert_indices_from_csr_to_coo",
-    method=False,
-    out="same",
-    nondiff=(0,),
-    meta=shapes.places,
-    samples=lambda tensor: [
-        (tensor([0, 2, 2, 3]).long(), tensor([1, 2, 0]).long()),
-        (tensor([0, 2]).int(), tensor([1, 0]).int(), {"out_int32": True, "transpose": True}),
-    ],
-)
-def convert_to_places(
-    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
-) -> Tensor:
-    """The rows and columns of entries by rows, with `transpose` the columns first
-    (`torch._convert_indices_from_csr_to_coo`).
-    """
-    if crow_indices.ndim != 1:
-        refuse("a batch of CSR matrices")
-    dtype = dtypes.int32 if out_int32 else dtypes.int64
-    counts = np.diff(crow_indices._skimp_array())
-    places = [np.repeat(np.arange(counts.size), counts), col_indices._skimp_array()]
-    return fresh(np.stack(places[::-1] if transpose else places).astype(dtype.np), dtype)
-
-
-export("sparse_csr_tensor", sparse_csr_tensor, method=False)
-export("sparse_compressed_tensor", sparse_compressed_tensor, method=False)
-export("to_sparse_csr", to_sparse_csr, namespaces=())
-SparseTensor.to_sparse_csr = to_sparse_csr
-for _name in ("crow_indices", "col_indices"):
-    export(_name, _expects(_name), namespaces=())
-    setattr(SparseTensor, _name, _expects(_name))
+    given.__name__ = given.__qualname__ = name
+    given.__doc__ = refusals.docstring("the tensor is not compressed so")
+    return given

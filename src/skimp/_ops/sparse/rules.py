@@ -40,6 +40,18 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return (input if beta == 1 else input * beta) + made_here
 
 
+def linear(given: dict[str, Any]) -> Any:
+    """linear, where input or weight is sparse."""
+    x, weight, bias = given["input"], given["weight"], given["bias"]
+    rows = x
+    if not arithmetic.is_sparse(x):
+        rows = x.flatten(0, -2) if x.ndim > 2 else x.reshape(-1, x.shape[-1])
+    made_here = product({"mat1": rows, "mat2": weight.t()})
+    if rows is not x:
+        made_here = made_here.view(*x.shape[:-1], made_here.shape[-1])
+    return made_here if bias is None else made_here + bias
+
+
 def nothing_like(given: dict[str, Any]) -> SparseTensor:
     """zeros_like and empty_like: no entries."""
     t = given["input"]
@@ -50,8 +62,8 @@ def nothing_like(given: dict[str, Any]) -> SparseTensor:
     dtype = dtypes.asked(given.get("dtype")) or t._dtype
     held = t._held.new_empty((0, *shape[t.sparse_dim() :]), dtype=dtype)
     new = made(at, held, shape, t._sorted)
-    if t.is_sparse_csr:
-        new = new.to_sparse_csr()
+    if t.layout is not new.layout:
+        new = new.to_sparse(layout=t.layout)
     return new.requires_grad_() if given.get("requires_grad") else new
 
 

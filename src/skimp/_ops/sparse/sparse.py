@@ -208,16 +208,16 @@ export("sparse_coo_tensor", sparse_coo_tensor, method=False)
 def _compressed(name: str) -> Callable[..., Any]:
     def f(*args: Any, **words: Any) -> NoReturn:
         raise NotImplementedError(
-            f"{name}: skimp has no such layout (CSC, BSR, BSC); use "
+            f"{name}: skimp has no such layout (BSR, BSC); use "
             "sparse_coo_tensor() or to_sparse(), sparse_csr_tensor() or to_sparse_csr()"
         )
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = refusals.docstring("the sparse layouts are COO and CSR", NotImplementedError)
+    f.__doc__ = refusals.docstring("the sparse layouts are COO, CSR and CSC", NotImplementedError)
     return f
 
 
-for _kind in ("csc", "bsr", "bsc"):
+for _kind in ("bsr", "bsc"):
     export(f"sparse_{_kind}_tensor", _compressed(f"sparse_{_kind}_tensor"), method=False)
     export(f"to_sparse_{_kind}", _compressed(f"to_sparse_{_kind}"), namespaces=())
 
@@ -242,6 +242,8 @@ def to_sparse(
         return input
     if layout is formats.sparse_csr:
         return input.to_sparse_csr()
+    if layout is formats.sparse_csc:
+        return input.to_sparse_csc()
     if layout is not None and layout is not formats.sparse_coo:
         return _compressed("to_sparse")()
     if sparse_dim is None and dense_dim is not None:

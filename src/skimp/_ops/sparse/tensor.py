@@ -224,7 +224,7 @@ class SparseTensor(Tensor):
     def to_sparse(self, *_: Any, layout: Any = None, **__: Any) -> SparseTensor:
         if layout is formats.sparse_csr:
             return self.to_sparse_csr()
-        return self
+        return self.to_sparse_csc() if layout is formats.sparse_csc else self
 
     def to_sparse_coo(self, *_: Any, **__: Any) -> SparseTensor:
         return self

@@ -18,8 +18,9 @@ def _part(name: str, array: Array) -> str:
 
 
 def compressed_text(t: Any) -> str:
-    """PyTorch's `repr` of a tensor compressed by rows."""
-    parts = {"crow_indices": t.crow_indices(), "col_indices": t.col_indices(), "values": t._held}
+    """PyTorch's `repr` of a tensor compressed by rows or columns."""
+    names = ("ccol_indices", "row_indices") if t._along else ("crow_indices", "col_indices")
+    parts = {names[0]: t._starts, names[1]: t._places, "values": t._held}
     gap = ",\n" + " " * _INDENT
     whole = gap.join([_part(name, part.detach()._skimp_array()) for name, part in parts.items()])
     suffixes = [f"size={tuple(t.shape)}", *_suffixes(t)]
