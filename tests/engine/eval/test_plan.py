@@ -89,6 +89,17 @@ def test_the_same_work_on_other_arrays_is_planned_once() -> None:
     assert work() != plan((node(ADD, leaf(50, 60), leaf(50, 1), shape=(50, 60)),))
 
 
+@pytest.mark.parametrize("block", [70, 3])
+def test_blocks_cover_the_domain_in_its_order(block: int) -> None:
+    """However many there are: a plan keeps the boxes of few."""
+    made = plan((node(ADD, leaf(50, 60), leaf(50, 1), shape=(50, 60)),), block=block)
+    places = np.arange(3000).reshape(made.domain)
+    found = [places[box] for box, _ in made.boxes()]
+    assert [part.shape for part in found] == [shape for _, shape in made.boxes()]
+    assert np.concatenate([part.reshape(-1) for part in found]).tolist() == list(range(3000))
+    assert (made.kept_boxes is None) is (block == 3)
+
+
 def test_dims_are_collapsed_as_far_as_strides_allow() -> None:
     shape = (4, 5, 6)
     assert plan((node(EXP, leaf(*shape), shape=shape),)).domain == (120,)

@@ -118,12 +118,12 @@ def large(one: Tensor, other: Tensor, flipped: int, turned: bool = False) -> Ten
         return None
     x, y = one._skimp_array(), other._skimp_array()
     x, y = (x, y.swapaxes(-1, -2)) if flipped else (x.swapaxes(-1, -2), y)
-    *lead, rows, columns = *x.shape[:-1], y.shape[-1]
+    columns = y.shape[-1]
     if turned:
-        made, array = blank((columns, rows), one._dtype, (1, columns))
+        made, array = blank((columns, len(x)), one._dtype, (1, columns))
         products.product(x, y, array.T)
     else:
-        made, array = blank((*lead, rows, columns), one._dtype)
+        made, array = blank((*x.shape[:-1], columns), one._dtype)
         products.product(x, y, array)
     return made
 

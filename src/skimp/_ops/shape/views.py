@@ -5,6 +5,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -104,17 +105,19 @@ def t(layout: Layout) -> Layout:
     return V.t(layout)
 
 
-def _unpermuted(g: Tensor, dims: Any) -> Tensor:
-    order = layouts.normalize_dims(dims, g.ndim)
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return g.permute(back)
+def _unpermuted(g: Tensor, order: tuple[Any, ...], dims: Any) -> Tensor:
+    plain = dims is None and _INTS.issuperset(map(type, order))
+    return g.permute(_back(order if plain else ints(order if dims is None else (dims,)), g.ndim))
+
+
+@lru_cache(256)
+def _back(order: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    order = layouts.normalize_dims(order, ndim)
+    return tuple(sorted(range(ndim), key=order.__getitem__))
 
 
 @view(
-    rule=Rule(
-        "PermuteBackward0",
-        input=lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,))),
-    ),
+    rule=Rule("PermuteBackward0", input=lambda g, order, dims: _unpermuted(g, order, dims)),
     fast_view="a.transpose(d) if dims is None and "
     "(d := order if len(order) > 1 else tuple(order[0])) in ORDERS else None",
     batch=batching.dims.ordered,
