@@ -256,3 +256,27 @@ def test_what_is_no_library_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     found = onednn.library.__wrapped__()
     assert found is None or "oneDNN 3" in onednn.state()
+
+
+@pytest.mark.parametrize("face", ["forward", "adjoint", "weights"])
+def test_no_piece_of_channels_is_less_than_the_least(face: str) -> None:
+    """Each brings all that it reads into its layout."""
+    for n, ci, co, size in ((2, 64, 32, 32), (2, 128, 64, 16), (1, 256, 256, 8), (16, 128, 128, 8)):
+        w = Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
+        whole = conv_onednn.Sizes(n, 1, co, ci)
+        images, channels = conv_onednn._cut(face, w, whole)
+        if len(channels) > 1:
+            effort = n * whole.effort(w) / (len(images) * len(channels))
+            assert effort >= conv_onednn._LEAST
+        assert sum([s.stop - s.start for s in images]) == n
+
+
+def test_a_transposed_call_is_judged_each_time_it_is_wrong() -> None:
+    x, weight = skimp.ones(1, 4, 5, 5), skimp.ones(4, 3, 3, 3)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="output padding must be smaller"):
+            skimp.nn.functional.conv_transpose2d(x, weight, output_padding=3)
+        with pytest.raises(RuntimeError, match="Given transposed=1, weight of size"):
+            skimp.nn.functional.conv_transpose2d(x, weight, skimp.ones(2))
+        y = skimp.nn.functional.conv_transpose2d(x, weight, stride=2, output_padding=(1, 0))
+        assert tuple(y.shape) == (1, 3, 12, 11)

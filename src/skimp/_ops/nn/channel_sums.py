@@ -315,7 +315,8 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
 
 def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
     """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
-    if channels_onednn.blended(g, x, *beside(x, (a, b, c)), out):
+    of_g, of_x, more = beside(x, (a, b, c))
+    if channels_onednn.blended(g, x, of_g, of_x, more, out):
         return
     n, count, *size = x.shape
     places = math.prod(size)

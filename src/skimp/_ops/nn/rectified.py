@@ -80,7 +80,7 @@ def _numbers(arg: Any) -> Array | None:
     """A number for each channel as a column, or one for each element of an image as an image."""
     if type(arg) is not Leaf or (arg.array.strides[0] and len(arg.array) > 1):
         return None
-    image = arg.array[0]
+    image: Array = arg.array[0]
     if not any(image.strides[1:]):
         image = image[(slice(None), *[slice(1)] * (image.ndim - 1))]
     elif not image.flags.c_contiguous:
