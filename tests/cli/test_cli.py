@@ -291,6 +291,16 @@ def test_the_report_goes_where_it_is_sent(tmp_path: Path) -> None:
     assert (tmp_path / "q.json").exists()
 
 
+@pytest.mark.parametrize("ending", ["sys.stdout.close()", "sys.stdout = None"])
+def test_a_program_that_closes_its_output_is_reported_on(tmp_path: Path, ending: str) -> None:
+    """As `python -m json.tool` does."""
+    script = write(tmp_path, f"import sys\nprint('out')\n{ending}\n")
+    done = skimp("run", script, cwd=tmp_path)
+    assert done.stdout == "out\n"
+    assert done.stderr.startswith("\nskimp: script.py, ")  # and no traceback
+    assert done.returncode == 0
+
+
 def test_a_report_that_cannot_be_written_is_said_and_changes_no_exit_code(tmp_path: Path) -> None:
     script = write(tmp_path, "import os, sys; os.rmdir('gone'); sys.exit(3)")
     (tmp_path / "gone").mkdir()
