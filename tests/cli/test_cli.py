@@ -274,19 +274,22 @@ def test_help_and_version(ended: list[Done], number: int) -> None:
 
 def test_the_report_goes_where_it_is_sent(tmp_path: Path) -> None:
     script = write(tmp_path, "import os; os.chdir('/'); print('out')")
-    text = skimp("run", script, cwd=tmp_path)
+    every = ("--report", "b.txt", "--report", "b.json", "--report", "json")
+    wishes: list[tuple[str, ...]] = [
+        (), ("--report", "json"), ("--report", "r.json"), ("--report", "r.txt"), every,
+        ("--quiet", "--report", "q.json"),
+    ]  # fmt: skip
+    text, json_, *files, all_of_them, quiet = commands(
+        [["run", *words, script] for words in wishes], tmp_path
+    )
     assert "peak" in text.stderr
-    assert measured(skimp("run", "--report", "json", script, cwd=tmp_path))["program"] == script
-    for name in ("r.json", "r.txt"):
-        done = skimp("run", "--report", name, script, cwd=tmp_path)
-        assert done.stderr == ""
+    assert measured(json_)["program"] == script
+    assert [done.stderr for done in files] == ["", ""]
     assert json.loads((tmp_path / "r.json").read_text())["program"] == script
     assert "peak" in (tmp_path / "r.txt").read_text()
-    every = ("--report", "b.txt", "--report", "b.json", "--report", "json")
-    assert measured(skimp("run", *every, script, cwd=tmp_path))["program"] == script
+    assert measured(all_of_them)["program"] == script
     assert json.loads((tmp_path / "b.json").read_text())["program"] == script
     assert "peak" in (tmp_path / "b.txt").read_text()
-    quiet = skimp("run", "--quiet", "--report", "q.json", script, cwd=tmp_path)
     assert (quiet.stdout, quiet.stderr) == ("out\n", "")
     assert (tmp_path / "q.json").exists()
 
