@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -85,7 +86,8 @@ class Listener:
         json = "json" in wishes.destinations
         if wishes.quiet or (wishes.files and not wishes.show and not json):
             return
-        sys.stdout.flush()  # the program's last words come first
+        with suppress(AttributeError, OSError, ValueError):  # it is None, unread or closed
+            sys.stdout.flush()  # the program's last words come first
         if json:
             print(report.to_json(result), file=self._stderr)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import io
 import os
@@ -83,6 +84,9 @@ def _find(name: str) -> ModuleSpec:
 
 def _main(file: str, loader: object, spec: ModuleSpec | None) -> ModuleType:
     """A `__main__` with the attributes that Python gives it; multiprocessing reads them, too."""
+    # what is imported by now stays: no collection need go through it, nor the last one, which takes
+    # the program's own objects with it as long as its module is not among what stays
+    gc.freeze()
     module = ModuleType("__main__")
     module.__dict__.update(
         __file__=file,
