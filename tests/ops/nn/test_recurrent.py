@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
+from tests.support.peaks import peak_of
 from tests.support.samples import same, twin
 
 KINDS = ("LSTM", "GRU")
@@ -210,3 +211,15 @@ def test_a_step_of_many_samples(in_dims: tuple[Any, Any]) -> None:
         (all_x, all_c), values = results
         for got, want in ((values[n], value), (all_x[n], gx), (all_c[n], gc)):
             np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("LSTM", 4.5), ("GRU", 5.5)])
+def test_gradients_of_weights_are_made_where_they_stay(kind: str, most: float) -> None:
+    """What backward holds beside them is one array of the size of all steps' gates, and what is
+    added to one of them (here a gradient of a weight is about as large as the gates)."""
+    net = getattr(skimp.nn, kind)(48, 48)
+    out = net(skimp.randn(12, 4, 48, requires_grad=True))[0].sum()
+    gates = 12 * 4 * 48 * (4 if kind == "LSTM" else 3) * 4
+    with skimp.config.using(threads=1):
+        out.backward(retain_graph=True)  # what is made once
+        assert peak_of(lambda: out.backward(retain_graph=True)) < most * gates

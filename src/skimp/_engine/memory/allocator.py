@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 HUGE_PAGE: Final = 2 << 20
-SMALL_PAGES: Final = 8 * HUGE_PAGE  # of addresses used from the lowest on: then 1/8 is wasted
+SMALL_PAGES: Final = 4 * HUGE_PAGE  # of addresses, from the lowest on: then at most 1/4 is wasted
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
 # Elsewhere this advice keeps the pages, or does not promise zeros.
 _DISCARD: Final[int | None] = mmap.MADV_DONTNEED if os.name == "posix" and _ADVICE else None

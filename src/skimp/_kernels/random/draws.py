@@ -40,7 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 _PART: Final = 1 << 16
-_PAIRS: Final = 1 << 13
+_PAIRS: Final = 1 << 14
 _LOW53: Final = np.uint64((1 << 53) - 1)
 _SCALARS: Final = {
     "float16": "Half",

@@ -62,24 +62,32 @@ def _projected(input: Any, w: Any, bias: Array | None, scale: Array, into: Array
         into += bias * scale
 
 
-def _weights_back(
-    grads: Array, input: Any, out: Array, h0: Array, of_hidden: Array, reverse: bool
-) -> tuple[Array, Array]:
-    """The gradients of w_ih and w_hh from those of the gates, before and after the hidden part."""
-    x = contiguous_array(input)
-    w_ih = multiply(_rows(grads).T, _rows(x))
+def _of_w_ih(grads: Array, input: Any) -> Any:
+    """The gradient of w_ih from those of the gates."""
+    made, into = blank((grads.shape[-1], input.shape[-1]), input._dtype)
+    multiply(_rows(grads).T, _rows(contiguous_array(input)), out=into)
+    return made
+
+
+def _of_w_hh(grads: Array, out: Array, h0: Array, reverse: bool, like: Any) -> Any:
+    """The gradient of w_hh from those of the gates behind the hidden part."""
     first, rest, before = (-1, slice(None, -1), slice(1, None)) if reverse else (
         0, slice(1, None), slice(None, -1))  # fmt: skip
-    w_hh = multiply(of_hidden[first].T, h0)
+    made, into = blank((grads.shape[-1], h0.shape[-1]), like._dtype)
+    multiply(grads[first].T, h0, out=into)
     if len(out) > 1:
-        w_hh += multiply(_rows(of_hidden[rest]).T, _rows(out[before]))
-    return w_ih, w_hh
+        into += multiply(_rows(grads[rest]).T, _rows(out[before]))
+    return made
 
 
 def _tensor(a: Array, like: Any) -> Any:
     made, into = blank(a.shape, like._dtype)
     into[...] = a
     return made
+
+
+def _of_bias(grads: Array, bias: Any) -> Any:
+    return None if bias is None else _tensor(np.add.reduce(_rows(grads), axis=0), bias)
 
 
 def _input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
@@ -174,11 +182,13 @@ def _lstm_back(
         here[:, 3] *= dh
         dc *= forget[t]
         times_w(steps[t])
-    dw_ih, dw_hh = _weights_back(d, input, out, h0._skimp_array(), d, reverse)
-    db = None if b_ih is None else np.add.reduce(_rows(d), axis=0)
+    del top, through  # what is made from here on is as large
+    dw_hh = _of_w_hh(d, out, h0._skimp_array(), reverse, input)
+    dw_ih = _of_w_ih(d, input)
     dx = _input_back(d, w_ih, input, needs)
-    rest = (dh, dc, dw_ih, dw_hh, db, db)
-    return dx, *[None if a is None else _tensor(a, input) for a in rest]
+    ends = [_tensor(a, input) for a in (dh, dc)]
+    db = _of_bias(d, b_ih)
+    return dx, *ends, dw_ih, dw_hh, db, None if db is None else _tensor(db._skimp_array(), db)
 
 
 @hidden(
@@ -411,24 +421,23 @@ def _gru_back(
         to_reset *= factor
     to_update[way][1:] *= out[way][:-1] - new[way][1:]
     to_update[way][0] *= first - new[way][0]
-    behind = np.empty_like(d)
     g = g0._skimp_array()[way]
     dh, through = np.zeros(first.shape, d.dtype), np.empty(first.shape, d.dtype)
-    steps, hiddens, kept = d[way], behind[way], gates[way]
-    times_w = multiplier(hiddens[0], w, dh)
+    steps, kept, behind = d[way], gates[way], np.empty_like(d[0])
+    times_w = multiplier(behind, w, dh)
     for t in range(len(steps) - 1, -1, -1):
         dh += g[t]
         steps[t].reshape(len(dh), 3, n)[...] *= dh[:, None]
-        hiddens[t][:, : 2 * n] = steps[t][:, : 2 * n]
-        np.multiply(steps[t][:, 2 * n :], kept[t][:, :n], out=hiddens[t][:, 2 * n :])
+        behind[:, : 2 * n] = steps[t][:, : 2 * n]
+        np.multiply(steps[t][:, 2 * n :], kept[t][:, :n], out=behind[:, 2 * n :])
         np.multiply(dh, kept[t][:, n : 2 * n], out=through)
-        times_w(hiddens[t])
+        times_w(behind)
         dh += through
-    dw_ih, dw_hh = _weights_back(d, input, out, first, behind, reverse)
-    biases = [None if b_ih is None else np.add.reduce(_rows(a), axis=0) for a in (d, behind)]
+    dw_ih, of_ih = _of_w_ih(d, input), _of_bias(d, b_ih)
     dx = _input_back(d, w_ih, input, needs)
-    rest = (dh, dw_ih, dw_hh, *biases)
-    return dx, *[None if a is None else _tensor(a, input) for a in rest]
+    to_new *= reset  # those behind the hidden part now
+    dw_hh = _of_w_hh(d, out, first, reverse, input)
+    return dx, _tensor(dh, input), dw_ih, dw_hh, of_ih, _of_bias(d, b_hh)
 
 
 @hidden(
