@@ -87,7 +87,7 @@ def _view_of_recorded(
     base = input if input._base is None else input._base
     creation = None if base is input else input._skimp_creation
     view._base = base
-    view._skimp_stale = view._version
+    view._skimp_stale = view._skimp_version
     differentiable = view._dtype.category > 1
     if not _state.grad:
         creation = "inference" if _state.inference else "no_grad"
@@ -118,7 +118,7 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
             view._skimp_output = i
         return
     base = input if input._base is None else input._base
-    version = input._version
+    version = input._skimp_version
     for i, view in enumerate(views):
         view._base = base
         view._skimp_stale = version
@@ -199,7 +199,7 @@ def before_unwatched(t: Tensor) -> None:
 
 def _note(t: Tensor) -> None:
     """Remember the line of a write that may spoil a saved tensor."""
-    t._storage.written = (*lines.here(), t._version + 1)
+    t._storage.written = (*lines.here(), t._skimp_version + 1)
 
 
 def _refuse(t: Tensor) -> None:
@@ -260,7 +260,7 @@ def relaid(t: Tensor, node: OpNode | None) -> None:
     if node is not None:
         finish(node, t)
         t._skimp_inherits = False
-        t._skimp_stale = t._version
+        t._skimp_stale = t._skimp_version
 
 
 def leave(t: Tensor) -> None:
