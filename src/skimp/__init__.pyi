@@ -2809,7 +2809,8 @@ def split_with_sizes_copy(
     """`split_with_sizes` that copies."""
 
 def spmm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
-    """The matrix product where one of both is sparse."""
+    """The matrix product where one of both is sparse; of a matrix by rows also the mean ("mean"),
+    the largest ("amax") or the smallest ("amin") of each row's products."""
 
 def sqrt(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The square root."""

@@ -218,7 +218,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
             "possible. Make sure your class inherits from Tensor."
         )
     made = self.view_as(self)
-    made.__class__ = cls  # type: ignore[assignment]
+    made.__class__ = cls
     return made
 
 
@@ -226,7 +226,7 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tenso
     """`data` as a leaf of a subclass: the same bytes, no history."""
     with DisableTorchFunctionSubclass():
         made = data.detach()
-    made.__class__ = cls  # type: ignore[assignment]
+    made.__class__ = cls
     made._rg = require_grad
     return made
 

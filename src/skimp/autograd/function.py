@@ -346,7 +346,7 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
     if t._base is not None:
         mark_creation(t, "custom")
         t._skimp_output = i
-        t._skimp_stale = t._version
+        t._skimp_stale = t._skimp_version
     return t
 
 

@@ -124,7 +124,7 @@ def incoming(t: Tensor) -> tuple[Array, Callable[[], None] | None]:
     staged = np.array(t._skimp_array(), order="C")
 
     def finish() -> None:
-        version = t._version
+        version = t._skimp_version
         with no_grad():
             t.detach().copy_(adopt(staged, t._dtype))
         _set_version(t, version)

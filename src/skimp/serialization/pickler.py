@@ -146,8 +146,8 @@ def sparse_parts(t: SparseTensor) -> tuple[Any, ...]:
     """The same for a sparse tensor."""
     data = t.detach()
     if isinstance(data, Compressed):
-        parts = data._starts, data._places, data.values(), data.size()
-        return rebuild.sparse, (data.layout, parts)
+        places = data._starts, data._places
+        return rebuild.sparse, (data.layout, (*places, data.values(), data.size()))
     parts = data._indices(), data._values(), data.size(), data.is_coalesced()
     return rebuild.sparse, (formats.sparse_coo, parts)
 

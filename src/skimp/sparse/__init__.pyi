@@ -34,7 +34,8 @@ def log_softmax(input: Any, dim: int, *, dtype: dtypes.dtype | None = None) -> S
     """log_softmax over the entries that are there."""
 
 def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
-    """The matrix product where one of both is sparse."""
+    """The matrix product where one of both is sparse; of a matrix by rows also the mean ("mean"),
+    the largest ("amax") or the smallest ("amin") of each row's products."""
 
 def softmax(input: Any, dim: int, *, dtype: dtypes.dtype | None = None) -> SparseTensor:
     """softmax over the entries that are there."""

@@ -195,3 +195,29 @@ def test_a_failure_of_the_fast_mode_shows_the_jacobians() -> None:
     with pytest.raises(GradcheckError, match="slow mode") as refused:
         gradcheck(lambda x: Wrong.apply(x, 1.5), (tensor(skimp),), fast_mode=True)
     assert "they differ" in str(refused.value)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_third_derivatives_of_norms_are_those_of_their_formula(dim: int) -> None:
+    """PyTorch's are not: mean and deviation count as constants in the last one."""
+    functional = skimp.nn.functional
+
+    def norm(x: Any) -> Any:
+        if dim:
+            return functional.layer_norm(x, (4,))
+        return functional.batch_norm(x, None, None, training=True)
+
+    def formula(x: Any) -> Any:
+        deviation = x - x.mean(dim, keepdim=True)
+        return deviation / (deviation.square().mean(dim, keepdim=True) + 1e-5).sqrt()
+
+    def third(f: Any) -> Any:
+        skimp.manual_seed(0)
+        x = skimp.rand(3, 4, dtype=skimp.float64).requires_grad_()
+        w = skimp.rand(3, 4, dtype=skimp.float64)
+        y = f(x) ** 3
+        for _ in range(3):
+            (y,) = skimp.autograd.grad((y * w).sum(), x, create_graph=True)
+        return y.detach().numpy()
+
+    np.testing.assert_allclose(third(norm), third(formula), rtol=1e-9)

@@ -263,6 +263,13 @@ def inference_tensor_requires_grad(torch):
     y.requires_grad_()
 
 
+@refused
+def version_of_an_inference_tensor(torch):
+    with torch.inference_mode():
+        y = torch.ones(4) * 2
+    y.clone()._version, y._version
+
+
 @twin
 def a_view_takes_another_layout(torch):
     x = torch.arange(6.0).requires_grad_()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -79,3 +81,22 @@ def test_linear_maps(shape: tuple[int, ...]) -> None:
         )
     if len(shape) == 3:
         agree(lambda t, x, w, b: t.nn.functional.linear(x.transpose(0, 1), w, b), x, w, b)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 1.5, 2.0, 3.0])
+def test_second_derivatives_are_finite_where_rows_are_equal(p: float) -> None:
+    """PyTorch has none of pdist and cdist: compared with differences of first ones."""
+    x = skimp.tensor([[0.1, 0.9], [0.4, 0.2], [0.7, 0.5]], dtype=skimp.float64)
+
+    def slope(x: Any, create: bool = False) -> Any:
+        x = x.detach().requires_grad_()
+        total = skimp.nn.functional.pdist(x, p).pow(2).sum() + skimp.cdist(x, x, p).sum()
+        (found,) = skimp.autograd.grad((total), x, create_graph=create)
+        return x, found
+
+    leaf, first = slope(x, True)
+    (second,) = skimp.autograd.grad(first.sum(), leaf)
+    near = [slope(x + step)[1].sum() for step in (1e-5 * skimp.eye(6).double()).view(6, 3, 2)]
+    back = [slope(x - step)[1].sum() for step in (1e-5 * skimp.eye(6).double()).view(6, 3, 2)]
+    moved = skimp.stack(near) - skimp.stack(back)
+    assert second.flatten().tolist() == pytest.approx((moved / 2e-5).tolist(), rel=1e-4, abs=1e-4)

@@ -87,7 +87,7 @@ def _view_of_recorded(
     base = input if input._base is None else input._base
     creation = None if base is input else input._skimp_creation
     view._base = base
-    counter = view._skimp_counter
+    counter = view._skimp_counter  # as `_skimp_version`
     view._skimp_stale = view._storage.version if counter is None else counter.version
     differentiable = view._dtype.category > 1
     if not _state.grad:
@@ -119,7 +119,7 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
             view._skimp_output = i
         return
     base = input if input._base is None else input._base
-    version = input._version
+    version = input._skimp_version
     for i, view in enumerate(views):
         view._base = base
         view._skimp_stale = version
@@ -200,7 +200,7 @@ def before_unwatched(t: Tensor) -> None:
 
 def _note(t: Tensor) -> None:
     """Remember the line of a write that may spoil a saved tensor."""
-    t._storage.written = (*lines.here(), t._version + 1)
+    t._storage.written = (*lines.here(), t._skimp_version + 1)
 
 
 def _refuse(t: Tensor) -> None:
@@ -261,7 +261,7 @@ def relaid(t: Tensor, node: OpNode | None) -> None:
     if node is not None:
         finish(node, t)
         t._skimp_inherits = False
-        t._skimp_stale = t._version
+        t._skimp_stale = t._skimp_version
 
 
 def leave(t: Tensor) -> None:

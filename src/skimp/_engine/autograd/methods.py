@@ -314,7 +314,7 @@ def set_data(t: Tensor, value: Any) -> None:
     if (t._skimp_meta is None) is not (value._skimp_meta is None):
         raise RuntimeError(OTHER_KIND)
     counter = VersionCounter()
-    counter.version = t._version
+    counter.version = t._skimp_version
     t._np = value._np
     t._skimp_turned = value._skimp_turned
     t._skimp_layout = value._skimp_layout

@@ -65,7 +65,7 @@ def view_meta(t: Tensor) -> ViewMeta:
 
 def node_of_view(t: Tensor) -> Node | None:
     """The present grad_fn of a view."""
-    version = t._version
+    version = t._skimp_version
     base = t._base
     assert base is not None
     if t._skimp_stale == version or (t._skimp_node is None and not base._rg):

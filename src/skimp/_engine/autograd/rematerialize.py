@@ -144,7 +144,7 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
             return None
         if isinstance(value, Tensor) and (
             version is None
-            or value._version != version
+            or value._skimp_version != version
             or value._storage.exported
             or value._storage.unseen > node._skimp_number  # its bytes are not what the node read
         ):

@@ -56,10 +56,10 @@ class Packed:
         self.edge: tuple[Node | None, int] | None = None
         if t._rg and result is None:
             self.edge = edge_of(t)
-        version = t._version
+        version = t._skimp_version
         with modes.no_grad():
             self.data = pack(t)
-        if t._version != version:
+        if t._skimp_version != version:
             raise RuntimeError(PACK_WROTE)
         if result is not None and self.data is t:
             self.data = ghost(
@@ -270,7 +270,7 @@ def one(node: Any, value: Any, version: int | None, result: int | None) -> Any:
     """One saved value, checked."""
     if version is None:
         return value.unpack(node) if type(value) in SPECIAL else value
-    if value._version != version:
+    if value._skimp_version != version:
         raise modified(node, value, version, result)
     return value if result is None else revived(value, node, result)
 
@@ -290,9 +290,9 @@ def _changed(node: Any, slot: Any, value: Tensor, version: int) -> RuntimeError:
 
 def modified(node: Any, t: Tensor, version: int, result: int | None) -> RuntimeError:
     if result is not None:
-        return errors.modified(node, t, version, t._version, node, result)
+        return errors.modified(node, t, version, t._skimp_version, node, result)
     made_by = t._skimp_node if t._base is None else node_of_view(t)  # which may refuse first
-    return errors.modified(node, t, version, t._version, made_by, t._skimp_index)
+    return errors.modified(node, t, version, t._skimp_version, made_by, t._skimp_index)
 
 
 def with_zeros(node: Node, grads: Grads) -> list[Tensor]:

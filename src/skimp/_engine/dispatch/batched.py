@@ -144,8 +144,8 @@ class Batched(Tensor):
         return None
 
     @property
-    def _version(self) -> int:
-        return self._held._version
+    def _skimp_version(self) -> int:
+        return self._held._skimp_version
 
     def detach(self) -> Tensor:
         return wrap(self._held.detach(), self._level)

@@ -214,8 +214,18 @@ class Tensor:
             self._storage.version += 1
 
     @property
-    def _version(self) -> int:
+    def _skimp_version(self) -> int:
         return self._storage.version if self._skimp_counter is None else self._skimp_counter.version
+
+    @property
+    def _version(self) -> int:
+        """How often its bytes were written to.
+
+        Raises: RuntimeError for inference tensors, as PyTorch's.
+        """
+        if self._skimp_inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self._skimp_version
 
 
 share_names(

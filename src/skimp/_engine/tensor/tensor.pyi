@@ -1767,6 +1767,8 @@ class Tensor:
         """The function's result by this tensor's class."""
     def _skimp_layout_of(self) -> Layout:
         """Shape, strides and offset, in elements."""
+    @property
+    def _skimp_version(self) -> builtins.int: ...
     def _skimp_writable(self) -> Array:
         """The elements as an ndarray to write to: whoever is deferred and reads the old ones has
         materialized."""
@@ -2105,7 +2107,8 @@ class Tensor:
     def vdot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """`dot` with the conjugate of the first vector."""
     @property
-    def _version(self) -> builtins.int: ...
+    def _version(self) -> builtins.int:
+        """How often its bytes were written to."""
     def view(self, *sizes: Any, size: Any = None, dtype: dtypes.dtype | None = None) -> Tensor:
         """The same elements in another shape, or, given a dtype, the same bytes as another type."""
     def view_as(self, other: Tensor) -> Tensor:

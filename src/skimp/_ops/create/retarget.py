@@ -142,7 +142,7 @@ def set_(
     self._skimp_bump()
     history.rebase(self, kept)
     history.leave(self)
-    version = self._version
+    version = self._skimp_version
     self._np = None
     self._storage = found
     self._skimp_layout = layout

@@ -63,11 +63,14 @@ def _distances(x: Array, y: Array, p: float, into: Array) -> None:
 
 
 def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> Any:
-    """The gradient of x: sums over y of g * d|x - y|_p / dx."""
+    """The gradient of x: sums over y of g * d|x - y|_p / dx. Nothing is divided by a distance of 0,
+    or its own gradient would be nan.
+    """
     if p == 0:
         return x.new_zeros(tuple(x.shape))
     if p == 2:
-        ratio = (g / distances).masked_fill(distances == 0, 0)
+        nothing = distances == 0
+        ratio = (g / distances.masked_fill(nothing, 1)).masked_fill(nothing, 0)
         return (ratio.sum(-1, keepdim=True) * x - matmul(ratio, y)).contiguous()
     difference = x.unsqueeze(-2) - y.unsqueeze(-3)
     g, distances = g.unsqueeze(-1), distances.unsqueeze(-1)
@@ -75,9 +78,9 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
         return (g * difference.sign()).sum(-2)
     if math.isinf(p):
         return (g * difference.sign() * (difference.abs() == distances)).sum(-2)
-    slope = difference.sign() * difference.abs().pow(p - 1) / distances.pow(p - 1)
-    nothing = (distances == 0) if p >= 1 else (distances == 0) | (difference == 0)
-    return (g * slope.masked_fill(nothing, 0)).sum(-2)
+    size = difference.abs().masked_fill(difference == 0, 1)  # whose sign is 0
+    slope = difference.sign() * (size / distances.masked_fill(distances == 0, 1)).pow(p - 1)
+    return (g * slope).sum(-2)
 
 
 @hidden(

@@ -86,7 +86,8 @@ class Compressed(SparseTensor):
     ) -> SparseTensor:
         """The same as COO, or in the layout asked for."""
         if layout in LAYOUTS:
-            return compressed(self, LAYOUTS.index(layout))
+            found: SparseTensor = compressed(self, LAYOUTS.index(layout))
+            return found
         return self.entries()
 
     to_sparse_coo = to_sparse
@@ -256,8 +257,8 @@ def compressed(t: Any, along: int) -> Any:
     first, places = whole._at._skimp_array()
     counts = np.bincount(first, minlength=int(whole.shape[0]))
     starts = np.concatenate(([0], np.cumsum(counts)))
-    parts = [fresh(p.astype(np.int64), dtypes.int64) for p in (starts, places)]
-    return by_rows(*parts, whole._held, entries._plain_shape(), along)
+    begins, at = [fresh(p.astype(np.int64), dtypes.int64) for p in (starts, places)]
+    return by_rows(begins, at, whole._held, entries._plain_shape(), along)
 
 
 def _same_places(a: Compressed, b: Compressed) -> bool:

@@ -360,15 +360,25 @@ def _in_sparse(name: str) -> Callable[[Any], Any]:
 
 @_in_sparse("mm")
 def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
-    """The matrix product where one of both is sparse.
+    """The matrix product where one of both is sparse; of a matrix by rows also the mean ("mean"),
+    the largest ("amax") or the smallest ("amin") of each row's products.
 
     Shape: (n, m) and (m, p); the result is (n, p).
     Dtypes: integers, floating point and complex numbers, alike.
     Raises: RuntimeError for sizes that don't fit and for two dtypes.
     """
-    if reduce != "sum":
+    if reduce == "sum":
+        return sparse.mm(dense)
+    if not sparse.is_sparse_csr or reduce not in ("mean", "amax", "amin"):
         raise NotImplementedError(f"torch.sparse.mm(reduce={reduce!r}) needs a CSR tensor")
-    return sparse.mm(dense)
+    rows: Any = sparse
+    if reduce == "mean":
+        counts = rows.crow_indices().diff().clamp(min=1)
+        return sparse.mm(dense) / counts.unsqueeze(-1)
+    to, of = rows._at.unbind(0)
+    parts = rows._held.unsqueeze(-1) * dense.index_select(0, of)
+    made_here = dense.new_zeros((int(sparse.shape[0]), int(dense.shape[1])))
+    return made_here.index_reduce(0, to, parts, reduce, include_self=False)
 
 
 export("spmm", mm, method=False)
