@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skimp._engine.autograd import runner
-from skimp._engine.autograd.nodes import FOLDED, Extra, Grads, Node, init
-from skimp._engine.autograd.op_node import OpNode
+from skimp._engine.autograd.nodes import FOLDED, Node, init
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor.tensor import alias
@@ -26,37 +25,6 @@ if TYPE_CHECKING:
 
 Edge = tuple[Node, int]
 Kept = tuple[Any, int | None]  # a saved value, and the version of a tensor
-
-
-class FoldedNode(OpNode):
-    """The node of a rule that unfolds."""
-
-    __slots__ = ()
-
-    @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        self._skimp_unfold()
-        return self.next_functions  # of the class that it has now
-
-    def __getattr__(self, name: str) -> Any:
-        self._skimp_unfold()
-        return getattr(self, name)
-
-    def _skimp_more(self) -> Extra:
-        self._skimp_unfold()
-        return self._skimp_more()
-
-    def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
-        self._skimp_unfold(wanted)
-        return self.apply(grads, wanted)
-
-    def _skimp_unfold(self, wanted: set[Node] | None = None) -> None:
-        assert self.rule.unfolds is not None
-        self.rule.unfolds(self)
-        if wanted is not None:  # what leads to a wanted node is wanted
-            for to in self._skimp_edges[::2]:
-                if to is not None and not wanted.isdisjoint(to._skimp_edges[::2]):
-                    wanted.add(to)
 
 
 def kept(node: Any) -> dict[str, Kept]:

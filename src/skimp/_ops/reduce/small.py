@@ -284,7 +284,7 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
     return squares / number(n - degrees)  # type: ignore[no-any-return]
 
 
-def _moments_of_all(input: Any, degrees: float) -> Any:
+def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
     if x is None or not degrees < x.size < _LONG:
         return None
@@ -293,7 +293,7 @@ def _moments_of_all(input: Any, degrees: float) -> Any:
     squares = total(np.square(apart, out=apart))
     if number is np.float32 and not in_range(squares):
         return None
-    return squares / number(x.size - degrees)
+    return squares / number(x.size - degrees)  # type: ignore[no-any-return]
 
 
 def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
