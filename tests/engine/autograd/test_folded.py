@@ -10,7 +10,7 @@ import pytest
 import torch as oracle
 
 import skimp
-from skimp._engine.autograd.folded import FoldedNode
+from skimp._engine.autograd.op_node import FoldedNode
 
 LIBRARIES = (oracle, skimp)
 SHAPES = ((5, 4), (1, 4), (2, 3, 4), (5, 1), (1, 1, 1), (4,))

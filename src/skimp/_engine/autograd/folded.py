@@ -15,49 +15,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skimp._engine.autograd import runner
-from skimp._engine.autograd.nodes import FOLDED, Extra, Grads, Node, init
-from skimp._engine.autograd.op_node import OpNode
+from skimp._engine.autograd.nodes import FOLDED, Node, init
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor.tensor import Tensor, alias
+from skimp._engine.tensor.tensor import alias
 
 if TYPE_CHECKING:
     from skimp._engine.autograd.record import Recording
 
 Edge = tuple[Node, int]
+Kept = tuple[Any, int | None]  # a saved value, and the version of a tensor
 
 
-class FoldedNode(OpNode):
-    """The node of a rule that unfolds."""
-
-    __slots__ = ()
-
-    @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        self._skimp_unfold()
-        return self.next_functions  # of the class that it has now
-
-    def __getattr__(self, name: str) -> Any:
-        self._skimp_unfold()
-        return getattr(self, name)
-
-    def _skimp_more(self) -> Extra:
-        self._skimp_unfold()
-        return self._skimp_more()
-
-    def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
-        self._skimp_unfold(wanted)
-        return self.apply(grads, wanted)
-
-    def _skimp_unfold(self, wanted: set[Node] | None = None) -> None:
-        self.rule.unfolds(self)
-        if wanted is not None:  # what leads to a wanted node is wanted
-            for to in self._skimp_edges[::2]:
-                if to is not None and not wanted.isdisjoint(to._skimp_edges[::2]):
-                    wanted.add(to)
-
-
-def kept(node: Any) -> dict[str, tuple[Any, int | None]]:
+def kept(node: Any) -> dict[str, Kept]:
     """What a node saved, with versions, by the names of its rule's formulas; nothing once freed."""
     saved = node._skimp_saved or ()
     names = [slot.name for slot in node._skimp_plan.slots]
@@ -92,9 +62,10 @@ def view_node(
     return made  # type: ignore[no-any-return]
 
 
-def seen(saved: tuple[Tensor, int | None], layout: Layout, made_by: Node | None) -> Any:
+def seen(saved: Kept, layout: Layout | None, made_by: Node | None) -> Kept:
     """A saved tensor as a view shows it, with the version at which it was saved."""
     of, version = saved
+    assert layout is not None  # the view was made when the op was recorded
     view = alias(of, layout)
     view._base = of if of._base is None else of._base
     if made_by is not None:
@@ -104,9 +75,7 @@ def seen(saved: tuple[Tensor, int | None], layout: Layout, made_by: Node | None)
     return view, version
 
 
-def become(
-    node: Any, recording: Recording, edges: list[Any], given: dict[str, tuple[Any, int | None]]
-) -> None:
+def become(node: Any, recording: Recording, edges: list[Any], given: dict[str, Kept]) -> None:
     """Make `node` one of the rule of a recording, with these edges; `given` are the values, with
     versions, that its formulas may read.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.autograd import saving
-from skimp._engine.autograd.nodes import Grads, Node
+from skimp._engine.autograd.nodes import Extra, Grads, Node
 from skimp._engine.autograd.rules import Plan, Rule
 
 
@@ -31,3 +31,34 @@ class OpNode(Node):
 
     def __getattr__(self, name: str) -> Any:
         return saving.attribute(self, name)
+
+
+class FoldedNode(OpNode):
+    """The node of a rule that unfolds (folded.py)."""
+
+    __slots__ = ()
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        self._skimp_unfold()
+        return self.next_functions  # of the class that it has now
+
+    def __getattr__(self, name: str) -> Any:
+        self._skimp_unfold()
+        return getattr(self, name)
+
+    def _skimp_more(self) -> Extra:
+        self._skimp_unfold()
+        return self._skimp_more()
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
+        self._skimp_unfold(wanted)
+        return self.apply(grads, wanted)
+
+    def _skimp_unfold(self, wanted: set[Node] | None = None) -> None:
+        assert self.rule.unfolds is not None
+        self.rule.unfolds(self)
+        if wanted is not None:  # what leads to a wanted node is wanted
+            for to in self._skimp_edges[::2]:
+                if to is not None and not wanted.isdisjoint(to._skimp_edges[::2]):
+                    wanted.add(to)

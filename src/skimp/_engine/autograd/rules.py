@@ -205,8 +205,7 @@ class Rule:
     def node_class(self) -> type[Node]:
         """The class of this rule's nodes: `type(y.grad_fn).__name__` is the rule's name."""
         if self._class is None:
-            from skimp._engine.autograd.folded import FoldedNode
-            from skimp._engine.autograd.op_node import OpNode  # which runs rules
+            from skimp._engine.autograd.op_node import FoldedNode, OpNode  # which run rules
 
             space = {
                 "__slots__": (),

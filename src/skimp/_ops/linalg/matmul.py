@@ -98,8 +98,7 @@ def small_pair(
     g: Tensor, other: Tensor, shape: Ints, seen: Array | None = None
 ) -> tuple[Array, Array, Any] | None:
     """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
-    not recorded, and what multiplies them: no tensor is made of their transposes. `seen`: the other
-    one's elements, if they are seen as a matrix.
+    not recorded, and what multiplies them, without tensors of transposes. `seen`: `other`'s matrix.
     """
     x, y = g._np, other._np if seen is None else seen
     if x is None or y is None or modes.state.grad:
@@ -273,7 +272,7 @@ def _small_batched(input: Tensor, other: Tensor, name: str = "matmul") -> Tensor
     if not has_unit_stride(y):
         tell(name, other, y)
         y = y.copy()
-    return _multiplied(x, y, dtype)
+    return fresh(multiply(x, y), dtype)  # row-major, in whichever order the batches lie
 
 
 def _small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | None:
@@ -297,7 +296,7 @@ def _small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | No
     if not has_unit_stride(x):  # one element, expanded: the gradient of a sum
         tell(name, g, x)
         x = x.copy()
-    return _multiplied(x, y, dtype) if first else _multiplied(y, x, dtype)
+    return fresh(multiply(x, y) if first else multiply(y, x), dtype)
 
 
 def _are_small(x: Array, y: Array) -> bool:
@@ -310,11 +309,6 @@ def _are_small(x: Array, y: Array) -> bool:
         and y.size
         and x.size // x.shape[-1] * y.shape[-1] < config.small_below
     )
-
-
-def _multiplied(x: Array, y: Array, dtype: dtypes.dtype) -> Tensor:
-    # row-major, in whichever order the factors' batches lie
-    return fresh(multiply(x, y), dtype)
 
 
 @general(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd import folded, modes, saving
@@ -125,7 +126,8 @@ def _weight_back(g: Tensor, input: Tensor) -> Tensor:
 
 def _unfold(node: Any) -> None:
     """Make a node of `_ALONE` that of `mm`, with those of its views."""
-    edges, values = _views(node, *folded.pairs(node), "input")
+    given, weight = folded.pairs(node)
+    edges, values = _views(node, given, weight, "input")
     folded.become(node, MULTIPLYING, edges, values)
 
 
@@ -141,32 +143,33 @@ def _views(node: Any, given: Any, weight: Any, first: str) -> tuple[list[Any], d
     """The edges of the product of an input, which is a matrix or is seen as one, and a weight's
     transpose; and what its formulas read, the input by the name `first`.
     """
-    found, values = folded.kept(node), {}
+    found = folded.kept(node)
+    values: dict[str, folded.Kept] = {}
     rows, outs = node._skimp_shape
     if given[0] is not None:
         shape = folded.shape_at(given)
-        flat = rows, shape[-1]
-        values[f"{first}_shape"] = flat, None
-        values[f"{first}_strides"] = contiguous_strides(flat), None
+        matrix = rows, shape[-1]
+        values[f"{first}_shape"] = matrix, None
+        values[f"{first}_strides"] = contiguous_strides(matrix), None
         if len(shape) != 2:
-            given = folded.view_node(node, 0, VIEWED, given, flat, input_shape=shape), 0
+            given = folded.view_node(node, 0, VIEWED, given, matrix, input_shape=shape), 0
     if weight[0] is not None:
         ins = folded.shape_at(weight)[1]
         values |= {"mat2_shape": ((ins, outs), None), "mat2_strides": ((1, ins), None)}
         weight = folded.view_node(node, 1, TURNED, weight, (ins, outs)), 0
     if "weight" in found:
-        layout = V.t(found["weight"][0]._skimp_layout_of())
-        values["mat2"] = folded.seen(found["weight"], layout, weight[0])
+        turned = V.t(found["weight"][0]._skimp_layout_of())
+        values["mat2"] = folded.seen(found["weight"], turned, weight[0])
     if "input" in found:
         x = found["input"][0]
         values[first] = found["input"]
         if x.ndim != 2:
-            layout = V.view(x._skimp_layout_of(), (rows, x.shape[-1]))
-            values[first] = folded.seen(found["input"], layout, given[0])
+            flat = V.view(x._skimp_layout_of(), (rows, x.shape[-1]))
+            values[first] = folded.seen(found["input"], flat, given[0])
     return [given, weight], values
 
 
-_FACTORS = {"input": _input_back, "weight": _weight_back}
+_FACTORS: dict[Any, Callable[..., Any]] = {"input": _input_back, "weight": _weight_back}
 _ALONE = recording(Rule("MmBackward0", _FACTORS, unfolds=_unfold), ("input", "weight"))
 _WITH_BIAS = recording(
     Rule("AddmmBackward0", {"bias": lambda g: g, **_FACTORS}, unfolds=_unfold_sum),

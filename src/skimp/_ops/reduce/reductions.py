@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
@@ -286,6 +286,7 @@ def _small_spread(
     rule: Rule, finish: Callable[[Any], Any], how: Callable[[float], R.Reducer]
 ) -> Callable[..., Tensor | None]:
     """What `var` and `std` do with small tensors: `finish` is of the variance of rows."""
+    recorded = recording(rule, ("input", "dim", "keepdim", "degrees"))
 
     def fast(
         input: Any,
@@ -306,8 +307,7 @@ def _small_spread(
         else:
             made = fresh(finish(found), input._dtype)
         if input._rg and modes.state.grad:
-            given = {"input": input, "dim": dim, "keepdim": keepdim, "degrees": degrees}
-            record(rule, given, made)
+            recorded.record(made, input, dim, keepdim, degrees)
         return made
 
     return fast

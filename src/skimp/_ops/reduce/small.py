@@ -266,7 +266,11 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
 
 
 def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
-    """The squared distances from the mean along the last dim, or down columns, over n - degrees."""
+    """The squared distances from the mean along the last dim, down columns, or of all elements,
+    over n - degrees.
+    """
+    if dim is None and keepdim is False:
+        return _moments_of_all(input, degrees)
     x, axis = _spread(input, dim)
     if x is None or type(keepdim) is not bool or not x.shape[axis] > degrees:
         return None
@@ -280,11 +284,20 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
     return squares / number(n - degrees)  # type: ignore[no-any-return]
 
 
+def _moments_of_all(input: Any, degrees: float) -> Array | None:
+    x = floats(input)
+    if x is None or not degrees < x.size < _LONG:
+        return None
+    number = x.dtype.type
+    apart = np.subtract(x.reshape(-1), total(x) / number(x.size))
+    squares = total(np.square(apart, out=apart))
+    if number is np.float32 and not in_range(squares):
+        return None
+    return squares / number(x.size - degrees)  # type: ignore[no-any-return]
+
+
 def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
     """The array whose `moments` are asked for along this axis."""
-    if dim is None:
-        x = rows(input, -1)
-        return (x if x is not None and x.ndim == 1 else None), 0
     if dim == 0 and type(dim) is int:
         x = floats(input)
         if x is not None and x.ndim == 2 and len(x) < _COLUMN and x.shape[1] > 1:
