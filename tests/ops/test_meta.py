@@ -35,7 +35,8 @@ KNOWN = {
     ),
     **dict.fromkeys(
         (
-            *("sparse_coo_tensor", "sparse_csr_tensor", "sparse_compressed_tensor", "sparse_mask"),
+            *("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor"),
+            *("sparse_compressed_tensor", "sparse_mask"),
             *("sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_", "smm"),
         ),
         "sparse without bytes: none",

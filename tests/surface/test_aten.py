@@ -77,12 +77,12 @@ ABSENT = frozenset(
     _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _linalg_check_errors _linalg_det
     _linalg_eigh _linalg_slogdet _linalg_solve_ex _trilinear multilabel_margin_loss_forward
     rrelu_with_noise unfold_backward
-    _sparse_coo_tensor_with_dims_and_tensors _spdiags _to_sparse _to_sparse_csr
+    _sparse_coo_tensor_with_dims_and_tensors _spdiags _to_sparse _to_sparse_csc _to_sparse_csr
     affine_grid_generator rrelu_with_noise_
     """.split()  # noqa: SIM905
 )
 # Results whose numbers are anything, or whose unused parts differ; `set_` takes storages; skimp
-# makes CSR by its own name.
+# makes CSR and CSC by its own names.
 ANYTHING = frozenset(
     """
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided
