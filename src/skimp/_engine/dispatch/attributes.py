@@ -17,9 +17,9 @@ from skimp._engine.tensor.tensor import Tensor
 # Operators that PyTorch hands over under their own names, and those whose functions it hands over;
 # Python's protocols; methods that are no ops.
 _OWN: Final = {
-    "__rsub__", "__rfloordiv__", "__rmod__", "__rpow__", "__rmatmul__",
-    "__rlshift__", "__rrshift__", "__eq__", "__floordiv__", "__and__", "__or__",
-    "__xor__", "__lshift__", "__rshift__", "__invert__", "__iand__", "__ior__",
+    "__rsub__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__", "__rmatmul__",
+    "__rlshift__", "__rrshift__", "__eq__", "__floordiv__", "__pow__", "__and__", "__or__",
+    "__xor__", "__lshift__", "__rshift__", "__invert__", "__ipow__", "__iand__", "__ior__",
     "__ixor__", "__ilshift__", "__irshift__", "__setitem__", "__int__", "__float__", "__bool__",
     "__complex__", "__index__", "__len__", "__contains__", "__repr__", "__format__",
     "__reversed__", "__array__", "__dlpack__", "__dlpack_device__", "__deepcopy__",
@@ -29,7 +29,6 @@ _OWN: Final = {
 _OTHERS: Final = {
     "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__ne__": "ne",
     "__pos__": "positive", "__iadd__": "add_", "__isub__": "sub_", "__str__": "__repr__",
-    "__pow__": "pow", "__ipow__": "pow_", "__rtruediv__": "__rdiv__",
 }  # fmt: skip
 
 
@@ -115,9 +114,13 @@ def _watched(name: str, f: Any) -> Any:
         return WatchedProperty(f)
     title = _OTHERS.get(name, name)
     func = own(getattr(Tensor, title))
-    if isinstance(func, FunctionType) and func not in FORMS:  # handlers go by names
-        func.__name__, func.__qualname__ = title, f"Tensor.{title}"
+    if isinstance(func, FunctionType) and func not in FORMS and _is_private(func.__name__):
+        func.__name__, func.__qualname__ = title, f"Tensor.{title}"  # handlers go by names
     return WatchedMethod(f, func)
+
+
+def _is_private(name: str) -> bool:
+    return name[:1] == "_" != name[1:2]
 
 
 def watch_class(cls: type[Tensor]) -> None:
