@@ -11,7 +11,7 @@ MOST = 50
 # And those of a product of batches, and back.
 MOST_OF_BATCHES = 73
 # Of a step of a block whose activations wait, take memory of the pool and are made in blocks.
-MOST_OF_BLOCK = 1440
+MOST_OF_BLOCK = 1500
 
 
 def test_frames_of_a_small_step() -> None:
