@@ -117,9 +117,3 @@ def test_gradients_of_values() -> None:
         x = t.sparse_coo_tensor(t.tensor([[0, 1, 1], [2, 0, 1], [1, 1, 0]]), values, (2, 3, 2))
         (x.permute(2, 0, 1).to_dense() * t.arange(12.0).view(2, 2, 3)).sum().backward()
         assert values.grad.tolist() == [8.0, 9.0, 4.0]
-
-
-@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
-def test_the_class_has_pytorchs_name(layout: str) -> None:
-    for t in (torch, skimp):
-        assert type(matrix(t, layout)).__name__ == "Tensor"

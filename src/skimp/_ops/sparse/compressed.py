@@ -227,8 +227,6 @@ class ColumnTensor(Compressed):
 
 
 CLASSES = (RowTensor, ColumnTensor)  # by the dim that is compressed
-for _cls in (SparseTensor, *CLASSES):  # PyTorch has one class, and programs print its name
-    _cls.__name__ = _cls.__qualname__ = "Tensor"
 LAYOUTS = (formats.sparse_csr, formats.sparse_csc)
 
 
