@@ -441,7 +441,7 @@ def interpolate(
     input: Any,
     size: Any = None,
     scale_factor: Any = None,
-    mode: str = "nearest",
+    mode: str | Any = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,

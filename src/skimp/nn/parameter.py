@@ -166,7 +166,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 # -- uninitialised: the shape comes with the first input ------------------------------------------
 
 
-class Uninitialized:
+class UninitializedTensorMixin:
     """Stands for a tensor whose shape nobody knows yet."""
 
     cls_to_become: type[Tensor]
@@ -239,7 +239,7 @@ def _uninitialized(cls: Any, dtype: Any, requires_grad: bool) -> Any:
     return new
 
 
-class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape the first forward gives.
 
     Shape: none (RuntimeError) until `materialize`.
@@ -259,7 +259,7 @@ class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
         return type(self), (self.requires_grad, None, self.dtype)
 
 
-class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
     """A buffer whose shape the first forward gives.
 
     Shape: none (RuntimeError) until `materialize`.

@@ -202,7 +202,8 @@ def test_gradient_suffixes(seed: int, shape: list[int], dt: dtypes.dtype, width:
     with both_with(linewidth=width):
         assert text(array, dt, requires_grad=True) == repr(leaf)
         assert text(array, dt, requires_grad=True, grad_fn="ExpandBackward0") == repr(result)
-        assert text(array, dt, requires_grad=True, is_parameter=True) == repr(parameter)
+        told = text(array, dt, requires_grad=True)
+        assert printing.parameter_str(told, plain=True, derived=True) == repr(parameter)
 
 
 def test_device_and_class() -> None:
@@ -214,6 +215,24 @@ def test_device_and_class() -> None:
     assert printing.tensor_str(array, dtypes.float32, class_name="Named") == expected
     text = printing.tensor_str(array[:1], dtypes.float32, device="cuda:0", requires_grad=True)
     assert text == "tensor([0.], device='cuda:0', requires_grad=True)"
+
+
+PARAMETERS: dict[str, Any] = {
+    "derived": lambda t: type("Weight", (t.nn.Parameter,), {})(t.arange(4.0).view(2, 2)),
+    "frozen": lambda t: type("Weight", (t.nn.Parameter,), {})(t.ones(2).int(), False),
+    "of a subclass": lambda t: t.nn.Parameter(t.ones(2).as_subclass(type("Own", (t.Tensor,), {}))),
+    "turned into": lambda t: t.ones(2).as_subclass(type("Weight", (t.nn.Parameter,), {})),
+    "in a list": lambda t: [type("Weight", (t.nn.Parameter,), {})(t.ones(2))],
+    "without bytes": lambda t: t.nn.Parameter(t.ones(2, device="meta")),
+    "sparse": lambda t: t.nn.Parameter(t.eye(2).to_sparse()),
+    "by rows": lambda t: t.nn.Parameter(t.eye(2).to_sparse_csr()),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Sparse (CSR|invariant):UserWarning")
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_parameters(case: str) -> None:
+    assert repr(PARAMETERS[case](skimp)) == repr(PARAMETERS[case](torch))
 
 
 # --- options ----------------------------------------------------------------------------------

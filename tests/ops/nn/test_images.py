@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_interpolate(mode: str, nd: int, words: dict[str, Any]) -> None:
         both("interpolate", x, mode=mode, align_corners=True, tolerance=1e-4, **words)
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
 def test_interpolate_antialiased(mode: str) -> None:
     for size in ((3, 4), (9, 11)):
         both(
@@ -285,6 +286,27 @@ def test_interpolate_antialiased(mode: str) -> None:
             antialias=True,
             tolerance=1e-4,
         )
+
+
+REFUSED: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((1, 1, 4, 4), {"mode": None}),
+    ((1, 4), {"mode": None}),
+    ((1, 1, 4), {"mode": 3}),
+    ((1, 1, 4, 4, 4), {"mode": "sinc"}),
+    ((1, 1, 4), {"mode": "lanczos"}),
+    ((1, 1, 4, 4), {"mode": "lanczos"}),
+    ((1, 1, 4, 4), {"mode": "lanczos", "antialias": True, "align_corners": True}),
+    ((1, 1, 4), {"mode": "linear", "antialias": True}),
+    ((1, 1, 4, 4), {"mode": "nearest", "antialias": True}),
+]
+
+
+@pytest.mark.parametrize(("shape", "words"), REFUSED)
+def test_interpolate_refuses(shape: tuple[int, ...], words: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, NotImplementedError)) as theirs:
+        torch.nn.functional.interpolate(torch.ones(shape), scale_factor=2, **words)
+    with pytest.raises(theirs.type, match=f"^{re.escape(str(theirs.value))}$"):
+        skimp.nn.functional.interpolate(skimp.ones(shape), scale_factor=2, **words)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])

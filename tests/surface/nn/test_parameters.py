@@ -124,3 +124,11 @@ def test_what_is_uninitialised_is_loaded_from_its_like() -> None:
 
     ours, theirs = samples.both(program)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("kind", ["UninitializedParameter", "UninitializedBuffer"])
+def test_what_is_lazy_is_of_a_class_that_programs_ask_for(kind: str) -> None:
+    for lib in (oracle, skimp):
+        parameter: Any = lib.nn.parameter
+        assert issubclass(getattr(parameter, kind), parameter.UninitializedTensorMixin)
+        assert not issubclass(parameter.Parameter, parameter.UninitializedTensorMixin)

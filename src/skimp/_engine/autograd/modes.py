@@ -126,14 +126,16 @@ class set_grad_enabled(Mode):  # noqa: N801
         state.grad = self.previous
 
 
-class _Grad(Mode):
-    value: bool
+class BareMode(Mode):
+    """A mode without arguments, which decorates without parentheses too: `@no_grad`."""
 
     def __new__(cls, orig_func: Any = None) -> Any:
         mode = object.__new__(cls)
-        return (
-            mode if orig_func is None else mode(orig_func)
-        )  # used as `@no_grad` without parentheses
+        return mode if orig_func is None else mode(orig_func)
+
+
+class _Grad(BareMode):
+    value: bool
 
     def __enter__(self) -> None:
         self.previous = state.grad

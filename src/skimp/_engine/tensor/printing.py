@@ -91,7 +91,6 @@ def tensor_str(
     grad_fn: str | None = None,
     default_dtype: dtypes.dtype = dtypes.float32,
     device: str = "cpu",
-    is_parameter: bool = False,
     class_name: str = "tensor",
 ) -> str:
     """PyTorch's `repr` of this tensor.
@@ -107,8 +106,7 @@ def tensor_str(
         suffixes.append(f"dtype={dt!r}")
     suffixes += _history(requires_grad, grad_fn)
     prefix = class_name + "("
-    text = add_suffixes(prefix + contents(array, len(prefix)), suffixes, len(prefix))
-    return "Parameter containing:\n" + text if is_parameter else text
+    return add_suffixes(prefix + contents(array, len(prefix)), suffixes, len(prefix))
 
 
 def str_without_elements(
@@ -118,15 +116,21 @@ def str_without_elements(
     requires_grad: bool = False,
     grad_fn: str | None = None,
     default_dtype: dtypes.dtype = dtypes.float32,
-    is_parameter: bool = False,
 ) -> str:
     """PyTorch's `repr` of a tensor on the device "meta"."""
     suffixes = ["device='meta'", f"size={shape}"]
     if dt is not default_dtype:
         suffixes.append(f"dtype={dt!r}")
     suffixes += _history(requires_grad, grad_fn)
-    text = add_suffixes("tensor(...", suffixes, len("tensor("))
-    return "Parameter containing:\n" + text if is_parameter else text
+    return add_suffixes("tensor(...", suffixes, len("tensor("))
+
+
+def parameter_str(text: str, *, plain: bool, derived: bool) -> str:
+    """PyTorch's `repr` of a parameter, from that of its tensor: `plain` ones say `tensor(...)`,
+    and what is only flagged as a parameter is not `derived` from its class.
+    """
+    text = text if plain else f"Parameter({text})"
+    return f"Parameter containing:\n{text}" if plain or derived else text
 
 
 def _history(requires_grad: bool, grad_fn: str | None) -> list[str]:

@@ -296,23 +296,30 @@ def _reversed(self: Tensor) -> Tensor:
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
+    text, meta = _shown(self), self._skimp_meta is not None
+    if not getattr(self, "_is_param", False):
+        return text
+    derived = getattr(type(self), "_is_param", False)
+    return printing.parameter_str(text, plain=meta or type(self) in ORDINARY, derived=derived)
+
+
+def _shown(self: Tensor) -> str:
     node = self.grad_fn
+    label = node._skimp_label if node is not None else None
     if self._skimp_meta is not None:
         return printing.str_without_elements(
             tuple(self.shape),
             self._dtype,
             requires_grad=self._rg,
-            grad_fn=node._skimp_label if node is not None else None,
+            grad_fn=label,
             default_dtype=promotion.get_default_dtype(),
-            is_parameter=getattr(self, "_is_param", False),
         )
     return printing.tensor_str(
         _printed(self),
         self._dtype,
         requires_grad=self._rg,
-        grad_fn=node._skimp_label if node is not None else None,
+        grad_fn=label,
         default_dtype=promotion.get_default_dtype(),
-        is_parameter=type(self) in ORDINARY and getattr(self, "_is_param", False),
         class_name="tensor" if type(self) in ORDINARY else type(self).__name__,
     )
 

@@ -4,6 +4,7 @@ inputs."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -147,23 +148,37 @@ def _cubic(n: int, out: int, factor: float | None, align: bool, real: Any) -> tu
     return np.clip(places, 0, n - 1), np.stack(cubic_weights(at - low), 1).astype(real)
 
 
-def _smooth(
-    n: int, out: int, factor: float | None, align: bool, cubic: bool
-) -> tuple[Array, Array]:
+def _triangle(x: Array) -> Any:
+    return np.maximum(0, 1 - x)
+
+
+def _keys(x: Array) -> Any:
+    far, near = cubic_weights(x - 1, -0.5)[0], cubic_weights(x, -0.5)[1]
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _lanczos(x: Array) -> Any:
+    return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+_FILTERS: dict[str, tuple[float, Callable[[Array], Any]]] = {  # how far each reaches, and its shape
+    "bilinear": (1.0, _triangle),
+    "bicubic": (2.0, _keys),
+    "lanczos": (3.0, _lanczos),
+}
+
+
+def _smooth(n: int, out: int, factor: float | None, align: bool, mode: str) -> tuple[Array, Array]:
     """Antialiased: the filter is as wide as the step between outputs."""
+    width, shape = _FILTERS[mode]
     scale = float(_scale(n, out, factor, align, np.float64))
-    reach = (2.0 if cubic else 1.0) * max(scale, 1.0)
+    reach = width * max(scale, 1.0)
     centre = (np.arange(out) + 0.5) * scale
     first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
     count = np.minimum((centre + reach + 0.5).astype(np.int64), n) - first
     j = np.arange(max(1, int(count.max(initial=1))))
     x = np.abs((j + first[:, None] - centre[:, None] + 0.5) / max(scale, 1.0))
-    if cubic:
-        far, near = cubic_weights(x - 1, -0.5)[0], cubic_weights(x, -0.5)[1]
-        weights = np.where(x < 1, near, np.where(x < 2, far, 0))
-    else:
-        weights = np.maximum(0, 1 - x)
-    weights = np.where(j < count[:, None], weights, 0)
+    weights = np.where(j < count[:, None], shape(x), 0)
     weights /= weights.sum(1, keepdims=True)
     return np.minimum(first[:, None] + j, n - 1), weights
 
@@ -208,11 +223,17 @@ def _check(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
             "align_corners option can only be set with the interpolating modes: linear | "
             "bilinear | bicubic | trilinear"
         )
-    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+    if antialias and not (mode in _FILTERS and input.ndim == 4):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
-            "tensor as input"
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            "a 4-D tensor as input"
         )
+    if mode == "lanczos" and input.ndim == 4:
+        if align_corners:
+            raise ValueError("Lanczos mode does not support align_corners=True")
+        if not antialias:
+            raise ValueError("Lanczos mode requires antialias=True")
+        return
     if mode in RANKS and input.ndim != RANKS[mode] and 3 <= input.ndim <= 5:
         raise NotImplementedError(
             f"Got {input.ndim}D input, but {mode} mode needs {RANKS[mode]}D input"
@@ -220,14 +241,14 @@ def _check(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
     if input.ndim not in (3, 4, 5) or mode not in (*RANKS, "nearest", "nearest-exact", "area"):
         raise NotImplementedError(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the "
-            "modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact (got "
-            f"{mode})"
+            "modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | "
+            f"nearest-exact (got {mode})"
         )
 
 
 _KINDS = {
     "nearest": "Nearest", "nearest-exact": "NearestExact", "linear": "Linear",
-    "bilinear": "Bilinear", "bicubic": "Bicubic", "trilinear": "Trilinear",
+    "bilinear": "Bilinear", "bicubic": "Bicubic", "trilinear": "Trilinear", "lanczos": "Lanczos",
 }  # fmt: skip
 
 
@@ -244,7 +265,7 @@ def interpolate(
     input: Any,
     size: Any = None,
     scale_factor: Any = None,
-    mode: str = "nearest",
+    mode: str | Any = "nearest",  # what is no string is an unknown mode, not a wrong type
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
@@ -252,7 +273,8 @@ def interpolate(
     """`input` (n, channels, d1, ...) at other sizes of d1, ...
 
     Shape: (n, channels, d1, ...) to (n, channels, *size), or each d times `scale_factor`.
-    Dtypes: floating point; uint8 for images by "nearest", "bilinear" and "bicubic".
+    Dtypes: floating point; uint8 for images by "nearest", "bilinear", "bicubic" and
+    "lanczos", which needs `antialias`.
     Raises: ValueError for neither or both of size and scale_factor, NotImplementedError for a mode
     that the number of dims has not.
     """
@@ -298,7 +320,7 @@ def _interpolated(
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
         n = x.shape[i + 2]
         if antialias:
-            places, weights = _smooth(n, out, factor, align, mode == "bicubic")
+            places, weights = _smooth(n, out, factor, align, mode)
         else:
             places, weights = (_cubic if mode == "bicubic" else _linear)(
                 n, out, factor, align, real

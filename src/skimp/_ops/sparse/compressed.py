@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from skimp._compat import refusals
+from skimp._engine.memory import layout_views as views
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import same_scalar_type
@@ -126,19 +127,13 @@ class Compressed(SparseTensor):
     def transpose(self, dim0: int, dim1: int) -> Compressed:
         """The same places and values, compressed by the other dim."""
         shape, along = self._plain_shape(), self._along
-        if dim0 % 2 != dim1 % 2:
+        if self._order(views.transpose, dim0, dim1) == (1, 0):
             shape, along = shape[::-1], 1 - along
         return by_rows(self._starts, self._places, self._held, shape, along)
 
-    @property
-    def mH(self) -> Compressed:
-        turned = self.transpose(0, 1)
-        return turned.like(turned._held.conj())
-
-    @property
-    def T(self) -> NoReturn:
-        """PyTorch has none: `t()` and `mT` are the transpose."""
-        refuse("T of a compressed tensor")
+    def permute(self, *order: Any, dims: Any = None) -> NoReturn:
+        """PyTorch has none, nor what is made of it: `t()` and `mT` are the transpose."""
+        refuse("permute of a compressed tensor")
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Compressed:
         if not isinstance(other, Compressed) or not _same_places(self, other):

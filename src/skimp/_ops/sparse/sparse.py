@@ -28,6 +28,7 @@ from skimp._ops.sparse.arithmetic import (
     times,
 )
 from skimp._ops.sparse.tensor import SparseTensor, made
+from skimp._ops.sparse.turned import Turned
 
 Ints = tuple[int, ...]
 
@@ -58,7 +59,9 @@ class Sparse:
             words = {k: v for k, v in list(given.items())[1:] if k != "out"}
             takes = inspect.signature(method).parameters if method is not None else {}
             if method is not None and all([k in takes or _is_nothing(v) for k, v in words.items()]):
-                return method(first, **{k: v for k, v in words.items() if k in takes})
+                several = [k for k, p in takes.items() if p.kind is p.VAR_POSITIONAL]
+                one_by_one = [v for k in several for v in words.pop(k, ())]
+                return method(first, *one_by_one, **{k: words[k] for k in words if k in takes})
         if op.composite:
             return call.below()
         raise NotImplementedError(
@@ -78,7 +81,7 @@ class Sparse:
 
 def _has(cls: type, name: str) -> bool:
     """Whether a sparse class has a method of its own."""
-    return any([name in c.__dict__ for c in cls.__mro__ if issubclass(c, SparseTensor)])
+    return any([name in c.__dict__ for c in cls.__mro__ if issubclass(c, Turned)])
 
 
 def _is_nothing(value: Any) -> bool:

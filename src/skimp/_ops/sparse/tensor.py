@@ -9,10 +9,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skimp._engine.dispatch.overrides import disabled
+from skimp._engine.memory import layout_views as views
 from skimp._engine.memory.layout import Layout, contiguous_strides, normalize_dim
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels.order import stable_order
+from skimp._ops.shape.views import ints
 from skimp._ops.sparse.arithmetic import (
     Ints,
     added,
@@ -24,6 +26,7 @@ from skimp._ops.sparse.arithmetic import (
     times,
 )
 from skimp._ops.sparse.text import text
+from skimp._ops.sparse.turned import Turned
 
 
 def made(indices: Tensor, values: Tensor, shape: Ints, coalesced: bool) -> SparseTensor:
@@ -37,7 +40,7 @@ def made(indices: Tensor, values: Tensor, shape: Ints, coalesced: bool) -> Spars
     return new
 
 
-class SparseTensor(Tensor):
+class SparseTensor(Turned):
     """Entries at `indices` (sparse_dim, nnz) with `values` (nnz, *dense dims), zeros elsewhere.
 
     Equal indices stand for the sum of their values until `coalesce()`.
@@ -282,38 +285,31 @@ class SparseTensor(Tensor):
 
     def transpose(self, dim0: int, dim1: int) -> SparseTensor:
         k = self.sparse_dim()
-        a, b = dim0 % self.ndim, dim1 % self.ndim
-        if a >= k or b >= k:
-            refuse("transpose of dense dimensions")
-        order, shape = list(range(k)), list(self._plain_shape())
-        order[a], order[b] = order[b], order[a]
-        shape[a], shape[b] = shape[b], shape[a]
-        at = self._at.index_select(0, fresh(np.array(order, np.int64), dtypes.int64))
-        return made(at, self._held, tuple(shape), (self._sorted and a == b) or self._nnz() < 2)
-
-    def t(self) -> SparseTensor:
-        if self.ndim > 2:
+        a, b = [normalize_dim(dim, self.ndim) for dim in (dim0, dim1)]
+        if a != b and max(a, b) >= k:
             raise RuntimeError(
-                f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D"
+                "sparse transpose: transposed dimensions must be sparse Got sparse_dim: "
+                f"{k}, d0: {a}, d1: {b}"
             )
-        return self.transpose(0, 1) if self.ndim == 2 else self
+        return self.permute(self._order(views.transpose, a, b))
 
-    @property
-    def T(self) -> SparseTensor:
-        return self.t()
-
-    @property
-    def mT(self) -> SparseTensor:
-        return self.transpose(-2, -1)
-
-    @property
-    def mH(self) -> SparseTensor:
-        turned = self.transpose(-2, -1)
-        return made(turned._at, turned._held.conj(), tuple(turned._plain_shape()), turned._sorted)
-
-    @property
-    def H(self) -> SparseTensor:
-        return self.mH
+    def permute(self, *order: Any, dims: Any = None) -> SparseTensor:
+        """The dimensions in another order, sparse ones among themselves and dense ones too."""
+        order = self._order(views.permute, ints(order if dims is None else (dims,), "dims"))
+        k, shape = self.sparse_dim(), self._plain_shape()
+        if max(order[:k], default=-1) >= k:
+            raise RuntimeError(
+                "permute(sparse_coo): transpositions between sparse and dense dimensions are not "
+                "allowed.Only transpositions within sparse and dense dimensions are supported."
+            )
+        at, held = self._at, self._held
+        kept = order[:k] == tuple(range(k))
+        if not kept:
+            at = at.index_select(0, fresh(np.array(order[:k], np.int64), dtypes.int64))
+        if order[k:] != tuple(range(k, self.ndim)):
+            held = held.permute(0, *[d - k + 1 for d in order[k:]])
+        sizes = tuple([shape[d] for d in order])
+        return made(at, held, sizes, (self._sorted and kept) or self._nnz() < 2)
 
     def index_select(self, dim: int, index: Tensor) -> SparseTensor:
         """The slices that a vector of positions names."""

@@ -24,7 +24,7 @@ def compressed_text(t: Any) -> str:
     gap = ",\n" + " " * _INDENT
     whole = gap.join([_part(name, part.detach()._skimp_array()) for name, part in parts.items()])
     suffixes = [f"size={tuple(t.shape)}", *_suffixes(t)]
-    return printing.add_suffixes(f"tensor({whole}", suffixes, _INDENT)
+    return _told(t, printing.add_suffixes(f"tensor({whole}", suffixes, _INDENT))
 
 
 def text(t: Any) -> str:
@@ -35,7 +35,13 @@ def text(t: Any) -> str:
     ]
     gap = ",\n" + " " * _INDENT
     whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
-    return printing.add_suffixes(whole, _suffixes(t), _INDENT)
+    return _told(t, printing.add_suffixes(whole, _suffixes(t), _INDENT))
+
+
+def _told(t: Any, text: str) -> str:
+    if getattr(t, "_is_param", False):
+        return printing.parameter_str(text, plain=True, derived=False)
+    return text
 
 
 def _suffixes(t: Any) -> list[str]:

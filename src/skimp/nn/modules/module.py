@@ -27,7 +27,7 @@ from skimp.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from skimp.nn.modules.state import State
-from skimp.nn.parameter import Parameter, Uninitialized, forget_gradients
+from skimp.nn.parameter import Parameter, UninitializedTensorMixin, forget_gradients
 
 __all__ = [
     "Module", "register_module_backward_hook", "register_module_buffer_registration_hook",
@@ -113,7 +113,7 @@ class Module(Hooked, State):
         for name, param in self._parameters.items():
             if param is None:
                 continue
-            if isinstance(param, Uninitialized):
+            if isinstance(param, UninitializedTensorMixin):
                 param._skimp_apply(fn)
                 continue
             grad = param.grad
@@ -125,7 +125,7 @@ class Module(Hooked, State):
                 self._parameters[name] = moved
                 moved.grad = grad
         for name, buffer in self._buffers.items():
-            if isinstance(buffer, Uninitialized):
+            if isinstance(buffer, UninitializedTensorMixin):
                 buffer._skimp_apply(fn)
             elif buffer is not None:
                 self._buffers[name] = fn(buffer)
