@@ -76,13 +76,11 @@ def _check(module: Any, batch_size: Any, loss_reduction: Any) -> None:
         )
     if batch_size is not None and batch_size < 1:
         raise RuntimeError(f"Batch size must be positive, got {batch_size}")
-    for weight in module.parameters():
+    for name, weight in module.named_parameters():
         if getattr(weight, "grad_sample", None) is not None:
             raise RuntimeError(
-                "Current Expanded Weights accumulates the gradients, which will be incorrect for "
-                "multiple calls without clearing gradients. Please clear out the grad_sample "
-                f"parameter of {weight} or post an issue to pytorch/pytorch to prioritize correct "
-                "behavior"
+                f"call_for_per_sample_grads: {name} has a grad_sample of an earlier call, and those"
+                " of this one would be added to it; set it to None first"
             )
     if any([isinstance(m, RNNBase) for m in module.modules()]):
         raise NotImplementedError(
@@ -99,17 +97,14 @@ def _batch_of(given: Any, dim: int) -> int:
     sizes = [v.shape[dim] for v in tree_leaves(given) if isinstance(v, Tensor)]
     if not sizes:
         raise RuntimeError(
-            "Unable to find a tensor in the passed args and kwargs. They may not be pytree-able "
-            "and so ExpandedWeights cannot compute the batch size from the inputs. Please specify "
-            "it explicitly"
+            "call_for_per_sample_grads: no argument is a tensor that would tell the batch size; "
+            "give batch_size="
         )
-    for size in sizes:
-        if size != sizes[0]:
-            raise RuntimeError(
-                "When computing batch size, found at least one input with batch size "
-                f"{sizes[0]} and one with batch size {size}. Please specify it explicitly using "
-                "the batch size kwarg in call_for_per_sample_grads"
-            )
+    if len(set(sizes)) > 1:
+        raise RuntimeError(
+            "call_for_per_sample_grads: arguments have batches of different sizes, "
+            f"{sorted(set(sizes))}; give batch_size="
+        )
     return int(sizes[0])
 
 
