@@ -34,23 +34,24 @@ def multinomial(weights: NDArray[Any], n: int, replacement: bool, engine: Engine
 
 def _with_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     result = np.empty((rows.shape[0], n), np.int64)
-    for row, indices in zip(rows, result, strict=True):
-        wide = row.astype(np.float64 if row.dtype == np.float64 else np.float32)
-        if not bool((wide >= 0).all()):
+    for i, row in enumerate(rows):
+        wide = row.astype(np.float64 if row.dtype == np.float64 else np.float32, copy=False)
+        if not np.minimum.reduce(wide) >= 0:
             raise RuntimeError(
                 "invalid multinomial distribution (encountering probability entry < 0)"
             )
-        if not bool(np.isfinite(wide).all()):
+        cumulative = np.add.accumulate(wide)
+        total = cumulative[-1]
+        if not total < math.inf and np.maximum.reduce(wide) == math.inf:
             raise RuntimeError(
                 "invalid multinomial distribution "
                 "(encountering probability entry = infinity or NaN)"
             )
-        cumulative = np.add.accumulate(wide)
-        if not cumulative[-1] > 0:
+        if not total > 0:
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-        cumulative /= cumulative[-1]
+        cumulative /= total
         cumulative[-1] = 1
-        indices[:] = cumulative.astype(np.float64).searchsorted(uniform53(n, engine))
+        result[i] = cumulative.astype(np.float64).searchsorted(uniform53(n, engine))
     return result
 
 
