@@ -30,4 +30,5 @@ def farthest(places: Array) -> int:
     By its place, in half the time of a reduction.
     """
     flat = places.reshape(-1).view(np.uint64 if places.itemsize == 8 else np.uint32)
-    return flat.item(flat.argmax())
+    largest: int = flat.item(flat.argmax())
+    return largest

@@ -194,7 +194,7 @@ def row_extremes(ufunc: np.ufunc, x: Array) -> Array:
     at = x.argmax(1) if ufunc is np.maximum else x.argmin(1)
     if rows > 1:
         at += _starts(rows, length)
-    return x.reshape(-1).take(at)
+    return x.reshape(-1).take(at)  # type: ignore[no-any-return]
 
 
 @lru_cache(64)

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 import skimp
 from skimp._ops.create import ranges
 from skimp.config import using
+from tests.support.running import default_mode
 
 ends = st.one_of(
     st.integers(-20, 20),
@@ -46,6 +47,7 @@ def test_both_ways_of_halves_are_taken(monkeypatch, start, end, exact):
     assert bool(called) is not exact
 
 
+@default_mode
 def test_a_range_of_numbers_goes_at_once(monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("the general way")

@@ -104,7 +104,8 @@ def small_places(x: Array, dim: Any, index: Any) -> Array | None:
     """
     if type(index) is not Tensor or index._dtype is not dtypes.int64 or type(dim) is not int:
         return None
-    where, ndim = small_array(index), x.ndim
+    where: Array | None = small_array(index)
+    ndim = x.ndim
     if where is None or where.ndim != ndim or not 0 < where.size < _FEW or not -ndim <= dim < ndim:
         return None
     dim %= ndim

@@ -120,7 +120,7 @@ def _resident(input: Any) -> Array | None:
         return None
     if input._storage.deferred is not None or not 0 < numel(input._skimp_layout.shape) <= _ALONE:
         return None
-    x = input._skimp_array()
+    x: Array = input._skimp_array()
     if x.flags.c_contiguous:
         return x
     return _without_gaps(x) if x.size < ROWS else None
