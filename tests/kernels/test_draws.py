@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -417,6 +418,15 @@ def test_shapes_are_filled_in_memory_order() -> None:
         (lambda t: t.multinomial(2), lambda a, e: draws.multinomial(a, 2, False, e)),
         (lambda t: t.multinomial(2, True), lambda a, e: draws.multinomial(a, 2, True, e)),
         (lambda t: (t - 1).multinomial(2), lambda a, e: draws.multinomial(a - 1, 2, False, e)),
+        *(
+            (
+                lambda t, last=last: (t + torch.tensor([1.0, 0, 0, 0, last])).multinomial(2, True),
+                lambda a, e, last=last: draws.multinomial(
+                    a + np.array([1, 0, 0, 0, last], np.float32), 2, True, e
+                ),
+            )
+            for last in (-0.5, math.inf, -math.inf, math.nan)
+        ),
     ],
 )
 def test_refusals(theirs: Callable[[torch.Tensor], Any], ours: Callable[..., Any]) -> None:

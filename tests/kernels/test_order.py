@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp._kernels.order import stable_order
+from skimp._kernels.order import farthest, stable_order
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
@@ -22,3 +22,16 @@ def test_equal_integers_keep_their_order(size: int, count: int, dtype: Any) -> N
     np.testing.assert_array_equal(order, np.argsort(places, kind="stable"))
     many = places.astype(np.int64) * 4
     np.testing.assert_array_equal(stable_order(many, 4 * size), order)  # to 2**33: as they are
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 40), (300, 20)])
+def test_the_largest_position_is_found_and_a_negative_one_is_huge(
+    shape: tuple[int, ...], dtype: Any
+) -> None:
+    places = np.random.default_rng(len(shape)).integers(0, 1 << 30, shape).astype(dtype)
+    for each in (places, places.T, places[..., ::-1]):
+        assert farthest(each) == places.max()
+        assert type(farthest(each)) is int
+    places.reshape(-1)[-1] = -1
+    assert farthest(places) >= 1 << 31

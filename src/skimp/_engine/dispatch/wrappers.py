@@ -322,7 +322,8 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         skipped = _not_taken(p, inspect.signature(fast).parameters)
         if skipped and skipped[0] is p.all[0]:
             raise TypeError(f"{f.__name__}: its fast path would never be asked")
-        left_out = p.all[0].default is not Parameter.empty  # then it is no tensor
+        first = p.all[0]  # no tensor where it may be left out, or is the first of a range
+        left_out = first.default is not Parameter.empty or first.name == "start"
         more = []
         for one in skipped:
             if one.kind is one.KEYWORD_ONLY:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from skimp._engine.eval.expr import Array
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import give, take
+from skimp._kernels.scratch import give, row_extremes, take
 
 State = tuple[Array, ...]
 Count = Any  # an int, or an array that broadcasts against the states
@@ -132,6 +132,16 @@ def _of_ufunc(name: str, ufunc: np.ufunc, empty: Any = None) -> Reducer:
     )
 
 
+def _extreme(name: str, ufunc: np.ufunc) -> Reducer:
+    def first(block: Array, start: int) -> State:
+        a, r, c = block.shape
+        if c > 1:
+            return (ufunc.reduce(block, axis=1),)
+        return (row_extremes(ufunc, block.reshape(a, r)).reshape(a, 1),)
+
+    return replace(_of_ufunc(name, ufunc), first=first)
+
+
 Term = Callable[[Array, Array], object]  # writes what is added up for a block, in a real type
 
 
@@ -185,8 +195,8 @@ SUM_ABS: Final = _of_sum("sum_abs", np.absolute)
 NORM: Final = _of_sum("norm", _abs_squared, _root)
 PROD: Final = _of_ufunc("prod", np.multiply, 1)
 XOR: Final = _of_ufunc("xor", np.bitwise_xor, 0)
-AMAX: Final = _of_ufunc("amax", np.maximum)
-AMIN: Final = _of_ufunc("amin", np.minimum)
+AMAX: Final = _extreme("amax", np.maximum)
+AMIN: Final = _extreme("amin", np.minimum)
 
 
 def _first_count(block: Array, start: int) -> State:

@@ -218,13 +218,12 @@ class Engine:
         """The next `n` pairs of words, the first of each pair in the upper half."""
         if n > _FEW_PAIRS and self.at == self.words.size and not self._next and _draws_pairs():
             return self._straight(2 * n, lambda: _pairs(self._numpy, n))
-        pairs = self.random32(2 * n).view(np.uint64)
+        words = self.random32(2 * n)
         if sys.byteorder == "big":
-            return pairs
-        firsts = pairs << np.uint64(32)
-        pairs >>= np.uint64(32)
-        pairs |= firsts
-        return pairs
+            return words.view(np.uint64)
+        turned = np.empty(2 * n, np.uint32)
+        turned[::2], turned[1::2] = words[1::2], words[::2]
+        return turned.view(np.uint64)
 
     def skip(self, words: int) -> None:
         """Advance as if `words` words had been drawn."""

@@ -29,7 +29,8 @@ from skimp.config import config
 GROUP: Final = 16  # numbers that PyTorch makes together: 8 radii, then 8 angles
 _PART: Final = 2 * boxmuller.BLOCK
 _THREADED: Final = 1 << 19  # from here on the transform of one part overlaps the draw of the next
-_LOW53: Final = np.uint64((1 << 53) - 1)
+_LOW53: Final = np.array((1 << 53) - 1, np.uint64)
+_STEP53: Final = np.array(2.0**-53)
 _TWO_PI: Final = 2.0 * math.pi
 
 Words = NDArray[Any]
@@ -86,7 +87,7 @@ def to_uniform53(words: NDArray[np.uint64]) -> F64:
     """The uniform of each 64-bit word, from its low 53 bits; overwrites `words`."""
     words &= _LOW53
     result = words.view(np.int64).astype(np.float64)
-    result *= 2.0**-53
+    result *= _STEP53
     return result
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from skimp._kernels.random.arithmetic import log1p, narrowed
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import uniform53
+from skimp._kernels.scratch import row_extremes
 
 I64 = NDArray[np.int64]
 
@@ -34,36 +35,38 @@ def multinomial(weights: NDArray[Any], n: int, replacement: bool, engine: Engine
 
 def _with_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     result = np.empty((rows.shape[0], n), np.int64)
-    for row, indices in zip(rows, result, strict=True):
-        wide = row.astype(np.float64 if row.dtype == np.float64 else np.float32)
-        if not bool((wide >= 0).all()):
+    for i, row in enumerate(rows):
+        wide = row.astype(np.float64 if row.dtype == np.float64 else np.float32, copy=False)
+        if not np.minimum.reduce(wide) >= 0:
             raise RuntimeError(
                 "invalid multinomial distribution (encountering probability entry < 0)"
             )
-        if not bool(np.isfinite(wide).all()):
+        cumulative = np.add.accumulate(wide)
+        total = cumulative[-1]
+        if not total < math.inf and np.maximum.reduce(wide) == math.inf:
             raise RuntimeError(
                 "invalid multinomial distribution "
                 "(encountering probability entry = infinity or NaN)"
             )
-        cumulative = np.add.accumulate(wide)
-        if not cumulative[-1] > 0:
+        if not total > 0:
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-        cumulative /= cumulative[-1]
+        cumulative /= total
         cumulative[-1] = 1
-        indices[:] = cumulative.astype(np.float64).searchsorted(uniform53(n, engine))
+        result[i] = cumulative.astype(np.float64).searchsorted(uniform53(n, engine))
     return result
 
 
 def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     """The largest of weight / exponential: a race of exponential clocks."""
-    most = np.maximum.reduce(rows, axis=1).tolist()
-    if most and not (np.minimum.reduce(rows, None) >= 0 and max(most) < math.inf):
+    most = row_extremes(np.maximum, rows).tolist()
+    least = row_extremes(np.minimum, rows.reshape(1, -1))[0] if most else 0
+    if most and not (least >= 0 and max(most) < math.inf):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if most and not min(most) > 0:
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    clocks = narrowed(-log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
-    scores = rows / clocks
+    clocks = narrowed(log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
+    scores = rows / clocks  # negative, so the least
     if n == 1:
-        best: I64 = scores.argmax(axis=1)
+        best: I64 = scores.argmin(axis=1)
         return best.reshape(-1, 1)
-    return np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    return np.argsort(scores, axis=1, kind="stable")[:, :n]

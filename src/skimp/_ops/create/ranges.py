@@ -93,11 +93,7 @@ def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtyp
     step = (last - first) / work.type(count - 1)
     half = count // 2
     if work == np.float32 and count <= _BLOCK:  # both halves at once
-        places = np.arange(float(count), dtype=work)
-        places[half:] -= count - 1
-        ends = np.empty(count)
-        ends[:half], ends[half:] = first, last
-        yield 0, count, fma32(places, step, ends)
+        yield 0, count, _halves(first, last, step, count)
         return
     for low, high in ((0, half), (half, count)):
         for i in range(low, high, _BLOCK):
@@ -107,6 +103,35 @@ def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtyp
                 _fma(step, places, first) if low == 0 else _fma(-step, count - 1 - places, last)
             )
             yield i, j, values
+
+
+def _halves(first: Any, last: Any, step: Any, count: int) -> Array:
+    """Both halves of `_spaced`, in float32."""
+    half = count // 2
+    low, high, apart = float(first), float(last), float(step)
+    if _is_exact(low, high, apart):
+        products = np.arange(float(count - half))
+        products *= apart
+        made = np.empty(count)
+        np.add(products[:half], low, made[:half])
+        np.subtract(high, products[::-1], made[half:])
+        return made.astype(np.float32)
+    places = np.arange(float(count), dtype=np.float32)
+    places[half:] -= count - 1
+    ends = np.empty(count)
+    ends[:half], ends[half:] = first, last
+    return fma32(places, step, ends)
+
+
+def _is_exact(first: float, last: float, step: float) -> bool:
+    """Whether float64 adds an end to a multiple of the step, numbers of float32, without rounding:
+    where 24 bits of each begin at most 25 apart, 53 hold the sum.
+    """
+    sizes = [abs(number) for number in (first, last, step) if number]
+    return bool(sizes) and max(sizes) < min(sizes) * _APART
+
+
+_APART = 1 << 25
 
 
 def _fma(step: Any, places: Array, add: Any) -> Array:
@@ -136,7 +161,23 @@ def _write(
     return out, out._skimp_writable()
 
 
-@create
+def _small_linspace(start: Any, end: Any, steps: Any, *, dtype: Any = None) -> Tensor | None:
+    own = promotion.get_default_dtype() if dtype is None else dtype
+    if own is not dtypes.float32 or type(steps) is not int or not 1 < steps < config.small_below:
+        return None
+    if not _NUMBERS.issuperset((type(start), type(end))) or not -_MODERATE < start < _MODERATE:
+        return None
+    if not -_MODERATE < end < _MODERATE:
+        return None
+    first, last = np.float32(start), np.float32(end)
+    return fresh(_halves(first, last, (last - first) / np.float32(steps - 1), steps), own)
+
+
+_NUMBERS = frozenset({int, float})
+_MODERATE = 1e30  # far from float32's limits, which NumPy would warn of
+
+
+@created(_small_linspace)
 @making()
 def linspace(
     start: Any,

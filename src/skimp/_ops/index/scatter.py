@@ -18,6 +18,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.order import farthest
 from skimp._ops import batching
 from skimp._ops.index.along import read_along, write_along
 from skimp._ops.index.masks import small_number
@@ -81,9 +82,6 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
 _FEW = 1 << 12  # elements of an index below which places are computed at once
 
 
-_LIST = 64  # elements below which Python's min and max are faster than NumPy's
-
-
 @lru_cache(maxsize=128)
 def _grid(shape: tuple[int, ...], index: tuple[int, ...], dim: int) -> tuple[Array, int]:
     """Where the elements of an index that points to 0 along `dim` lie in row-major memory of
@@ -106,25 +104,21 @@ def small_places(x: Array, dim: Any, index: Any) -> Array | None:
     """
     if type(index) is not Tensor or index._dtype is not dtypes.int64 or type(dim) is not int:
         return None
-    where, ndim = small_array(index), x.ndim
+    where: Array | None = small_array(index)
+    ndim = x.ndim
     if where is None or where.ndim != ndim or not 0 < where.size < _FEW or not -ndim <= dim < ndim:
         return None
     dim %= ndim
-    if not where.flags.c_contiguous or not _within(where, x.shape[dim]):
+    if not where.flags.c_contiguous or farthest(where) >= x.shape[dim]:
         return None
     for d in range(ndim):
         if where.shape[d] > x.shape[d] and d != dim:
             return None
+    if ndim == 1:
+        return where
     base, apart = _grid(x.shape, where.shape, dim)
     found: Array = base + (where if apart == 1 else where * apart)
     return found
-
-
-def _within(index: Array, n: int) -> bool:
-    if index.size > _LIST:
-        return bool(np.maximum.reduce(index.view(np.uint64), None) < n)  # negative ones are large
-    values = index.reshape(-1).tolist()
-    return bool(min(values) >= 0 and max(values) < n)
 
 
 def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:

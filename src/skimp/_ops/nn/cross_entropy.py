@@ -18,6 +18,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
+from skimp._kernels.order import farthest
 from skimp._kernels.scratch import Scratch, row_sums, row_tops
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -247,7 +248,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         or not t.flags.c_contiguous
         or 0 <= ignore < x.shape[1]
         # negative ones, ignore_index among them, are large ones here
-        or np.maximum.reduce(t.view(np.uint64)) >= x.shape[1]
+        or farthest(t) >= x.shape[1]
     ):
         return None
     if not x.flags.c_contiguous:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
-from skimp._engine.tensor.tensor import Tensor, empty, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
@@ -63,7 +63,24 @@ def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
     return mask.to(dtype) * scale
 
 
-DROPPED = Rule("MulBackward0", input=lambda g, mask, scale: g * kept_factors(mask, scale, g._dtype))
+def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
+    """`g` times the factors, on arrays where it is small and not recorded."""
+    x, stays = g._np, mask._np
+    if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
+        return g * kept_factors(mask, scale, g._dtype)
+    in_order = x.flags.c_contiguous or not any(x.strides)
+    if not in_order or not stays.flags.c_contiguous or x.shape != stays.shape:
+        return g * kept_factors(mask, scale, g._dtype)
+    return fresh(_times(x, stays, scale), g._dtype)
+
+
+def _times(x: Array, stays: Array, scale: float) -> Array:
+    noise: Array = np.multiply(stays, scale, dtype=x.dtype)
+    return np.multiply(x, noise, out=noise)
+
+
+DROPPED = Rule("MulBackward0", input=_dropped_back)
+_RECORDED = recording(DROPPED, ("input", "mask", "scale"))
 
 
 @hidden(rule=DROPPED)
@@ -108,10 +125,9 @@ def _small_dropout(
         return None
     stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
     scale = 1.0 / (1.0 - p)
-    noise = np.multiply(stays, scale, dtype=x.dtype)
-    made = fresh(np.multiply(x, noise, out=noise), input._dtype)
+    made = fresh(_times(x, stays, scale), input._dtype)
     if input._rg and modes.state.grad:
-        record(DROPPED, {"input": input, "mask": fresh(stays, dtypes.bool), "scale": scale}, made)
+        _RECORDED.record(made, input, fresh(stays, dtypes.bool), scale)
     return made
 
 

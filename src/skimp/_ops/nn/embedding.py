@@ -15,6 +15,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.order import farthest
 from skimp._kernels.rows import merge_rows, taking
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -22,7 +23,7 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.sparse.tensor import made
 
 INDICES = (dtypes.int64, dtypes.int32)
-_UNSIGNED: Final = {dtypes.int64: np.uint64, dtypes.int32: np.uint32}
+_POSITIONS: Final = frozenset({dtypes.int64, dtypes.int32})
 
 
 def numbers_of(indices: Any, rows: int) -> Array:
@@ -106,12 +107,11 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
 
 def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     table, numbers = weight._np, indices._np
-    unsigned = _UNSIGNED.get(indices._dtype)
-    if table is None or numbers is None or unsigned is None or not numbers.size:
+    if table is None or numbers is None or indices._dtype not in _POSITIONS or not numbers.size:
         return None
     if not numbers.ndim or not table.flags.c_contiguous or not table.size:
         return None
-    if np.maximum.reduce(numbers.view(unsigned), None) >= len(table):  # negative: a large one
+    if farthest(numbers) >= len(table):
         return None
     return fresh(table.take(numbers, 0, None, "clip"), weight._dtype)
 

@@ -12,6 +12,7 @@ from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
 from skimp._kernels import shaping
+from skimp._kernels.order import farthest
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
@@ -75,7 +76,7 @@ def _small(
     n, classes = x.shape
     if not 0 < x.size < SMALL or 0 <= ignore_index < classes or reduction not in REDUCTIONS:
         return None
-    if np.maximum.reduce(t.astype(np.uint64)) >= classes:  # negative ones are large
+    if farthest(t) >= classes:  # negative ones are large
         return None
     found = np.negative(x[counted(n), t])
     if reduction != "none":

@@ -373,7 +373,8 @@ def multinomial(
     Shape: (rows, n) or (n); the result has num_samples in place of n.
     Dtypes: floating point.
     """
-    if input.ndim not in (1, 2):
+    shape = tuple(input.shape)
+    if len(shape) not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input._dtype.is_floating_point:
         raise RuntimeError(
@@ -382,13 +383,12 @@ def multinomial(
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
-    n = input.shape[-1]
-    if not replacement and num_samples > n:
+    if not replacement and num_samples > shape[-1]:
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
     if input._hollow:
-        return meta.empty((*input.shape[:-1], num_samples), dtypes.int64)
+        return meta.empty((*shape[:-1], num_samples), dtypes.int64)
     with LOCK():
         found = draws_weighted.multinomial(
             input._skimp_array(), num_samples, replacement, engine_of(generator)

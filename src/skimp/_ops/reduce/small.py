@@ -21,7 +21,7 @@ from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import row_tops
+from skimp._kernels.scratch import row_extremes, row_tops
 from skimp._kernels.threads import quietly
 from skimp.config import config
 
@@ -108,7 +108,9 @@ def _in_pairs(sums: list[float]) -> float:
 
 
 def _resident(input: Any) -> Array | None:
-    """The row-major elements of a tensor of floats, if in memory and few enough for one thread."""
+    """The row-major elements of a tensor of floats, if in memory and few enough for one thread;
+    copied where few have gaps, as `floats` does.
+    """
     if (
         input._hollow
         or input._skimp_neg
@@ -118,8 +120,10 @@ def _resident(input: Any) -> Array | None:
         return None
     if input._storage.deferred is not None or not 0 < numel(input._skimp_layout.shape) <= _ALONE:
         return None
-    x = input._skimp_array()
-    return x if x.flags.c_contiguous else None
+    x: Array = input._skimp_array()
+    if x.flags.c_contiguous:
+        return x
+    return _without_gaps(x) if x.size < ROWS else None
 
 
 def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
@@ -330,11 +334,16 @@ def extreme(ufunc: Any, how: Reducer) -> Any:
             return _whole(ufunc.reduce, input, dim, keepdim)
         if keepdim is False and type(dim) is tuple and not dim:
             x = _resident(input) if input._np is None else floats(input)
-            return None if x is None else fresh(ufunc.reduce(x.reshape(-1)), input._dtype)
+            return (
+                None if x is None else fresh(row_extremes(ufunc, x.reshape(1, -1))[0], input._dtype)
+            )
         x = rows(input, dim) if keepdim is False else None
         if x is None:
             return blocked(input, dim, keepdim, how)
-        return fresh(ufunc.reduce(x, -1), input._dtype)
+        if x.ndim == 2:
+            return fresh(row_extremes(ufunc, x), input._dtype)
+        found = row_extremes(ufunc, x.reshape(-1, x.shape[-1]))
+        return fresh(found.reshape(x.shape[:-1]), input._dtype)
 
     return fast
 
