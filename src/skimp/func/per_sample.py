@@ -97,12 +97,12 @@ def _batch_of(given: Any, dim: int) -> int:
     sizes = [v.shape[dim] for v in tree_leaves(given) if isinstance(v, Tensor)]
     if not sizes:
         raise RuntimeError(
-            "call_for_per_sample_grads: no argument is a tensor that would tell the batch size; "
+            "call_for_per_sample_grads: no argument is a tensor that tells the batch size; "
             "give batch_size="
         )
     if len(set(sizes)) > 1:
         raise RuntimeError(
-            "call_for_per_sample_grads: arguments have batches of different sizes, "
+            "call_for_per_sample_grads: the batch size of arguments differs, "
             f"{sorted(set(sizes))}; give batch_size="
         )
     return int(sizes[0])
