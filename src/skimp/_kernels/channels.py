@@ -3,7 +3,7 @@ between two numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -45,11 +45,19 @@ def scaled(
 def _add_to_lines(x: Array, a: Array, b: Array, plus: Array, out: Array) -> None:
     """out = x * a + b + plus, which may be where one of them is."""
     with Scratch((_longest(out),), out.dtype) as room:
-        for own, times, add, more, to in _parts(x, a, b, plus, out):
-            line = room[: to.size].reshape(to.shape)
-            np.multiply(own, times, out=line)
-            np.add(line, add, out=line)
-            np.add(line, more, out=to)
+        for step in _adding(x, a, b, plus, out, room):
+            step()
+
+
+def _adding(
+    x: Array, a: Array, b: Array, plus: Array, out: Array, room: Array
+) -> Iterator[Callable[[], Any]]:
+    """The calls that it takes, one after the other: a few images' lines are in `room` first."""
+    for own, times, add, more, to in _parts(x, a, b, plus, out):
+        line = room[: to.size].reshape(to.shape)
+        yield partial(np.multiply, own, times, out=line)
+        yield partial(np.add, line, add, out=line)
+        yield partial(np.add, line, more, out=to)
 
 
 def calls(
@@ -69,13 +77,7 @@ def calls(
         made = [(partial(np.multiply, x, a, out=out),), (partial(np.add, out, b, out=out),)]
     else:
         room = take(_longest(out), out.dtype)
-        for own, times, add, more, to in _parts(x, a, b, plus, out):
-            line = room[: to.size].reshape(to.shape)
-            made += [
-                (partial(np.multiply, own, times, out=line),),
-                (partial(np.add, line, add, out=line),),
-                (partial(np.add, line, more, out=to),),
-            ]
+        made = [(step,) for step in _adding(x, a, b, plus, out, room)]
         made += giving(room)
     if hold is not None:
         made.append((partial(CLIP, out, *hold, out=out),))

@@ -13,8 +13,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from skimp._engine.autograd.leaves import reached
 from skimp._engine.autograd.modes import no_grad
-from skimp._engine.autograd.nodes import AccumulateGrad, Node
+from skimp._engine.autograd.nodes import AccumulateGrad
 from skimp._engine.memory.layout import Layout, contiguous_strides, is_non_overlapping_and_dense
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, empty
@@ -318,19 +319,11 @@ def _buckets(parameters: Sequence[Tensor], cap: int) -> list[GradBucket]:
 
 def _reached(outputs: Any) -> set[int]:
     """The leaves that a backward from the outputs will reach."""
-    found: set[int] = set()
-    seen: set[Node] = set()
-    todo: list[Node] = [t._skimp_node for t in tensors_in(outputs) if t._skimp_node is not None]
-    found |= {id(t) for t in tensors_in(outputs) if t._rg and t._skimp_node is None}
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if type(node) is AccumulateGrad:
-            found.add(id(node.variable))
-        todo += [n for n in node._skimp_edges[::2] if n is not None]
-    return found
+    tensors = tensors_in(outputs)
+    nodes = reached([t._skimp_node for t in tensors if t._skimp_node is not None])
+    leaves = [node.variable for node in nodes if type(node) is AccumulateGrad]
+    leaves += [t for t in tensors if t._rg and t._skimp_node is None]
+    return {id(t) for t in leaves}
 
 
 def tensors_in(value: Any) -> list[Tensor]:

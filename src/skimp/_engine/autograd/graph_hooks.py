@@ -186,7 +186,7 @@ class _All:
                 task = tasks.current_task()
                 if self.task != task:
                     self.task, self.grads = task, [None] * len(self.nodes)
-                    self.left = sum(map(tasks.will_run, self.nodes))
+                    self.left = tasks.coming_by(self.nodes)
                 self.grads[i] = g
                 self.left -= 1
                 done = not self.left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from skimp._engine.autograd.leaves import reached
@@ -29,10 +29,11 @@ def accumulates() -> bool:
     return running.now[2] is None
 
 
-def will_run(node: Node | None) -> bool:
-    """Whether it comes by a node, or has done so."""
+def coming_by(nodes: Sequence[Node | None]) -> int:
+    """How many of these it comes by, or has come by."""
     _, roots, wanted = running.now
-    return node in (reached(roots) if wanted is None else wanted)
+    run = reached(roots) if wanted is None else wanted
+    return sum([node in run for node in nodes])
 
 
 def queue_callback(callback: Callable[[], None]) -> None:

@@ -13,7 +13,15 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.create.creation import as_tensor
 from skimp._ops.meta import shapes
 from skimp._ops.sparse.arithmetic import Ints, is_sparse, refuse
-from skimp._ops.sparse.compressed import ENDS, PLACES, Compressed, by_rows, compressed, part
+from skimp._ops.sparse.compressed import (
+    ENDS,
+    LAYOUTS,
+    PLACES,
+    Compressed,
+    by_rows,
+    compressed,
+    part,
+)
 from skimp._ops.sparse.tensor import SparseTensor
 
 _KINDS = ("csr", "csc")
@@ -40,8 +48,21 @@ def _check_places(starts: Array, places: Array, shape: Ints, along: int) -> None
 
 
 def _made_of(
-    along: int, starts: Any, places: Any, values: Any, size: Any, dtype: Any, requires_grad: bool
+    along: int,
+    starts: Any,
+    places: Any,
+    values: Any,
+    size: Any,
+    *,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
 ) -> Compressed:
+    devices.check(device)
+    own = LAYOUTS[along]
+    if layout not in (None, own):
+        raise RuntimeError(f"sparse {_KINDS[along]} layout must be {own!r} but got {layout!r}")
     starts, places = as_tensor(starts).detach(), as_tensor(places).detach()
     held = as_tensor(values, dtype=dtype)
     kind = _KINDS[along].upper()
@@ -93,10 +114,10 @@ def sparse_csr_tensor(
     Raises: RuntimeError for indices that are no rows' or lie outside of the matrix.
     Memory: none is made: the sparse tensor holds the tensors given.
     """
-    devices.check(device)
-    if layout not in (None, formats.sparse_csr):
-        raise RuntimeError(f"sparse csr layout must be torch.sparse_csr but got {layout!r}")
-    return _made_of(0, crow_indices, col_indices, values, size, dtype, requires_grad)
+    return _made_of(
+        0, crow_indices, col_indices, values, size,
+        dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+    )  # fmt: skip
 
 
 @sampled(
@@ -123,10 +144,10 @@ def sparse_csc_tensor(
     Raises: RuntimeError for indices that are no columns' or lie outside of the matrix.
     Memory: none is made: the sparse tensor holds the tensors given.
     """
-    devices.check(device)
-    if layout not in (None, formats.sparse_csc):
-        raise RuntimeError(f"sparse csc layout must be torch.sparse_csc but got {layout!r}")
-    return _made_of(1, ccol_indices, row_indices, values, size, dtype, requires_grad)
+    return _made_of(
+        1, ccol_indices, row_indices, values, size,
+        dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+    )  # fmt: skip
 
 
 @sampled(

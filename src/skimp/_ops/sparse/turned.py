@@ -52,12 +52,7 @@ class Turned(Tensor):
 
     @property
     def H(self) -> Any:
-        if self.ndim not in (0, 2):
-            more = " For batches of matrices, consider using tensor.mH" if self.ndim > 2 else ""
-            raise RuntimeError(
-                f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor."
-                f"{more}"
-            )
+        self._order(views.hermitian)
         return self._turned("H").conj()
 
     def adjoint(self) -> Any:
@@ -65,11 +60,7 @@ class Turned(Tensor):
 
     def _turned(self, name: str) -> Any:
         """The last two dims exchanged; `name` is what was asked for."""
-        if self.ndim == 1:
-            raise RuntimeError(
-                f"tensor.{name} is only supported on matrices or batches of matrices. "
-                "Got 1-D tensor."
-            )
+        self._order(views.matrix_transpose, name)
         return self.transpose(-2, -1) if self.ndim else self
 
     def conj(self) -> Any:
