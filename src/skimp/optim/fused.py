@@ -198,7 +198,8 @@ def update(
                 outs = [t._skimp_writable() for t in written]
                 leaves = arrays[len(written) :]
                 tiny = outs[0].size <= _TINY and len(written) > _FEW and not host.bounded
-                if not (tiny and _put_off(formula, len(written), both, [*outs, *leaves], numbers)):
+                arrays = [*outs, *leaves]
+                if not (tiny and _put_off(formula, len(written), both, arrays, numbers, tiny)):
                     _on_arrays(formula, outs, leaves, numbers)
                 return
         order = layouts.memory_order(first._skimp_layout_of())
@@ -209,7 +210,7 @@ def update(
                 _on_arrays(formula, outs, leaves, numbers)
             else:
                 arrays = [*outs, *leaves]
-                if not _put_off(formula, len(written), both, arrays, numbers):
+                if not _put_off(formula, len(written), both, arrays, numbers, tiny=False):
                     _in_one_pass(formula, both, arrays, numbers)
                 elif host.bounded and _here.held > (host.bound or 0) // SHARE:
                     run_waiting()  # its bytes can't be taken away while it waits
@@ -426,6 +427,7 @@ def _put_off(
     tensors: list[Tensor],
     arrays: list[Array],
     numbers: tuple[Any, ...],
+    tiny: bool,
 ) -> bool:
     """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
     runs = _here.runs
@@ -433,7 +435,6 @@ def _put_off(
         return False
     storages = [t._storage for t in tensors]
     size = arrays[0].size
-    tiny = size <= _TINY and size < config.small_below
     if (
         (size < 2 and not tiny)  # what is broadcast and what is not look the same
         or len(set(storages)) < len(storages)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp._engine.eval.expr import Array, Kernel, Shape
-from skimp._engine.eval.pieces import Box, box_of, cuts
+from skimp._engine.eval.pieces import Box, Cut, box_of, cuts
 
 # Brief steps of a plan that take as long as another, which pays for threads from
 # `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
@@ -112,8 +112,7 @@ class Plan:
     @cached_property
     def kept_boxes(self) -> list[Box] | None:
         """Where the blocks are, if there are few."""
-        sides = [cuts(size, part) for size, part in zip(self.domain, self.block, strict=True)]
-        count = math.prod(map(len, sides))
+        sides, count = self._sides()
         return [box_of(number, sides) for number in range(count)] if count <= FEW else None
 
     def boxes(self) -> Iterator[Box]:
@@ -123,8 +122,13 @@ class Plan:
         kept = self.kept_boxes
         if kept is not None:
             return iter(kept)
+        sides, count = self._sides()
+        return map(partial(box_of, sides=sides), range(count))
+
+    def _sides(self) -> tuple[list[list[Cut]], int]:
+        """The pieces of each dim, and how many blocks they make."""
         sides = [cuts(size, part) for size, part in zip(self.domain, self.block, strict=True)]
-        return map(partial(box_of, sides=sides), range(math.prod(map(len, sides))))
+        return sides, math.prod(map(len, sides))
 
 
 def steps_of(kernel: Kernel) -> int:
