@@ -20,6 +20,7 @@ from skimp._compat.homes import LAYERS
 from skimp._engine.dispatch.in_python import binds
 from skimp._engine.dispatch.row import Form
 from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor
 
 # functions in Python that hand everything to a kernel of another name
@@ -27,7 +28,6 @@ _KERNELS: Final = {"unfold": "im2col", "fold": "col2im"}
 # arguments that a function in Python takes as other things than the kernel it calls
 _IN_PYTHON: Final = ("reduction", "mode", "output_size", "offsets")
 FILE: Final = Path(__file__).with_name("schemas.txt")
-_WIDE = 1 << 63  # PyTorch's integers have 64 bits
 # where PyTorch takes numbers for tensors
 _NUMBERS_TOO: Final = re.compile(
     r"(add|sub(tract)?|mul(tiply)?|(true_|floor_)?div(ide)?|fmod|remainder|copy|to)_?"
@@ -308,4 +308,4 @@ def refuse_wide(name: str, taken: Taken) -> None:
 
 
 def _too_wide(value: Any) -> bool:
-    return isinstance(value, int) and not -_WIDE <= value < _WIDE
+    return isinstance(value, int) and not -INT64_END <= value < INT64_END
