@@ -4,6 +4,7 @@ gradients and errors of the general way, and PyTorch's.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import skimp
+from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
 from skimp.config import config
 
@@ -62,6 +64,8 @@ VIEWS: dict[str, Case] = {
     "flatten one": lambda m, t: t(X).flatten(1, 1),
     "flatten ones": lambda m, t: t(ONE).flatten(0, 1),
     "flatten turned": lambda m, t: t(X).transpose(0, 2).flatten(),
+    "transpose 0-d": lambda m, t: t(ZERO).transpose(0, -1),
+    "permute a vector": lambda m, t: t(V).permute(0),
     "unsqueeze": lambda m, t: t(X).unsqueeze(1),
     "unsqueeze last": lambda m, t: t(X).unsqueeze(-1),
     "unsqueeze turned": lambda m, t: t(M).t().unsqueeze(-3),
@@ -207,6 +211,28 @@ def test_what_the_fast_path_is_not_for_raises_as_pytorch_does(name: str) -> None
     with pytest.raises(theirs.type) as ours:
         ERRORS[name](skimp, _ours)
     assert str(ours.value)[:30] == str(theirs.value)[:30]
+
+
+RIGHT = VIEWS | COPIES | IMAGES | {"view of bits": lambda m, t: t(M).view(m.int32)}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_no_error_leads_a_right_call_to_the_general_way(name: str) -> None:
+    raised: list[Any] = []
+
+    def watch(frame: Any, event: str, arg: Any) -> Any:
+        ours = event == "exception" and call_site.is_ours(frame.f_code.co_filename)
+        if ours and not issubclass(arg[0], (StopIteration, GeneratorExit)):
+            raised.append(arg[:2])
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        RIGHT[name](skimp, _ours)
+    finally:
+        sys.settrace(before)
+    assert raised == []
 
 
 @pytest.mark.parametrize("grad", [False, True])

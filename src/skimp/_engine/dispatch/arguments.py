@@ -169,9 +169,8 @@ def _by_types_alone(form: Form, given: Mapping[str, Any], defaults: Mapping[str,
         if default is not None and type(value) is type(default):
             either[name] = _another(default)
     every = _given(form.f, {**given, **either})
-    try:
-        taken = schemas.judge(form, every, defaults)
-    except TypeError:
+    taken = schemas.overload_for(form, every, defaults)
+    if isinstance(taken, schemas.Misfits):
         return False
     if taken is None:
         return not either or not schemas.overloads(form)

@@ -93,8 +93,29 @@ class Taken(NamedTuple):
 
 
 def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Taken | None:
-    """Raise PyTorch's TypeError where no overload takes these arguments (those that were given, by
-    name, or as `#2` by position; starred ones as a tuple); else the first that does.
+    """Raise PyTorch's TypeError where no overload takes these arguments; else what `overload_for`
+    finds.
+    """
+    found = overload_for(form, given, defaults)
+    if isinstance(found, Misfits):
+        raise TypeError(_words(form.name, found.given, found.wrong))
+    if found is not None:
+        _unpack(form.name, found)
+    return found
+
+
+class Misfits(NamedTuple):
+    """What no overload takes, and what is wrong with it for each."""
+
+    given: Mapping[str, Any]
+    wrong: list[str]
+
+
+def overload_for(
+    form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Taken | Misfits | None:
+    """The first overload that takes these arguments: those that were given, by name, or as `#2` by
+    position; starred ones as a tuple.
 
     `defaults` are values that the op's own signature has: where one of them is what an overload
     takes, it is not missing.
@@ -114,12 +135,10 @@ def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     for args, ways in zip(every, calls, strict=True):
         told = [_misfit(args, way, how) for way in ways] or ["got multiple values for an argument"]
         if None in told:
-            taken = Taken(args, ways[told.index(None)])
-            _unpack(form.name, taken)
-            return taken
+            return Taken(args, ways[told.index(None)])
         if not (how.scaled and any([(a.name, a.type) == ("other", "Number") for a in args])):
             wrong.append(str(told[0]))
-    raise TypeError(_words(form.name, given, wrong))
+    return Misfits(given, wrong)
 
 
 class _Rules(NamedTuple):
