@@ -211,6 +211,11 @@ def answer(f: Callable[..., Any], *args: Any) -> Any:
         return error.with_traceback(None)
 
 
+def marked(text: str) -> list[tuple[str, bool]]:
+    """The cases of a text, one a line, and whether it is refused: then `! ` stands before it."""
+    return [(line.removeprefix("! "), line[:2] == "! ") for line in text.strip().split("\n")]
+
+
 def refused_with(f: Callable[[], Any]) -> tuple[str, str]:
     """How a call is refused: the class of the error and its first line. One that is taken fails."""
     error = answer(f)

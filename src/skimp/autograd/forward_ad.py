@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
-from skimp._engine.autograd.record import edge
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import insist

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from skimp._engine.autograd import alias, errors, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
-from skimp._engine.autograd.record import edge
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.dispatch.batched import Batched
 from skimp._engine.tensor.tensor import Tensor, empty, mark_creation
 from skimp.autograd.mapped import apply_samples, apply_vmap

@@ -12,7 +12,7 @@ from typing import Any
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import shape_of
-from skimp._engine.autograd.record import edge
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.dispatch.batched import lifted, lowered
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor.tensor import Tensor

@@ -78,3 +78,13 @@ def test_integers_do_not_require_grad(name):
 def test_signatures_name_every_option(name):
     found = inspect.signature(_of(skimp, name)).parameters
     assert {"dtype", "layout", "device", "requires_grad"} <= set(found)
+
+
+@pytest.mark.parametrize("name", ["zeros", "empty"])
+def test_sizes_that_only_a_zero_makes_few(name):
+    """NumPy counts such a zero as a one."""
+    for library in (torch, skimp):
+        made = getattr(library, name)(2**62, 0, 4)
+        assert (tuple(made.shape), made.stride()) == ((2**62, 0, 4), (4, 4, 1))
+        with pytest.raises(RuntimeError, match="Storage size calculation overflowed with sizes"):
+            getattr(library, name)(2**40, 2**40, 0)

@@ -188,6 +188,12 @@ def test_singular_determinants_have_the_gradients_of_cofactors() -> None:
         np.testing.assert_allclose(x.grad.numpy(), cofactors, atol=1e-9)
 
 
+@pytest.mark.parametrize("p", [1, -2, "fro", np.inf])
+def test_what_is_singular_has_no_finite_condition_and_the_rest_of_a_batch_has(p: Any) -> None:
+    both = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[2.0, 1.0], [0.0, 3.0]]])
+    agree(lambda lib, a: lib.linalg.cond(a, p), both, tolerance=1e-6)
+
+
 def test_ranks() -> None:
     a = np.stack([np.diag([1.0, 1e-3, 0.0]), np.diag([2.0, 1.0, 0.0])])
     for keywords in ({}, {"atol": 0.01}, {"rtol": 0.6}, {"hermitian": True}):

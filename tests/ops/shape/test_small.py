@@ -4,6 +4,7 @@ gradients and errors of the general way, and PyTorch's.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import skimp
+from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
 from skimp.config import config
 
@@ -62,6 +64,8 @@ VIEWS: dict[str, Case] = {
     "flatten one": lambda m, t: t(X).flatten(1, 1),
     "flatten ones": lambda m, t: t(ONE).flatten(0, 1),
     "flatten turned": lambda m, t: t(X).transpose(0, 2).flatten(),
+    "transpose 0-d": lambda m, t: t(ZERO).transpose(0, -1),
+    "permute a vector": lambda m, t: t(V).permute(0),
     "unsqueeze": lambda m, t: t(X).unsqueeze(1),
     "unsqueeze last": lambda m, t: t(X).unsqueeze(-1),
     "unsqueeze turned": lambda m, t: t(M).t().unsqueeze(-3),
@@ -209,6 +213,28 @@ def test_what_the_fast_path_is_not_for_raises_as_pytorch_does(name: str) -> None
     assert str(ours.value)[:30] == str(theirs.value)[:30]
 
 
+RIGHT = VIEWS | COPIES | IMAGES | {"view of bits": lambda m, t: t(M).view(m.int32)}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_no_error_leads_a_right_call_to_the_general_way(name: str) -> None:
+    raised: list[Any] = []
+
+    def watch(frame: Any, event: str, arg: Any) -> Any:
+        ours = event == "exception" and call_site.is_ours(frame.f_code.co_filename)
+        if ours and not issubclass(arg[0], (StopIteration, GeneratorExit)):
+            raised.append(arg[:2])
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        RIGHT[name](skimp, _ours)
+    finally:
+        sys.settrace(before)
+    assert raised == []
+
+
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_show_writes_and_refuse_them_where_pytorch_does(name: str, grad: bool) -> None:
@@ -284,6 +310,7 @@ def test_sizes_to_expand_to_are_taken_and_refused_as_in_pytorch() -> None:
 @pytest.mark.parametrize("offset", [None, 0, 1])
 def test_as_strided_stays_within_its_storage(size: tuple[int, ...], offset: int | None) -> None:
     """An empty storage too, whose array NumPy would look past, and no size below zero."""
+    refused = 0
     for length in (0, 1, 4):
         found = []
         for lib in (torch, skimp):
@@ -293,3 +320,5 @@ def test_as_strided_stays_within_its_storage(size: tuple[int, ...], offset: int 
             except RuntimeError as error:
                 found.append(str(error))
         assert found[0] == found[1]
+        refused += isinstance(found[0], str)
+    assert refused == (3 if min(size) < 0 else 2 if offset else 1)

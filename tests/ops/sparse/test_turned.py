@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import skimp
+from tests.support.samples import marked
 
 # PyTorch says once that invariants are not checked
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse invariant:UserWarning")
@@ -30,8 +31,8 @@ x.t()
 x.conj()
 x.is_conj()
 x.is_neg()
-x.transpose(0, 5)
-x.swapaxes(0, -6)
+! x.transpose(0, 5)
+! x.swapaxes(0, -6)
 """
 
 ORDERS = """
@@ -76,18 +77,26 @@ def told(call: str, t: Any, x: Any) -> Any:
     return str(made.layout).partition(".")[2], made.is_conj(), made.to_dense().tolist()
 
 
+def _is_refusal(end: Any) -> bool:
+    return isinstance(end, tuple) and end[0].endswith("Error")
+
+
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
-@pytest.mark.parametrize("call", CALLS.split("\n")[1:-1])
-def test_matrices(call: str, layout: str) -> None:
+@pytest.mark.parametrize(("call", "refused"), marked(CALLS))
+def test_matrices(call: str, refused: bool, layout: str) -> None:
     expected = told(call, torch, matrix(torch, layout))
+    assert _is_refusal(expected) is refused
     assert told(call, skimp, matrix(skimp, layout)) == expected
 
 
 @pytest.mark.parametrize("sparse_dim", [1, 2, 3])
-@pytest.mark.parametrize("call", ORDERS.split("\n")[1:-1])
-def test_more_dims_and_dense_ones(call: str, sparse_dim: int) -> None:
-    expected = told(call, torch, cube(torch, sparse_dim))
-    assert told(call, skimp, cube(skimp, sparse_dim)) == expected
+def test_more_dims_and_dense_ones(sparse_dim: int) -> None:
+    refused = 0
+    for call, _ in marked(ORDERS):
+        expected = told(call, torch, cube(torch, sparse_dim))
+        assert told(call, skimp, cube(skimp, sparse_dim)) == expected, call
+        refused += _is_refusal(expected)
+    assert refused == {1: 17, 2: 15, 3: 5}[sparse_dim]  # dims that are dense don't change places
 
 
 @pytest.mark.parametrize("call", ["x.T", "x.permute(1, 0)", "x.movedim(0, 1)"])

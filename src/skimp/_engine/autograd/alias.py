@@ -15,9 +15,10 @@ from skimp._engine.autograd import errors, modes, node_lines as lines
 from skimp._engine.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
-from skimp._engine.autograd.record import begin, edge, finish, record, save_results
+from skimp._engine.autograd.record import begin, finish, record, save_results
 from skimp._engine.autograd.refresh import (
     ViewMeta,
+    edge,
     empty_like_base,
     move_retain,
     node_of_view,

@@ -9,6 +9,7 @@ from typing import Any
 from skimp._engine.autograd import modes, node_lines as lines, saving, tasks
 from skimp._engine.autograd.nodes import Node, RemovableHandle
 from skimp._engine.autograd.ops import ops
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
@@ -150,7 +151,7 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    multi = _All([saving.edge_of(t)[0] for t in tensors], fn) if mode == "all" else _Any(fn)
+    multi = _All([edge(t)[0] for t in tensors], fn) if mode == "all" else _Any(fn)
     return _Handles([t.register_hook(multi.hook(i)) for i, t in enumerate(tensors)])
 
 

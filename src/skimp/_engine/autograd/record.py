@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from skimp._engine.autograd import node_lines as lines, recorder, runner, saving
-from skimp._engine.autograd.nodes import FOLDED, Node, accumulate_of, init, shape_of
+from skimp._engine.autograd.nodes import FOLDED, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
-from skimp._engine.autograd.refresh import node_of_view
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
 from skimp._engine.autograd.saving import meta_of
 from skimp._engine.memory.storage import sequence
@@ -84,19 +84,6 @@ def record(
     names = tuple(bindings)
     found = rule.recordings.get(names if not nondiff else (names, nondiff))
     (found or recording(rule, names, nondiff)).record(outputs, *bindings.values())
-
-
-def edge(t: Tensor) -> tuple[Node | None, int]:
-    """Where the gradient of `t` goes."""
-    if not t._rg:
-        return None, 0
-    if t._base is not None:
-        node = node_of_view(t)
-    else:
-        node = t._skimp_node
-    if node is not None:
-        return node, t._skimp_index
-    return (None, 0) if t._skimp_inherits else (accumulate_of(t), 0)
 
 
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:

@@ -82,10 +82,10 @@ def node_of_view(t: Tensor) -> Node | None:
     before, index = t._skimp_node, t._skimp_index
     source = base._skimp_node
     if source is not None:
-        edge: tuple[Node | None, int] = (source, base._skimp_index)
+        to: tuple[Node | None, int] = (source, base._skimp_index)
     else:  # a leaf that requires no grad any more gets none
-        edge = (accumulate_of(base) if base._rg else None, 0)
-    t._skimp_node = strided(edge, view_meta(base), view_meta(t), t)
+        to = (accumulate_of(base) if base._rg else None, 0)
+    t._skimp_node = strided(to, view_meta(base), view_meta(t), t)
     t._skimp_index = 0
     t._rg = True
     t._skimp_inherits = False
@@ -93,6 +93,16 @@ def node_of_view(t: Tensor) -> Node | None:
     if t._skimp_retains and before is not None:
         move_retain(t, before, index)
     return t._skimp_node
+
+
+def edge(t: Tensor) -> tuple[Node | None, int]:
+    """Where the gradient of `t` goes."""
+    if not t._rg:
+        return None, 0
+    node = t._skimp_node if t._base is None else node_of_view(t)
+    if node is not None:
+        return node, t._skimp_index
+    return (None, 0) if t._skimp_inherits else (accumulate_of(t), 0)
 
 
 def move_retain(t: Tensor, before: Node, index: int) -> None:

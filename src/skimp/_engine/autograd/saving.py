@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd import errors, modes, rematerialize as rematerialized
-from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
+from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp._engine.autograd.ops import ops
-from skimp._engine.autograd.refresh import node_of_view, strided
+from skimp._engine.autograd.refresh import edge, node_of_view, strided
 from skimp._engine.tensor.tensor import Tensor, mark_bytes
 
 GUARDED: list[
@@ -55,7 +55,7 @@ class Packed:
         self.leaf = t._rg and t._skimp_node is None
         self.edge: tuple[Node | None, int] | None = None
         if t._rg and result is None:
-            self.edge = edge_of(t)
+            self.edge = edge(t)
         version = t._skimp_version
         with modes.no_grad():
             self.data = pack(t)
@@ -162,14 +162,6 @@ def seen_from(fn: Node, t: Tensor) -> Node | None:
     assert fn._skimp_extra.within is not None
     copy: Any = fn._skimp_extra.within()
     return None if copy is None else strided((copy, 0), copy.base, copy.view, t)
-
-
-def edge_of(t: Tensor) -> tuple[Node | None, int]:
-    """Where the gradient of `t`, which requires grad, goes."""
-    node = t._skimp_node if t._base is None else node_of_view(t)
-    if node is not None:
-        return node, t._skimp_index
-    return (None, 0) if t._skimp_inherits else (accumulate_of(t), 0)
 
 
 # -- in --------------------------------------------------------------------------------------------

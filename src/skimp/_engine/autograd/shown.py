@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import Node
-from skimp._engine.autograd.record import edge
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.tensor import Tensor
 

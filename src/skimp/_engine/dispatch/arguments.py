@@ -19,9 +19,8 @@ from skimp._engine.dispatch import schemas
 from skimp._engine.dispatch.overrides import overloaded
 from skimp._engine.dispatch.row import SPREAD, Form, signature
 from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor
-
-_WIDE = 1 << 63  # PyTorch's integers have 64 bits
 
 # what arguments are that signatures leave open, by their names
 NAMES: dict[str, str] = {
@@ -170,9 +169,8 @@ def _by_types_alone(form: Form, given: Mapping[str, Any], defaults: Mapping[str,
         if default is not None and type(value) is type(default):
             either[name] = _another(default)
     every = _given(form.f, {**given, **either})
-    try:
-        taken = schemas.judge(form, every, defaults)
-    except TypeError:
+    taken = schemas.overload_for(form, every, defaults)
+    if isinstance(taken, schemas.Misfits):
         return False
     if taken is None:
         return not either or not schemas.overloads(form)
@@ -353,4 +351,4 @@ def _fits(kind: str, value: Any, natural: bool) -> bool:
 
 def _too_wide(value: Any) -> bool:
     values = value if isinstance(value, (tuple, list)) else (value,)
-    return any([isinstance(v, int) and not -_WIDE <= v < _WIDE for v in values])
+    return any([isinstance(v, int) and not -INT64_END <= v < INT64_END for v in values])

@@ -12,10 +12,11 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise import Pointwise
-from skimp._engine.dispatch.pointwise_forms import WIDE, direct_strided, named
+from skimp._engine.dispatch.pointwise_forms import direct_strided, named
 from skimp._engine.dispatch.row import KNOWN, METHODS, ORDINARY
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 
 Function = Callable[..., Tensor]
@@ -68,7 +69,7 @@ def _forward(row: Pointwise, slow: Function) -> Function:
                     if (self._rg or other._rg) and _state.grad:
                         recording.record(made, self, other)
                     return made
-        elif kind is float or (kind is int and -WIDE <= other < WIDE):
+        elif kind is float or (kind is int and -INT64_END <= other < INT64_END):
             x = self._np
             if (
                 x is not None
@@ -95,7 +96,7 @@ def _reflected(row: Pointwise, slow: Function) -> Function:
 
     def roperator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
-        if kind is float or (kind is int and -WIDE <= other < WIDE):
+        if kind is float or (kind is int and -INT64_END <= other < INT64_END):
             x = self._np
             if (
                 x is not None
@@ -211,7 +212,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                     return fresh(ufunc(x, y), _BOOL)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                     return slow(self, other)
-        elif kind is float or (kind is int and -WIDE <= other < WIDE):
+        elif kind is float or (kind is int and -INT64_END <= other < INT64_END):
             x = self._np
             fits = self._dtype in numbers or (self._dtype is _INT64 and kind is int)
             if fits and x is not None and not self._skimp_turned:

@@ -22,6 +22,7 @@ from skimp._engine.dispatch.wrappers import explaining, space_of
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 
 Function = Callable[..., Tensor]
@@ -30,7 +31,6 @@ ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its functi
 NONE: frozenset[dtypes.dtype] = frozenset()
 _INT64 = dtypes.int64
 _state: Any = modes.state
-WIDE = 1 << 63  # integers beyond are errors, which the general way raises
 
 
 def named(f: F, name: str, doc: str | None = None) -> F:
@@ -280,7 +280,9 @@ def small_in_place(
         if other._storage is target._storage and other is not target:
             return False
     elif (kind is float and dtype in dtypes.FLOATING) or (
-        kind is int and -WIDE <= other < WIDE and (dtype in dtypes.FLOATING or dtype is _INT64)
+        kind is int
+        and -INT64_END <= other < INT64_END
+        and (dtype in dtypes.FLOATING or dtype is _INT64)
     ):
         y = other
     else:

@@ -20,6 +20,7 @@ from skimp._compat.homes import LAYERS
 from skimp._engine.dispatch.in_python import binds
 from skimp._engine.dispatch.row import Form
 from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor
 
 # functions in Python that hand everything to a kernel of another name
@@ -27,7 +28,6 @@ _KERNELS: Final = {"unfold": "im2col", "fold": "col2im"}
 # arguments that a function in Python takes as other things than the kernel it calls
 _IN_PYTHON: Final = ("reduction", "mode", "output_size", "offsets")
 FILE: Final = Path(__file__).with_name("schemas.txt")
-_WIDE = 1 << 63  # PyTorch's integers have 64 bits
 # where PyTorch takes numbers for tensors
 _NUMBERS_TOO: Final = re.compile(
     r"(add|sub(tract)?|mul(tiply)?|(true_|floor_)?div(ide)?|fmod|remainder|copy|to)_?"
@@ -93,8 +93,29 @@ class Taken(NamedTuple):
 
 
 def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Taken | None:
-    """Raise PyTorch's TypeError where no overload takes these arguments (those that were given, by
-    name, or as `#2` by position; starred ones as a tuple); else the first that does.
+    """Raise PyTorch's TypeError where no overload takes these arguments; else what `overload_for`
+    finds.
+    """
+    found = overload_for(form, given, defaults)
+    if isinstance(found, Misfits):
+        raise TypeError(_words(form.name, found.given, found.wrong))
+    if found is not None:
+        _unpack(form.name, found)
+    return found
+
+
+class Misfits(NamedTuple):
+    """What no overload takes, and what is wrong with it for each."""
+
+    given: Mapping[str, Any]
+    wrong: list[str]
+
+
+def overload_for(
+    form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Taken | Misfits | None:
+    """The first overload that takes these arguments: those that were given, by name, or as `#2` by
+    position; starred ones as a tuple.
 
     `defaults` are values that the op's own signature has: where one of them is what an overload
     takes, it is not missing.
@@ -114,12 +135,10 @@ def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     for args, ways in zip(every, calls, strict=True):
         told = [_misfit(args, way, how) for way in ways] or ["got multiple values for an argument"]
         if None in told:
-            taken = Taken(args, ways[told.index(None)])
-            _unpack(form.name, taken)
-            return taken
+            return Taken(args, ways[told.index(None)])
         if not (how.scaled and any([(a.name, a.type) == ("other", "Number") for a in args])):
             wrong.append(str(told[0]))
-    raise TypeError(_words(form.name, given, wrong))
+    return Misfits(given, wrong)
 
 
 class _Rules(NamedTuple):
@@ -308,4 +327,4 @@ def refuse_wide(name: str, taken: Taken) -> None:
 
 
 def _too_wide(value: Any) -> bool:
-    return isinstance(value, int) and not -_WIDE <= value < _WIDE
+    return isinstance(value, int) and not -INT64_END <= value < INT64_END

@@ -228,7 +228,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
-        ORDERS=ORDERS, is_plain=_is_plain,
+        ORDERS=ORDERS, is_plain=_is_plain, listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []
@@ -285,7 +285,7 @@ def _layout_of_view(space: dict[str, Any], o: Op, p: Parameters) -> str:
         plain = " and ".join([f"type({one.name}) is int" for one in more])
         return f"(laid if {plain} else raw){handed}"
     sizes, keywords = more[0].name, more[1:]
-    space.update(ints=frozenset({int}).issuperset, listed=_SIZES)
+    space["ints"] = frozenset({int}).issuperset
     usual = "".join([f" and {one.name} is {one.default}" for one in keywords])
     found = "laid(input._skimp_layout_of(), *{0}) if ints(map(type, {0}))" + usual
     inside = f"len({sizes}) == 1 and type({sizes}[0]) in listed and "

@@ -73,6 +73,7 @@ ALL: Final = (
 INTEGRAL: Final = frozenset({uint8, int8, int16, int32, int64})
 FLOATING: Final = frozenset({float32, float64})
 FLOATING_AND_COMPLEX: Final = frozenset({float32, float64, complex64, complex128})
+INT64_END: Final = 1 << 63  # sizes, strides and numbers of PyTorch's are below it
 HALVES: Final = (float16, bfloat16)
 # Types that PyTorch stores, converts and views, and in which few of its ops compute.
 UNSIGNED: Final = (uint16, uint32, uint64)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
+import operator
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
 
@@ -11,6 +14,7 @@ import numpy as np
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numbers, numel
 from skimp._engine.tensor import devices, dtypes, formats, meta, promotion
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
 from skimp._ops.shape.views import as_int
@@ -129,26 +133,34 @@ def dense_tensor(
         dtype = promotion.get_default_dtype()
     elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
         raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
-    if where is devices.CPU and memory_format is None and numel(shape) < config.small_below:
-        try:
-            return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
-        except ValueError:  # NumPy counts the zeros of a shape as ones: then it needs no array
-            _check_strides(shape)
+    elements = numel(shape)
+    small = where is devices.CPU and memory_format is None and elements < config.small_below
+    if small and (elements or _spans(shape) * dtype.itemsize < INT64_END):
+        return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
     strides = _check_strides(shape)
     if memory_format is not None:
         strides = formats.strides_in(shape, memory_format)
     if where is devices.META:
         return meta.empty(shape, dtype, strides)
-    if not zeroed:
+    if not zeroed and elements:
         return empty(shape, dtype, strides)
-    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
+    s = storages.empty(elements * dtype.itemsize, zeroed=True)
     return wrap(s, Layout(shape, strides, 0), dtype)
 
 
+def _spans(shape: tuple[int, ...]) -> int:
+    """The elements of a shape whose zeros count as ones, as NumPy counts them: of too many it makes
+    no array, though there are none.
+    """
+    return math.prod([n or 1 for n in shape])
+
+
 def _check_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, which 64 bits must hold."""
+    """Row-major strides, which 64 bits must hold, as they must the sizes multiplied one by one."""
+    if max(itertools.accumulate(shape, operator.mul), default=0) >= 2 * INT64_END:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
     strides = contiguous_strides(shape)
-    if strides and max(strides) >= 1 << 63:
+    if strides and max(strides) >= INT64_END:
         raise RuntimeError("Stride calculation overflowed")
     return strides
 

@@ -4,7 +4,7 @@ scatter.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory.copies import written
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
@@ -29,7 +30,6 @@ from skimp._ops.shape.copies import COPIED, _filled, write
 
 _state = modes.state
 _NUMBERS = (int, float, complex, np.integer)  # NumPy's other numbers are refused, as in PyTorch
-_WIDE: Final = 1 << 63  # PyTorch's integers have 64 bits
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -43,7 +43,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         )
     if number:
         value = value.item() if isinstance(value, np.generic) else value
-        if type(value) is int and not -_WIDE <= value < _WIDE:
+        if type(value) is int and not -INT64_END <= value < INT64_END:
             raise ValueError("Overflow when unpacking long long")
         check_number(value, self._dtype)
         a = self._np

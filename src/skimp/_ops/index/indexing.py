@@ -241,9 +241,9 @@ def small_item(x: Any, index: Any) -> Any:
 
 def _one_slice(x: Any, index: slice) -> Any:
     """The same for one slice of the first dim, whose bounds may be small tensors of an integer."""
+    if type(index.start) is Tensor or type(index.stop) is Tensor:
+        index = _number_slice(index)
     start, stop, step = index.start, index.stop, index.step
-    if type(start) is Tensor or type(stop) is Tensor:
-        start, stop = _number_of(start), _number_of(stop)
     n = len(x) if x.ndim else 0
     if (
         not n
@@ -252,7 +252,7 @@ def _one_slice(x: Any, index: slice) -> Any:
         or (step is not None and (type(step) is not int or step <= 0))
     ):
         return None
-    found = x[start:stop:step]
+    found = x[index]
     return found if found.size else None
 
 

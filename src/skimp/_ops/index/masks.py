@@ -19,6 +19,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.pointwise import select
@@ -62,13 +63,10 @@ WHERE = Pointwise(
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-_WIDE = 1 << 63  # integers beyond are errors, which the general way raises
-
-
 def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
     """A Python number as a NumPy scalar of a float type that holds it; None for any other."""
     kind = type(value)
-    if kind is not float and (kind is not int or not -_WIDE <= value < _WIDE):
+    if kind is not float and (kind is not int or not -INT64_END <= value < INT64_END):
         return None
     if dtype is dtypes.float32:
         fits = -_LARGEST <= value <= _LARGEST or value in (np.inf, -np.inf)

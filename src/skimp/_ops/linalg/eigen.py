@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from skimp._ops.linalg.checks import (
     recorded,
     rows,
 )
-from skimp._ops.linalg.solve import inv, solve
+from skimp._ops.linalg.solve import inv_ex, solve
 from skimp._ops.meta import linalg as shapes
 
 # -- singular values ------------------------------------------------------------------------------
@@ -456,11 +457,11 @@ def cond(input: Tensor, p: Any = None) -> Tensor:
     check_square("linalg.cond", input)
     if not input.numel():
         return norm(input, p)  # type: ignore[no-any-return]
-    try:
-        return norm(input, p) * norm(inv(input), p)  # type: ignore[no-any-return]
-    except LinAlgError:
-        real = input._dtype.to_real()
-        return rows(np.full(tuple(input.shape[:-2]), np.inf), real)
+    inverse, info = inv_ex(input)
+    singular = info > 0
+    inverse = inverse.masked_fill(singular.reshape((*info.shape, 1, 1)), 0)
+    found: Tensor = norm(input, p) * norm(inverse, p)
+    return found.masked_fill(singular, math.inf)
 
 
 SAYS = """\

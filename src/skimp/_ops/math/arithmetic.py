@@ -36,6 +36,7 @@ from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR, conj, r
 from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
 
@@ -150,7 +151,9 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             return None
         if alpha == 1 and type(alpha) is int:
             return input if small_in_place(ufunc, ok, input, x, other) else None
-        if (type(alpha) is not float and type(alpha) is not int) or not -_WIDE < alpha < _WIDE:
+        if (
+            type(alpha) is not float and type(alpha) is not int
+        ) or not -INT64_END < alpha < INT64_END:
             return None
         if not target_is_small(input, other):
             return None
@@ -171,9 +174,6 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
 def _is_float(other: Any) -> bool:
     kind = type(other)
     return other._dtype in dtypes.FLOATING if kind in ORDINARY else kind is float
-
-
-_WIDE = 1 << 63  # a factor below it is a finite number of every float type
 
 
 def _sign(f: Any, text: str) -> None:

@@ -21,6 +21,7 @@ from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 from skimp._ops.index.masks import where
@@ -101,7 +102,7 @@ def _as_number(v: Any) -> Any:
 def _numbers(min: Any, max: Any) -> bool:
     """Whether the limits are finite numbers, or left out, and one is there."""
     for v in (min, max):
-        if v is not None and (type(v) not in (int, float) or not -_WIDE < v < _WIDE):
+        if v is not None and (type(v) not in (int, float) or not -INT64_END < v < INT64_END):
             return False
     return min is not None or max is not None
 
@@ -137,9 +138,6 @@ def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None
     x = input._np
     K.clamp(x, min, max, out=to_write(input))
     return input  # type: ignore[no-any-return]
-
-
-_WIDE = 1 << 63  # numbers below it are finite in every float type
 
 
 @pointwise(

@@ -10,10 +10,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
-from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.rules import Formula, Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.operands import check_number
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
@@ -47,11 +46,6 @@ from skimp.config import config
 
 _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
 _LISTED = 256  # elements up to which swapping in a list is faster
-NORMAL = Rule(
-    "NormalBackward3",
-    mean=lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
-    std=lambda g, std_shape: g.new_zeros(tuple(std_shape)),
-)
 
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
@@ -345,19 +339,27 @@ def normal(
     shape = tuple(like.shape)
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
-    t = dense_tensor(shape, like._dtype, device=like.device) if out is None else out
-    if out is not None:
-        outs.resize_out("normal", out, shape)
+    if out is None:
+        return _normal_around(mean, std, shape, generator)
+    outs.resize_out("normal", out, shape)
     with modes.no_grad():
-        t.normal_(0.0, 1.0, generator=generator)
-        t.mul_(std).add_(mean)
-    if (
-        out is None
-        and modes.state.grad
-        and any([isinstance(v, Tensor) and v._rg for v in (mean, std)])
-    ):
-        record(NORMAL, {"mean": mean, "std": std}, t)
-    return t
+        return _drawn_around(mean, std, generator, out)
+
+
+def _drawn_around(mean: Any, std: Any, generator: Any, target: Tensor) -> Tensor:
+    return target.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
+
+
+_BY_MEAN: dict[str, Formula] = {"mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape))}
+_BY_STD: dict[str, Formula] = {"std": lambda g, std_shape: g.new_zeros(tuple(std_shape))}
+_OF_NUMBERS = {"std": Rule("NormalBackward1", _BY_MEAN), "mean": Rule("NormalBackward2", _BY_STD)}
+
+
+@hidden(rule=Rule("NormalBackward3", _BY_MEAN | _BY_STD, numbers=_OF_NUMBERS))
+def _normal_around(mean: Any, std: Any, shape: tuple[int, ...], generator: Any) -> Tensor:
+    like = mean if isinstance(mean, Tensor) else std
+    target = dense_tensor(shape, like._dtype, device=like.device)
+    return _drawn_around(mean, std, generator, target)
 
 
 def multinomial(

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.fast_path import to_write
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
@@ -282,9 +281,6 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     return self
 
 
-BERNOULLI = Rule("BernoulliBackward0", input=lambda g: g.new_zeros(g.shape))
-
-
 def bernoulli(
     input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None
 ) -> Tensor:
@@ -296,17 +292,24 @@ def bernoulli(
         raise TypeError(
             "bernoulli() received an invalid combination of arguments - got (Tensor, p=Tensor)"
         )
-    target = empty_as(input, memory_format=formats.contiguous_format) if out is None else out
-    if out is not None:
-        outs.refuse_grad("bernoulli", out, [input])
-        outs.check_overlap(out, [input])
-        outs.resize_out("bernoulli", out, tuple(input.shape))
+    if out is None:
+        return _bernoulli(input, p, generator)
+    outs.refuse_grad("bernoulli", out, [input])
+    outs.check_overlap(out, [input])
+    outs.resize_out("bernoulli", out, tuple(input.shape))
+    return _drawn_by(input, p, generator, out)
+
+
+def _drawn_by(input: Tensor, p: Any, generator: Any, target: Tensor) -> Tensor:
     chances = input.detach() if p is None else p
-    draw = _bernoulli_draw(chances, engine_of(generator), target)
-    draw_into(target, draw)
-    if out is None and modes.state.grad and input._rg:
-        record(BERNOULLI, {"input": input}, target)
+    draw_into(target, _bernoulli_draw(chances, engine_of(generator), target))
     return target
+
+
+@hidden(rule=Rule("BernoulliBackward0", input=lambda g: g.new_zeros(g.shape)))
+def _bernoulli(input: Tensor, p: Any, generator: Any) -> Tensor:
+    target = empty_as(input, memory_format=formats.contiguous_format)
+    return _drawn_by(input, p, generator, target)
 
 
 def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor | None:

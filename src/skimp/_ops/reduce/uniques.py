@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.eval import ranks
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -35,15 +33,14 @@ def unique(
     >>> torch.unique(torch.tensor([3, 1, 3]))
     tensor([1, 3])
     """
-    order = _whole_order if dim is None else _slice_order
-    return _distinct("unique", input, return_inverse, return_counts, dim, order)
+    return _distinct(input, "unique", return_inverse, return_counts, dim)
 
 
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
     """`unique` of neighbours only: runs of equal values become one."""
-    return _distinct("unique_consecutive", input, return_inverse, return_counts, dim, None)
+    return _distinct(input, "unique_consecutive", return_inverse, return_counts, dim)
 
 
 export("unique", unique, composite=False, batch=batching.places.no_shape)
@@ -64,7 +61,12 @@ _RULES = {
 _RUNS = _refusing("UniqueConsecutiveBackward0", "unique_consecutive")
 
 
-def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:
+def _rule(given: dict[str, Any]) -> Rule:
+    return _RULES.get((given["name"], given["dim"] is not None), _RUNS)
+
+
+@hidden(rule=_rule, nondiff=(1, 2))
+def _distinct(input: Tensor, name: str, inverse: bool, counts: bool, dim: Any) -> Any:
     if input._dtype.is_complex:
         raise no_kernel(name, input._dtype)
     refuse(name, input._dtype, dtypes.FLOAT8)
@@ -74,7 +76,9 @@ def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, o
     else:
         dim = layouts.normalize_dim(dim, input.ndim)
         rows, back = _slices(array, dim)
-    at = order(rows) if order is not None else None
+    at = None
+    if name == "unique":
+        at = _whole_order(rows) if dim is None else _slice_order(rows)
     ordered = rows if at is None else rows[at]
     first = np.ones(len(ordered), np.bool_)
     if len(ordered) > 1:
@@ -86,8 +90,6 @@ def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, o
         found.append(np.diff(np.append(np.flatnonzero(first), len(first))))
     kinds = [input._dtype, dtypes.int64, dtypes.int64]
     made = tuple([fresh(a, kinds[i > 0]) for i, a in enumerate(found)])
-    if input._rg and modes.state.grad:
-        record(_RULES.get((name, dim is not None), _RUNS), {"input": input}, made[0])
     return made if inverse or counts else made[0]
 
 

@@ -17,6 +17,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.formats import contiguous_format, suggested_strides
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._kernels import shaping
@@ -53,7 +54,7 @@ def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
     for step, dim in zip(shifts, dims, strict=True):
         if type(dim) is not int or not -x.ndim <= dim < x.ndim:
             return None
-        if type(step) is not int or not -_WIDE < step < _WIDE:
+        if type(step) is not int or not -INT64_END < step < INT64_END:
             return None
         n = x.shape[dim]
         if step % n:
@@ -64,7 +65,6 @@ def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
 
 
 _ALL, _BACK = slice(None), slice(None, None, -1)
-_WIDE = 1 << 63  # PyTorch's integers have 64 bits
 
 
 @general(

@@ -64,7 +64,7 @@ TURNED = Rule("TBackward0", input=lambda g: g.t())
 @view(
     rule=Rule("TransposeBackward0", EXCHANGE),
     inplace=Rule("TransposeBackward1", EXCHANGE),
-    fast_view="a.swapaxes(dim0, dim1) if type(dim0) is int is type(dim1) else None",
+    fast_view="a.swapaxes(dim0, dim1) if a.ndim and type(dim0) is int is type(dim1) else None",
     aliases=("swapdims",),
     batch=batching.dims.by_dims("dim0", "dim1"),
     copy=True,
@@ -80,7 +80,7 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
 @view(
     rule=Rule("TransposeBackward0", input=lambda g, axis0, axis1: g.transpose(axis0, axis1)),
     inplace=Rule("TransposeBackward1", input=lambda g, axis0, axis1: g.transpose(axis0, axis1)),
-    fast_view="a.swapaxes(axis0, axis1) if type(axis0) is int is type(axis1) else None",
+    fast_view="a.swapaxes(axis0, axis1) if a.ndim and type(axis0) is int is type(axis1) else None",
 )
 def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
     """Two dimensions exchanged.
@@ -118,8 +118,8 @@ def _back(order: tuple[int, ...], ndim: int) -> tuple[int, ...]:
 
 @view(
     rule=Rule("PermuteBackward0", input=lambda g, order, dims: _unpermuted(g, order, dims)),
-    fast_view="a.transpose(d) if dims is None and "
-    "(d := order if len(order) > 1 else tuple(order[0])) in ORDERS else None",
+    fast_view="a.transpose(d) if dims is None and (d := tuple(order[0])"
+    " if len(order) == 1 and type(order[0]) in listed else order) in ORDERS else None",
     batch=batching.dims.ordered,
     copy=True,
 )
@@ -163,7 +163,8 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     function=False,
     rule=VIEWED,
     # NumPy takes any negative size for the unknown one
-    fast_view="b if sizes and a.flags.c_contiguous and ((b := a.reshape(*sizes)).shape == sizes"
+    fast_view="b if sizes and (type(sizes[0]) is int or type(sizes[0]) in listed)"
+    " and a.flags.c_contiguous and ((b := a.reshape(*sizes)).shape == sizes"
     " or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]) else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
