@@ -334,10 +334,9 @@ def nan_to_num(
     if out.dtype.kind not in "fc":
         return
     parts = (out.real, out.imag) if out.dtype.kind == "c" else (out,)
-    largest = float(np.finfo(out.dtype).max)
     for part in parts:
-        odd = ~np.isfinite(part)
-        if odd.any():
+        if np.count_nonzero(np.isfinite(part)) < part.size:
+            largest = float(np.finfo(out.dtype).max)
             high, low = part == inf, part == -inf
             np.copyto(part, nan, where=np.isnan(part))
             np.copyto(part, largest if posinf is None else posinf, where=high)

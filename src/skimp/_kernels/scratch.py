@@ -171,7 +171,7 @@ def row_tops(x: Array) -> Array:
         return found
     if rows < _MANY or length > _SHORT:
         at = x.argmax(1)
-        at += _starts(rows, length) if rows <= _COUNTED else np.arange(rows) * length
+        at += starts(rows, length) if rows <= _COUNTED else np.arange(rows) * length
         return x.reshape(-1).take(at)[:, None]  # type: ignore[no-any-return]
     with Scratch((length, rows), x.dtype) as turned:
         turned[...] = x.T
@@ -193,11 +193,11 @@ def row_extremes(ufunc: np.ufunc, x: Array) -> Array:
         return found
     at = x.argmax(1) if ufunc is np.maximum else x.argmin(1)
     if rows > 1:
-        at += _starts(rows, length)
+        at += starts(rows, length)
     return x.reshape(-1).take(at)  # type: ignore[no-any-return]
 
 
 @lru_cache(64)
-def _starts(rows: int, length: int) -> Array:
+def starts(rows: int, length: int) -> Array:
     """Where each row begins."""
     return np.arange(rows) * length

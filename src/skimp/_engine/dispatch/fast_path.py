@@ -41,6 +41,7 @@ class Typed(NamedTuple):
     compute: dtypes.dtype
     result: dtypes.dtype
     made: np.dtype[Any]  # of the result's array
+    rounded: np.dtype[Any] | None  # what that is converted to, where the result is narrower
 
 
 def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
@@ -90,10 +91,14 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "            array = empty_dense(shape, strides, typed.made)",
         f"        operands = spread(typed.kernel, [{', '.join(arrays)}], array)",
         f"        typed.kernel.fn({', '.join(['*operands', *names.params])}, out=array)",
+        "        if typed.rounded is not None:",
+        "            array = array.astype(typed.rounded)",
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
         f"        typed.kernel.fn({names.passed}, out=array)",
+        "        if typed.rounded is not None:",
+        "            array = array.astype(typed.rounded)",
         "        made = fresh(array, typed.result)",
         "    if needed and recording is not None and state.grad:",
         f"        recording.record(made, {names.given})",
@@ -134,7 +139,7 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         ]
     text += [
         "    mine = to_write(a0)",
-        "    if typed.kernel.aliases:",
+        "    if typed.kernel.aliases and typed.rounded is None:",
         f"        typed.kernel.fn({names.passed}, out=mine)",
         "    else:",
         "        array = empty(shape, typed.made)",
@@ -248,11 +253,17 @@ def _find(row: Pointwise, key: tuple[Any, ...], args: tuple[Any, ...]) -> Typed 
     """The row for arguments of these sorts, if one kernel on whole arrays is all of it."""
     compute, result = row.types(args)  # which looks at types alone
     kernel = row.kernels.get(compute)
-    narrow = row.opmath and (compute in OPMATH or result in OPMATH)
-    fits = not narrow and any([isinstance(a, Tensor) for a in args])
+    own = [a._dtype for a in args[len(row.masks) :] if isinstance(a, Tensor)]
+    wide, made = compute, result
+    fits = type(kernel) is Kernel and any([isinstance(a, Tensor) for a in args])
+    if row.opmath and (compute in OPMATH or result in OPMATH):
+        # those of other types are rounded to the narrow one first, which the general way does
+        fits = fits and compute in dtypes.HALVES and all([dtype is compute for dtype in own])
+        fits = fits and (result is compute or result not in OPMATH)
+        wide, made = OPMATH.get(compute, compute), OPMATH.get(result, result)
     typed = None
     if fits and type(kernel) is Kernel:
-        typed = Typed(kernel, compute, result, result.np)
+        typed = Typed(kernel, wide, result, made.np, None if made is result else result.np)
     if len(row.typed) < _MANY:
         row.typed[key] = typed
     return typed

@@ -218,12 +218,12 @@ class Engine:
         """The next `n` pairs of words, the first of each pair in the upper half."""
         if n > _FEW_PAIRS and self.at == self.words.size and not self._next and _draws_pairs():
             return self._straight(2 * n, lambda: _pairs(self._numpy, n))
-        words = self.random32(2 * n)
-        if sys.byteorder == "big":
-            return words.view(np.uint64)
-        turned = np.empty(2 * n, np.uint32)
-        turned[::2], turned[1::2] = words[1::2], words[::2]
-        return turned.view(np.uint64)
+        return _paired(self.random32(2 * n))
+
+    def at_hand64(self, most: int) -> NDArray[np.uint64]:
+        """The same of up to `most` pairs of those words that lie here; they stay the next ones."""
+        n = min(most, (self.words.size - self.at) // 2)
+        return _paired(self.words[self.at : self.at + 2 * n])
 
     def skip(self, words: int) -> None:
         """Advance as if `words` words had been drawn."""
@@ -292,6 +292,15 @@ class Engine:
         twin = Engine()
         twin.set_state(self.get_state())
         return twin
+
+
+def _paired(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """Pairs of words as numbers of their own, the first of each pair in the upper half."""
+    if sys.byteorder == "big":
+        return words.copy().view(np.uint64)
+    turned = np.empty(words.size, np.uint32)
+    turned[::2], turned[1::2] = words[1::2], words[::2]
+    return turned.view(np.uint64)
 
 
 def _untempered(words: NDArray[np.uint32]) -> NDArray[np.uint32]:

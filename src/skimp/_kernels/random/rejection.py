@@ -7,16 +7,20 @@ microsecond per number.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from operator import length_hint
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skimp._kernels.random.mt19937 import Engine
-from skimp._kernels.random.normal import uniform53
+from skimp._kernels.random.normal import to_uniform53, uniform53
+from skimp._kernels.threads import quietly
 
-_AHEAD: Final = 1 << 12
+_FEW: Final = 1 << 5  # numbers that are made ahead, and of long draws
+_MOST: Final = 1 << 12
 _THIRD: Final = np.float32(1) / np.float32(3)  # PyTorch writes 1.0f / 3.0f
 _SQUEEZE: Final = float(np.float32(0.0331))
 _TWO_PI: Final = 2.0 * math.pi
@@ -36,14 +40,26 @@ def poisson(rates: NDArray[Any], engine: Engine) -> NDArray[Any]:
 
 def standard_gamma(alpha: NDArray[Any], engine: Engine) -> NDArray[Any]:
     """torch._standard_gamma: one number for each shape parameter, float32 or float64."""
-    scalar: Any = alpha.dtype.type
     with engine.lock:
         source = _Source(engine)
-        numbers = [_one_gamma(a, scalar, source) for a in alpha.reshape(-1)]
+        numbers = [_one_gamma(*parts, source) for parts in _of_gamma(alpha)]
         source.close()
     result = _shaped_like(alpha, numbers)
     np.maximum(result, np.finfo(alpha.dtype).tiny, out=result)
     return result
+
+
+def _of_gamma(alpha: NDArray[Any]) -> Iterator[tuple[float, float, float]]:
+    """Each shape parameter and, in the tensor's type as in PyTorch, d of the method, for one more
+    where it is below 1, and then the exponent of the factor that makes up for it (else 0).
+    """
+    flat = alpha.reshape(-1)
+    number = alpha.dtype.type
+    below = flat < 1
+    exponents = np.zeros_like(flat)
+    quietly(partial(np.divide, number(1), flat, out=exponents, where=below))
+    ds = np.add(flat, number(1), out=flat.copy(), where=below) - number(_THIRD)
+    return zip(flat.tolist(), ds.tolist(), exponents.tolist(), strict=True)
 
 
 def binomial(counts: NDArray[Any], chances: NDArray[Any], engine: Engine) -> NDArray[Any]:
@@ -62,22 +78,30 @@ def _shaped_like(model: NDArray[Any], numbers: Sequence[float]) -> NDArray[Any]:
 
 
 class _Source:
-    """Uniform and normal numbers one at a time; `close` takes back the words read ahead."""
+    """Uniform and normal numbers one at a time, made of words that lie at hand; `close` takes
+    those that were used out of the stream.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._start = engine.get_state()
-        self._buffer: list[float] = []
-        self._left = iter(self._buffer)
-        self._used = 0
+        self._left: Iterator[float] = iter(())  # of what was looked at
+        self._seen = 0
+        self._ahead = _FEW
 
     def uniform(self) -> float:
-        value = next(self._left, None)
-        if value is None:
-            self._left = iter(uniform53(_AHEAD, self._engine).tolist())
-            value = next(self._left)
-        self._used += 1
-        return value
+        for value in self._left:
+            return value
+        return self._next()
+
+    def _next(self) -> float:
+        """The first of the next ones. Where no words lie at hand the engine makes them."""
+        self.close()
+        numbers = to_uniform53(self._engine.at_hand64(self._ahead)).tolist()
+        if not numbers:
+            return float(uniform53(1, self._engine)[0])
+        self._ahead = min(2 * self._ahead, _MOST)
+        self._left, self._seen = iter(numbers), len(numbers)
+        return next(self._left)
 
     def normal(self) -> float:
         engine = self._engine
@@ -90,10 +114,8 @@ class _Source:
         return length * math.cos(turn)
 
     def close(self) -> None:
-        kept = self._engine.next_double
-        self._engine.set_state(self._start)
-        self._engine.skip(2 * self._used)
-        self._engine.next_double = kept
+        self._engine.at += 2 * (self._seen - length_hint(self._left))
+        self._left, self._seen = iter(()), 0
 
 
 def _one_poisson(rate: float, source: _Source) -> int:
@@ -134,15 +156,11 @@ def _large_poisson(rate: float, source: _Source) -> int:
             return k
 
 
-def _one_gamma(alpha: Any, scalar: Any, source: _Source) -> float:
-    """Marsaglia and Tsang (2000), in float64 but for what PyTorch does in the tensor's type."""
-    scale = 1.0
-    if alpha < 1:
-        if alpha == 0:
-            return 0.0
-        scale = math.pow(1 - source.uniform(), float(scalar(1) / alpha))
-        alpha = scalar(alpha + scalar(1))
-    d = float(scalar(alpha - scalar(_THIRD)))
+def _one_gamma(alpha: float, d: float, exponent: float, source: _Source) -> float:
+    """Marsaglia and Tsang (2000)."""
+    if alpha == 0:
+        return 0.0
+    scale = math.pow(1 - source.uniform(), exponent) if alpha < 1 else 1.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
         x = source.normal()

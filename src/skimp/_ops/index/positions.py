@@ -46,7 +46,7 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
         array.dtype.kind not in "biufc"
     ):  # bfloat16: NumPy's nonzero is slow on types that are not its own
         array = array != 0
-    return np.nonzero(array)
+    return array.nonzero()
 
 
 @hidden(out="same", composite=False, batch=batching.places.no_shape)
@@ -104,10 +104,11 @@ def _triangle(name: str, of: Any) -> None:
         dtype = dtypes.int64 if dtype is None else dtypes.asked(dtype)
         if dtype not in (dtypes.int64, dtypes.int32):
             raise no_kernel(name, dtype)
-        found = np.stack(of(row, offset, col))
-        t = dense_tensor(found.shape, dtype, **options)
+        found = of(np.arange(col), np.arange(offset, row + offset)[:, None]).nonzero()
+        t = dense_tensor((2, len(found[0])), dtype, **options)
         if not t._hollow:
-            t._skimp_writable()[...] = found
+            into = t._skimp_writable()
+            into[0], into[1] = found
         return finish(t, **options)
 
     f = making()(f)
@@ -122,8 +123,8 @@ def _triangle(name: str, of: Any) -> None:
     export(name, f, method=False)
 
 
-_triangle("tril_indices", np.tril_indices)
-_triangle("triu_indices", np.triu_indices)
+_triangle("tril_indices", np.less_equal)
+_triangle("triu_indices", np.greater_equal)
 
 
 @general(method=False, composite=False, batch=batching.dims.by_dims("dim"))

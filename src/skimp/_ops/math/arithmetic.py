@@ -139,6 +139,9 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
 
     def fast(input: Any, other: Any, *, alpha: Any = 1) -> Tensor | None:
         if type(alpha) is not int or alpha != 1:
+            plain = type(alpha) is float or type(alpha) is int  # which floats take
+            if plain and input._dtype in dtypes.FLOATING and _is_float(other):
+                return call(SCALED[row], (input, other, alpha))
             return None
         # the others refuse bools
         if row is ADD or (input._dtype in dtypes.FLOATING and _is_float(other)):

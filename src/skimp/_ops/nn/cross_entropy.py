@@ -3,7 +3,6 @@ reduced as they are read."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,14 @@ from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._kernels.order import farthest
-from skimp._kernels.scratch import Scratch, row_sums, row_tops
+from skimp._kernels.scratch import Scratch, starts
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.softmax import (
     SMALL,
     _log_softmax,
-    exp_of,
+    exp_rows,
     floating,
     over_rows,
     row_numbers,
@@ -109,18 +108,14 @@ def _forward(
     """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of
     (weighted) log-probabilities."""
     with Scratch(x.shape, loss.dtype) as z:
-        top = row_tops(x).astype(loss.dtype, copy=False)
-        own = _pick(x, at)
+        wide = x if x.dtype == z.dtype else x.astype(z.dtype)
+        sums, shift = exp_rows(wide, z)
+        log, own = np.log(sums), _pick(wide, at)
+        np.subtract(log, own if shift is None else own - shift, out=loss)
+        np.add(log, 0 if shift is None else shift, out=lse)
         if spread is not None:
-            np.subtract(x, top, out=z)
+            np.subtract(wide, lse, out=z)
             spread[...] = np.add.reduce(z if weight is None else z * weight, axis=1, keepdims=True)
-        taken = exp_of(x if x.dtype == z.dtype else x.astype(z.dtype), top, z)
-        log = np.log(row_sums(z))
-        log -= top if taken is None else top - taken  # as if the largest had been subtracted
-        np.subtract(log, own - top, out=loss)
-        np.add(top, log, out=lse)
-        if spread is not None:
-            spread -= log * (x.shape[1] if weight is None else weight.sum())
 
 
 def _rule(
@@ -229,11 +224,6 @@ def _acc(t: Tensor) -> Any:
 # -- the fast path of small matrices: as little as NumPy allows ------------------------------------
 
 
-@lru_cache(maxsize=64)
-def counted(n: int) -> Array:
-    return np.arange(n)
-
-
 def _small(input: Any, target: Any, ignore: int) -> Any:
     """The mean over the rows of a small matrix with a class index each; None where the general way
     is needed.
@@ -253,16 +243,15 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         return None
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
-    top, z = row_tops(x), np.empty_like(x)
-    taken = exp_of(x, top, z)  # as in `_forward`: the same bits
-    log = np.log(row_sums(z))
-    log -= top if taken is None else top - taken
-    own = x[counted(len(t)), t] - top[:, 0]
-    loss = fresh(np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t)), input._dtype)
+    sums, shift = exp_rows(x, np.empty(x.shape, x.dtype))  # as in `_forward`: the same bits
+    log = np.log(sums)[:, 0]
+    own = x.reshape(-1).take(t + starts(len(t), x.shape[1]))
+    losses = np.subtract(log, own if shift is None else own - shift[:, 0], out=own)
+    loss = fresh(np.add.reduce(losses) / x.dtype.type(len(t)), input._dtype)
     if input._rg and modes.state.grad:
-        top += log
-        lse = fresh(top, input._dtype)
-        _SMALL.record(loss, input, target, lse)
+        if shift is not None:
+            log += shift[:, 0]
+        _SMALL.record(loss, input, target, fresh(log, input._dtype))
     return loss
 
 
@@ -270,12 +259,13 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     if modes.state.grad or g._hollow:
         rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
         return _rematerialize(g, input, rows, "mean", 0.0)
-    d = input._skimp_array() - lse._skimp_array()
+    d = np.subtract(input._skimp_array(), lse._skimp_array()[:, None], order="C")
     np.exp(d, out=d)
     t = target._skimp_array()
     share = g._skimp_array() / d.dtype.type(len(t))
     d *= share
-    d[counted(len(t)), t] -= share  # in this order, as above: the same bits
+    at, flat = t + starts(len(t), d.shape[1]), d.reshape(-1)
+    flat[at] = flat.take(at) - share  # in this order, as above: the same bits
     return fresh(d, input._dtype)
 
 

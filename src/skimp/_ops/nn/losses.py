@@ -264,13 +264,18 @@ def binary_cross_entropy(
     _real("binary_cross_entropy", input)
     for name, t in (("input", input), ("target", target)):
         values = meta.checked(t.detach())
-        if values.size and not (values.min() >= 0 and values.max() <= 1):  # nor nan
+        if values.size and not _within(values):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     if weight is None:
         return loss_of(BCE, input, target, (), reduction)
     return _own(
         BCE, reduced(_weighted(call(BCE, (input, target)), weight), reduction), input, target
     )
+
+
+def _within(x: Array) -> bool:
+    """Whether all are in [0, 1], and none is nan."""
+    return bool(np.minimum.reduce(x, None) >= 0 and np.maximum.reduce(x, None) <= 1)
 
 
 def _own(row: Pointwise, loss: Any, input: Any, target: Any) -> Any:

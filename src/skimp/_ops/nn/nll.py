@@ -13,9 +13,10 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
 from skimp._kernels import shaping
 from skimp._kernels.order import farthest
+from skimp._kernels.scratch import starts
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, counted
+from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes
 from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
 from skimp._ops.reduce.small import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
@@ -78,7 +79,7 @@ def _small(
         return None
     if farthest(t) >= classes:  # negative ones are large
         return None
-    found = np.negative(x[counted(n), t])
+    found = np.negative(x.reshape(-1).take(t + starts(n, classes)))
     if reduction != "none":
         found = total(found)
         found = found / x.dtype.type(n) if reduction == "mean" else found

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.padding import selected
 
 Ints = tuple[int, ...]
+_SHORT: Final = 1 << 10  # elements of a dim up to which its taps are kept
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 
@@ -64,8 +66,8 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
     result, source, target, dim = _along(input, dim, len(places))
     for tap in range(places.shape[1]):
-        part = np.take(source, places[:, tap], axis=dim)
-        part *= _shaped(weights[:, tap], part.ndim, dim).astype(part.dtype)
+        part = source.take(places[:, tap], dim)
+        part *= _shaped(weights[:, tap], part.ndim, dim).astype(part.dtype, copy=False)
         if tap:
             target += part
         else:
@@ -88,7 +90,7 @@ def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: in
     for tap in range(places.shape[1]) if source.size else ():
         at = places[:, tap]
         starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
-        part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype)
+        part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype, copy=False)
         target[(slice(None),) * dim + (at[starts],)] += np.add.reduceat(part, starts, axis=dim)
     return result
 
@@ -181,6 +183,33 @@ def _smooth(n: int, out: int, factor: float | None, align: bool, mode: str) -> t
     weights = np.where(j < count[:, None], shape(x), 0)
     weights /= weights.sum(1, keepdims=True)
     return np.minimum(first[:, None] + j, n - 1), weights
+
+
+class _Way(NamedTuple):
+    """How a dim of n elements becomes one of `out`."""
+
+    n: int
+    out: int
+    factor: float | None
+    align: bool
+    mode: str
+    antialias: bool
+    real: Any  # the type that PyTorch finds places in
+
+
+def _taps(way: _Way) -> tuple[Array, Array]:
+    """The inputs that each output looks at, and their weights: they follow from sizes alone."""
+    n, out, factor, align = way[:4]
+    if way.antialias:
+        found = _smooth(n, out, factor, align, way.mode)
+    else:
+        found = (_cubic if way.mode == "bicubic" else _linear)(n, out, factor, align, way.real)
+    for one in found:
+        one.flags.writeable = False  # who asks again is given the same ones
+    return found
+
+
+_taps_at_hand = lru_cache(maxsize=64)(_taps)
 
 
 # -- interpolate ----------------------------------------------------------------------------------
@@ -318,14 +347,8 @@ def _interpolated(
     real = np.float64 if dtype is dtypes.float64 else np.float32
     x = input.to(dtypes.float32) if dtype in dtypes.HALVES or dtype is dtypes.uint8 else input
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
-        n = x.shape[i + 2]
-        if antialias:
-            places, weights = _smooth(n, out, factor, align, mode)
-        else:
-            places, weights = (_cubic if mode == "bicubic" else _linear)(
-                n, out, factor, align, real
-            )
-        x = _resample(x, i + 2, places, weights)
+        way = _Way(x.shape[i + 2], out, factor, align, mode, antialias, real)
+        x = _resample(x, i + 2, *(_taps_at_hand if out <= _SHORT else _taps)(way))
     if dtype is dtypes.uint8:
         return x.round().clamp(0, 255).to(dtype)
     return x if x._dtype is dtype else x.to(dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -282,6 +282,9 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
         )
 
 
+_OR_NONE: Final = {kind: (kind, type(None)) for kind in (bool, int)}
+
+
 def _small_spread(
     rule: Rule, finish: Callable[[Any], Any], how: Callable[[float], R.Reducer]
 ) -> Callable[..., Tensor | None]:
@@ -296,9 +299,13 @@ def _small_spread(
         *,
         correction: Any = None,
     ) -> Tensor | None:
-        if unbiased is not None or type(correction) not in (int, type(None)):
+        if type(dim) is bool:
+            dim, unbiased = None, dim
+        if unbiased is not None and correction is not None:
             return None
-        degrees = 1.0 if correction is None else float(correction)
+        if type(unbiased) not in _OR_NONE[bool] or type(correction) not in _OR_NONE[int]:
+            return None
+        degrees = _degrees(unbiased, correction)
         found = small.moments(input, dim, keepdim, degrees)
         if found is None:
             made = small.blocked(input, dim, keepdim, how(degrees), degrees)
@@ -345,11 +352,12 @@ def _declare_spread(
         correction: Any = None,
     ) -> Any:
         dim, unbiased = _spread_args(f"{name}_mean", input, dim, unbiased)
-        spread = op(input, dim, keepdim, _degrees(unbiased, correction))
+        spread = public(input, dim, unbiased, keepdim, correction=correction)
         return spread, mean(input, dim, keepdim)
 
     says = "Dtypes: floating point and complex numbers."
-    reduction(out=True, overlap="free", fast=fast)(named(alone, name, f"{doc}\n\n{says}"))
+    wrapped = reduction(out=True, overlap="free", fast=fast)
+    public = wrapped(named(alone, name, f"{doc}\n\n{says}"))
     both = named(with_mean, f"{name}_mean", f"`{name}` and `mean`.\n\n{says}")
     both = shown(f"{name.title()}MeanBackward0", "input")(both)
     reduction(method=False, out=True)(both)

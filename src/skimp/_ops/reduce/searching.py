@@ -129,14 +129,13 @@ def _search(
     result, target = blank(tuple(values.shape), dtypes.int32 if out_int32 else dtypes.int64)
     if not target.size:
         return result
-    has_nan = rows.dtype.kind == "f" and bool(
-        np.isnan(rows).any()
-    )  # NumPy sorts them, PyTorch does not
+    # NumPy sorts them, PyTorch does not
+    has_nan = rows.dtype.kind == "f" and np.count_nonzero(np.isnan(rows)) > 0
     if rows.ndim == 1 and not has_nan:
         ordered = rows if sorter is None else rows[sorter]
         side: Any = "right" if right else "left"
         in_boxes(
-            target.shape, lambda w: target.__setitem__(w, np.searchsorted(ordered, wanted[w], side))
+            target.shape, lambda w: target.__setitem__(w, ordered.searchsorted(wanted[w], side))
         )
         return result
     rows = rows.reshape(-1, rows.shape[-1])

@@ -12,6 +12,7 @@ import numpy as np
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.scratch import starts
 from skimp._ops.reduce.small import ROWS, WHOLE, add, floats, highest
 
 _ORDERED: Final = dtypes.FLOATING | WHOLE
@@ -33,12 +34,6 @@ def place(find: str) -> Any:
         return fresh(getattr(x, find)(dim, keepdims=keepdim), dtypes.int64)
 
     return fast
-
-
-@lru_cache(maxsize=256)
-def _starts(count: int, n: int) -> Array:
-    """Where each of `count` rows of n elements begins."""
-    return np.arange(0, count * n, n)
 
 
 @lru_cache(maxsize=256)
@@ -128,7 +123,7 @@ def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
         num_classes = int(highest(x, None)) + 1
     if num_classes < 1 or x.size * num_classes > ROWS:
         return None
-    found = np.equal(x[..., None], _starts(num_classes, 1), order="C")
+    found = np.equal(x[..., None], starts(num_classes, 1), order="C")
     if np.count_nonzero(found) != x.size:
         return None
     return fresh(found.astype(np.int64), dtypes.int64)

@@ -35,8 +35,6 @@ from skimp._ops.reduce.small import few_columns, few_rows
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
 _FEW_ROWS: Final = 64  # whose largest number Python finds sooner
-# the bits of 64, by bytes: exp(64) times any number of elements is finite in float32
-_NO_OVERFLOW: Final = {4: 0x42800000, 8: 0x4050000000000000}
 # sums of exponentials between which nothing was subtracted in vain: no exponential is infinite, and
 # what vanishes would be less than 1e-29 of its row
 _LEAST: Final = 2.0**-29
@@ -142,29 +140,13 @@ def contiguous_array(t: Tensor) -> Array:
 # -- softmax --------------------------------------------------------------------------------------
 
 
-def exp_of(x: Array, top: Array, out: Array) -> Array | None:
-    """out = exp(x - shift); the shift, a number for each row, or None where it is 0 for all.
-
-    A row's is its largest element, or 0 where that is in [0, 64]: then nothing overflows, and what
-    underflows would do so after the subtraction too. Of all rows so it is one pass less.
+def exp_rows(x: Array, y: Array) -> tuple[Array, Array | None]:
+    """y = exp(x - shift); the sums of its rows, and the shift: the largest of a row where one must
+    be taken off, 0 of others, None where none must.
     """
-    bits = top.reshape(-1).view(f"u{top.itemsize}")  # of a negative number, and of NaN, above all
-    most = _NO_OVERFLOW[top.itemsize]
-    few = bits.size < _FEW_ROWS
-    if bits.size and (max(bits.tolist()) if few else int(np.maximum.reduce(bits))) <= most:
-        np.exp(x, out=out)
-        return None
-    shift = np.where(bits <= most, top.dtype.type(0), top.reshape(-1)).reshape(top.shape)
-    np.subtract(x, shift, out=out)
-    np.exp(out, out=out)
-    return shift
-
-
-def _exp_rows(x: Array, y: Array) -> Array:
-    """y = exp(x), less the largest of its row where it must be; the sums of the rows."""
     np.exp(x, out=y)
     sums = row_sums(y)
-    return sums if _are_moderate(sums) else _exp_below(x, y, sums)
+    return (sums, None) if _are_moderate(sums) else _exp_below(x, y, sums)
 
 
 def _are_moderate(sums: Array) -> bool:
@@ -175,17 +157,17 @@ def _are_moderate(sums: Array) -> bool:
     return bool(min(values) > _LEAST and max(values) < _MOST)
 
 
-def _exp_below(x: Array, y: Array, sums: Array) -> Array:
-    """`_exp_rows` where some sums are not moderate: a row's bits don't depend on other rows."""
+def _exp_below(x: Array, y: Array, sums: Array) -> tuple[Array, Array]:
+    """`exp_rows` where some sums are not moderate: a row's bits don't depend on other rows."""
     moderate = np.greater(sums, _LEAST) & np.less(sums, _MOST)
     shift = np.where(moderate, x.dtype.type(0), row_tops(x))
     np.exp(np.subtract(x, shift, out=y), out=y)
-    return row_sums(y)
+    return row_sums(y), shift
 
 
 @in_wide
 def _softmax_block(x: Array, y: Array) -> None:
-    sums = _exp_rows(x.copy() if np.may_share_memory(x, y) else x, y)
+    sums, _ = exp_rows(x.copy() if np.may_share_memory(x, y) else x, y)
     np.divide(y, sums, out=y)
 
 
@@ -271,7 +253,7 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
     y = np.exp(x)
     sums = row_sums(y)
     if not _are_moderate(sums):
-        sums = _exp_below(x, y, sums)
+        sums, _ = _exp_below(x, y, sums)
     np.divide(y, beside_rows(sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
