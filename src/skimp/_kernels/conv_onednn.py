@@ -38,6 +38,7 @@ _LONG: Final = 1 << 27
 _TEAM: Final = 1 << 22  # and of a convolution for which threads that are awake pay
 _MOST: Final = 1 << 21  # elements of an image, before and after, that is worked on
 _ROOM: Final = 1 << 19  # and of the images of a piece, unless it is one
+_TOGETHER: Final = 1 << 18  # and of those on which a team works at once
 _QUICKER: Final = 2  # than the products for which `blas.spread` knows what is worth sharing
 _SUMMED: Final = 1 << 10  # multiplications that are worth adding an element of partial sums
 _BUNDLE: Final = 16  # channels that are not cut
@@ -120,8 +121,9 @@ class _Piece(NamedTuple):
     alike: bool
 
 
-def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
-    """The images and the channels of pieces."""
+def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], list[slice]]:
+    """The images and the channels of pieces. A team, to which it is all the same how many there
+    are, takes more small images and twice as many channels at once, unless they are summed."""
     n, groups, co, ci = whole
     each = whole.effort(w)
     few = max(-(-_LEAST // each), min(-(-_LONG // each), -(-n // LANES)))
@@ -136,6 +138,9 @@ def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
         channels, bundle = groups, -(-_BUNDLE // ci)
     # each brings all that it reads into its layout: none is less than the least, and better larger
     cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
+    if team > 1 and face != "weights" and groups == 1:
+        cuts = -(-cuts // 2)
+        images = max(images, -(-n // -(-n * whole.image(w) // _TOGETHER)))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
 
@@ -191,7 +196,7 @@ class _Work:
         self._team = team
         self._groups = whole.groups
         self._effort = whole.n * whole.effort(w) // _QUICKER
-        images, channels = _cut(face, w, whole)
+        images, channels = _cut(face, w, whole, team)
         if face == "weights" and len(images) > 1:  # partial sums, which lie as they are made
             lie = lie and (lie[0], dense(whole.shapes(w)[1], TYPE.itemsize), lie[2])
         plans: dict[Sizes, Plan] = {}
@@ -209,11 +214,10 @@ class _Work:
 
     def runs_as(self, other: _Work) -> bool:
         """Whether all pieces run the same code."""
-        ours, its = self._plans(), other._plans()
-        return all([a.runs_as(b) for a, b in zip(ours, its, strict=True)])
+        return all([a.runs_as(b) for a in self._plans() for b in other._plans()])
 
-    def _plans(self) -> list[Plan]:
-        return [piece.plan for some in self._pieces for piece in some]
+    def _plans(self) -> set[Plan]:
+        return {piece.plan for some in self._pieces for piece in some}
 
     def _part(self, whole: Sizes, images: slice, channels: slice) -> Sizes:
         n, some = images.stop - images.start, channels.stop - channels.start

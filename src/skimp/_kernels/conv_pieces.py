@@ -142,6 +142,7 @@ class Plan:
         self, face: str, w: Window, sizes: Sizes, lie: tuple[Ints, Ints, Ints] | None, bias: bool
     ) -> None:
         self.face = _FACES[face]
+        self.sizes = sizes
         x, weight, g = zip(sizes.shapes(w), lie or (None, None, None), strict=True)
         lies = _images_lie(*x), _weights_lie(*weight), _images_lie(*g)
         any_ = [onednn.layout(each.shape) for each in lies]
@@ -171,20 +172,17 @@ class Plan:
         self._idle: list[_Run] = []
 
     def runs_as(self, other: Plan) -> bool:
-        """Whether both run the same code on the same layouts, which needs nothing for each thread
-        (but general products may cut sums for them): then bits are the same, however many threads
-        each was made for."""
+        """Whether both run the same code, of the same sizes on the same layouts, which needs
+        nothing for each thread (but general products may cut sums for them): then bits are the
+        same, however many threads each was made for, and however many images and channels are made
+        at once."""
         mine, its = self.primitive, other.primitive
         same = mine.name == its.name and mine.scratch == its.scratch
-        return (
-            same
-            and _PRODUCTS not in (mine.name or b"")
-            and all(
-                [
-                    onednn.equal(a.wanted, b.wanted)
-                    for a, b in zip(self.sides, other.sides, strict=True)
-                ]
-            )
+        if not same or _PRODUCTS in (mine.name or b""):
+            return False
+        sides = zip(self.sides, other.sides, strict=True)
+        return self.sizes != other.sizes or all(
+            [onednn.equal(a.wanted, b.wanted) for a, b in sides]
         )
 
     def _reserve(self, nbytes: int) -> int:
