@@ -153,6 +153,30 @@ def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @there
+@pytest.mark.parametrize("face", ["forward", "adjoint", "weights"])
+@pytest.mark.parametrize(("channels", "side", "fewer"), [(128, 8, 2), (64, 16, 2)])
+def test_a_team_takes_more_at_once(face: str, channels: int, side: int, fewer: int) -> None:
+    """Twice as many channels, or more small images; sums over images are cut alike for all."""
+    w = Window((side,) * 2, (3, 3), (1, 1), (1, 1), (1, 1), (side,) * 2)
+    x, g = [numbers(i, 16, 1, channels, side, side).astype("f4") for i in (1, 2)]
+    weight = numbers(3, 1, channels, channels, 3, 3).astype("f4")
+    arrays, made = (x, weight, g), {"forward": g, "adjoint": x, "weights": weight}[face]
+    with config.using(threads=2):
+        works = conv_onednn._works_for(face, arrays, w, False)
+        assert works is not None
+        found = []
+        for work in works:
+            conv_onednn._share([work.job(arrays, None)])
+            found.append(made.copy())
+        counts = [sum(map(len, work._pieces)) for work in works]
+    if len(works) > 1:  # else this processor's code is another for a team
+        assert counts[0] == counts[1] * (1 if face == "weights" else fewer)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+    conv_onednn._works.cache_clear()
+
+
+@there
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_halves_are_multiplied_as_float32(dtype: str) -> None:
     results = []
@@ -264,7 +288,7 @@ def test_no_piece_of_channels_is_less_than_the_least(face: str) -> None:
     for n, ci, co, size in ((2, 64, 32, 32), (2, 128, 64, 16), (1, 256, 256, 8), (16, 128, 128, 8)):
         w = Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
         whole = conv_onednn.Sizes(n, 1, co, ci)
-        images, channels = conv_onednn._cut(face, w, whole)
+        images, channels = conv_onednn._cut(face, w, whole, 1)
         if len(channels) > 1:
             effort = n * whole.effort(w) / (len(images) * len(channels))
             assert effort >= conv_onednn._LEAST

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import conv_products, onednn, teams
+from skimp._kernels import conv_products, onednn, shaping, teams
 from skimp._kernels.blas import spread
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
@@ -38,6 +38,7 @@ _LONG: Final = 1 << 27
 _TEAM: Final = 1 << 22  # and of a convolution for which threads that are awake pay
 _MOST: Final = 1 << 21  # elements of an image, before and after, that is worked on
 _ROOM: Final = 1 << 19  # and of the images of a piece, unless it is one
+_TOGETHER: Final = 1 << 18  # and of those on which a team works at once
 _QUICKER: Final = 2  # than the products for which `blas.spread` knows what is worth sharing
 _SUMMED: Final = 1 << 10  # multiplications that are worth adding an element of partial sums
 _BUNDLE: Final = 16  # channels that are not cut
@@ -91,16 +92,17 @@ def _made(w: Window, *asked: Asked) -> bool:
 
 
 def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[_Work, ...] | None:
-    dtype = arrays[0].dtype
+    x, weight, g = arrays
+    dtype = x.dtype
     if (
         onednn.library() is None
         or working(dtype) != TYPE
         or not 0 < len(w.size) <= _DIMS
-        or not all([a.dtype == dtype and a.size for a in arrays])
+        or not (x.size and weight.size and g.size and dtype == weight.dtype == g.dtype)
     ):
         return None
-    lie = tuple([a.strides for a in arrays]) if dtype == TYPE else None
-    whole = Sizes(len(arrays[0]), *arrays[1].shape[:3])
+    lie = (x.strides, weight.strides, g.strides) if dtype == TYPE else None
+    whole = Sizes(len(x), *weight.shape[:3])
     return _works(face, w, whole, lie, bias, config.threads)
 
 
@@ -109,15 +111,19 @@ def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[_Work, 
 
 class _Piece(NamedTuple):
     """Some images, and channels (of groups, where there are several) if they are cut, and how they
-    are made."""
+    are made: how many bytes behind the first elements of x, w, g and the bias its own are, and
+    whether it reads the weights in the layout of the first piece."""
 
     images: slice
     channels: slice
     plan: Plan
+    behind: Ints
+    alike: bool
 
 
-def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
-    """The images and the channels of pieces."""
+def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], list[slice]]:
+    """The images and the channels of pieces. A team, to which it is all the same how many there
+    are, takes more small images and twice as many channels at once, unless they are summed."""
     n, groups, co, ci = whole
     each = whole.effort(w)
     few = max(-(-_LEAST // each), min(-(-_LONG // each), -(-n // LANES)))
@@ -132,6 +138,9 @@ def _cut(face: str, w: Window, whole: Sizes) -> tuple[list[slice], list[slice]]:
         channels, bundle = groups, -(-_BUNDLE // ci)
     # each brings all that it reads into its layout: none is less than the least, and better larger
     cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
+    if team > 1 and face != "weights" and groups == 1:
+        cuts = -(-cuts // 2)
+        images = max(images, -(-n // -(-n * whole.image(w) // _TOGETHER)))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
 
@@ -187,7 +196,7 @@ class _Work:
         self._team = team
         self._groups = whole.groups
         self._effort = whole.n * whole.effort(w) // _QUICKER
-        images, channels = _cut(face, w, whole)
+        images, channels = _cut(face, w, whole, team)
         if face == "weights" and len(images) > 1:  # partial sums, which lie as they are made
             lie = lie and (lie[0], dense(whole.shapes(w)[1], TYPE.itemsize), lie[2])
         plans: dict[Sizes, Plan] = {}
@@ -198,15 +207,17 @@ class _Work:
                 size = self._part(whole, image, channel)
                 if size not in plans:
                     plans[size] = Plan(face, w, size, lie, bias)
-                self._pieces[-1].append(_Piece(image, channel, plans[size]))
+                plan, first = plans[size], next(iter(plans.values()))
+                behind = self._behind(whole, lie, image.start, channel.start)
+                alike = plan is first or plan.reads_weights_of(first)
+                self._pieces[-1].append(_Piece(image, channel, plan, behind, alike))
 
     def runs_as(self, other: _Work) -> bool:
         """Whether all pieces run the same code."""
-        ours, its = self._plans(), other._plans()
-        return all([a.runs_as(b) for a, b in zip(ours, its, strict=True)])
+        return all([a.runs_as(b) for a in self._plans() for b in other._plans()])
 
-    def _plans(self) -> list[Plan]:
-        return [piece.plan for some in self._pieces for piece in some]
+    def _plans(self) -> set[Plan]:
+        return {piece.plan for some in self._pieces for piece in some}
 
     def _part(self, whole: Sizes, images: slice, channels: slice) -> Sizes:
         n, some = images.stop - images.start, channels.stop - channels.start
@@ -216,20 +227,30 @@ class _Work:
             return whole._replace(n=n, ci=some)
         return whole._replace(n=n, co=some)
 
+    def _behind(
+        self, whole: Sizes, lie: tuple[Ints, Ints, Ints] | None, image: int, channel: int
+    ) -> Ints:
+        """Where what `_parts` takes begins; nobody asks of what is copied."""
+        x, weight, g = lie or (((0,) * 3,) * 3)
+        seen, own, given = image * x[0], 0, image * g[0]
+        if self._groups > 1:
+            seen, own, given = seen + channel * x[1], channel * weight[0], given + channel * g[1]
+            channel *= whole.co
+        elif self._face == "adjoint":
+            seen, own = seen + channel * x[2], channel * weight[2]
+        else:
+            own, given = channel * weight[1], given + channel * g[2]
+        return seen, own, given, channel * TYPE.itemsize
+
     def _parts(self, piece: _Piece, arrays: Three) -> Three:
         """What the piece is of x, w and g."""
         x, weight, g = arrays
-        images, some, _ = piece
+        images, some = piece.images, piece.channels
         if self._groups > 1:
             return x[images, some], weight[some], g[images, some]
         if self._face == "adjoint":
             return x[images, :, some], weight[:, :, some], g[images]
         return x[images], weight[:, some], g[images, :, some]
-
-    def _bias(self, piece: _Piece, bias: Array | None) -> Array | None:
-        if bias is None:
-            return None
-        return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
 
     def job(self, arrays: Three, bias: Array | None) -> _Job:
         """What makes it of these arrays."""
@@ -238,17 +259,19 @@ class _Work:
     def _images(self, arrays: Three, bias: Array | None) -> _Job:
         """Make x or g: each piece its own part of it."""
         pieces = [piece for some in self._pieces for piece in some]
-        first = pieces[0].plan
         several = len(pieces) > 1 and len(self._pieces) == 1  # that read the same weights
-        ready = _Ready(first, arrays[1]) if several else None
+        ready = _Ready(pieces[0].plan, arrays[1]) if several else None
+        x, weight, g = [shaping.address(a) for a in arrays]
+        flat = None if bias is None else np.ascontiguousarray(bias, TYPE)
+        add = 0 if flat is None else shaping.address(flat)
 
-        def fn(piece: _Piece, room: Room) -> None:
-            plan, held = piece.plan, None
-            if ready is not None and (plan is first or plan.reads_weights_of(first)):
-                held = ready.weights()
-            plan.make(self._parts(piece, arrays), self._bias(piece, bias), room, held)
+        def fn(piece: _Piece, room: Room, flat: Array | None) -> None:
+            held = ready.weights(room) if ready is not None and piece.alike else 0
+            a, b, c, d = piece.behind
+            where = [x + a, weight + b, g + c, add + d, 0, held]
+            piece.plan.make(where, partial(self._parts, piece, arrays), room)
 
-        tasks = [partial(fn, piece) for piece in pieces]
+        tasks = [partial(fn, piece, flat=flat) for piece in pieces]  # which is read until then
         return _Job(tasks, self._effort, _nothing if ready is None else ready.close, self._team)
 
     def _sums(self, arrays: Three, bias: Array | None) -> _Job:
@@ -258,17 +281,26 @@ class _Work:
         ends: list[tuple[Sum, list[Sum]]] = []
         for some in self._pieces:
             into = self._parts(some[0], arrays)[1], self._bias(some[0], bias)
-            sums = [into] if len(some) == 1 else [_blank(into) for _ in some[:LANES]]
+            alone = len(some) == 1 and _takes_bias(into[1])
+            sums = [into] if alone else [_blank(into) for _ in some[:LANES]]
             lanes += [(some[lane::LANES], found) for lane, found in enumerate(sums)]
             ends.append((into, sums))
+        x, _, g = arrays
+        seen, given = shaping.address(x), shaping.address(g)
+
+        def parts(piece: _Piece, into: Sum) -> Three:
+            x, _, g = self._parts(piece, arrays)
+            return x, into[0], g
 
         def fn(pieces: list[_Piece], total: Sum, room: Room) -> None:
             into = total
             for number, piece in enumerate(pieces):
                 if number == 1:
                     into = _blank(total)
-                x, _, g = self._parts(piece, arrays)
-                piece.plan.make((x, into[0], g), into[1], room)
+                weight = shaping.address(into[0])
+                add = 0 if into[1] is None else shaping.address(into[1])
+                where = [seen + piece.behind[0], weight, given + piece.behind[2], add, 0, 0]
+                piece.plan.make(where, partial(parts, piece, into), room)
                 if number:
                     _add(total, into)
 
@@ -283,6 +315,16 @@ class _Work:
 
         return _Job([partial(fn, *lane) for lane in lanes], self._effort, end, self._team)
 
+    def _bias(self, piece: _Piece, bias: Array | None) -> Array | None:
+        if bias is None:
+            return None
+        return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
+
+
+def _takes_bias(bias: Array | None) -> bool:
+    """Whether it can be written where it is to be."""
+    return bias is None or (bias.dtype == TYPE and bias.flags.c_contiguous)
+
 
 class _Ready:
     """The weights in the layout that pieces read, made by the thread that first asks."""
@@ -291,16 +333,17 @@ class _Ready:
         self._plan = plan
         self._weight = weight
         self._array = plan.weights_room()
-        self._address = None if self._array is None else aligned(self._array)
+        self._address = 0 if self._array is None else aligned(self._array)
         self._lock = Lock()
         self._made = self._array is None
 
-    def weights(self) -> int | None:
-        """Where they are; None where they lie in that layout."""
-        with self._lock:
-            if not self._made and self._address is not None:
-                self._plan.ready_weights(self._weight, self._address)
-                self._made = True
+    def weights(self, room: Room) -> int:
+        """Where they are; 0 where they lie in that layout."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._plan.ready_weights(self._weight, self._address, room)
+                    self._made = True
         return self._address
 
     def close(self) -> None:

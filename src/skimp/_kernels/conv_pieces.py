@@ -6,6 +6,7 @@ the work).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ Three = tuple[Array, Array, Array]  # x, w, g
 
 TYPE: Final = np.dtype(np.float32)
 _ALIGNED: Final = 16  # elements
+_LINE: Final = _ALIGNED * TYPE.itemsize
 _PRODUCTS: Final = b"gemm"  # in the name of code
+_BIAS, _ROOM, _READY = 3, 4, 5  # of addresses, after those of x, w and g
 _MOVED: Final = 32  # multiplications that take as long as moving an element
 
 
@@ -139,6 +142,7 @@ class Plan:
         self, face: str, w: Window, sizes: Sizes, lie: tuple[Ints, Ints, Ints] | None, bias: bool
     ) -> None:
         self.face = _FACES[face]
+        self.sizes = sizes
         x, weight, g = zip(sizes.shapes(w), lie or (None, None, None), strict=True)
         lies = _images_lie(*x), _weights_lie(*weight), _images_lie(*g)
         any_ = [onednn.layout(each.shape) for each in lies]
@@ -161,23 +165,24 @@ class Plan:
             self.places.append((moved, self._reserve(side.elements * 4 if side.copied else 0)))
         moves = [side.move.scratch for side in self.sides if side.move is not None]
         self.scratch = self._reserve(max(self.primitive.scratch, *moves, 0))
+        self._weights = 0  # elements of the layout that is wanted, if they don't lie in it
+        if self.sides[1].move is not None:
+            self._weights = onednn.size(self.sides[1].wanted) // TYPE.itemsize
+        self._copies = any([side.copied for side in self.sides])
         self._idle: list[_Run] = []
 
     def runs_as(self, other: Plan) -> bool:
-        """Whether both run the same code on the same layouts, which needs nothing for each thread
-        (but general products may cut sums for them): then bits are the same, however many threads
-        each was made for."""
+        """Whether both run the same code, of the same sizes on the same layouts, which needs
+        nothing for each thread (but general products may cut sums for them): then bits are the
+        same, however many threads each was made for, and however many images and channels are made
+        at once."""
         mine, its = self.primitive, other.primitive
         same = mine.name == its.name and mine.scratch == its.scratch
-        return (
-            same
-            and _PRODUCTS not in (mine.name or b"")
-            and all(
-                [
-                    onednn.equal(a.wanted, b.wanted)
-                    for a, b in zip(self.sides, other.sides, strict=True)
-                ]
-            )
+        if not same or _PRODUCTS in (mine.name or b""):
+            return False
+        sides = zip(self.sides, other.sides, strict=True)
+        return self.sizes != other.sizes or all(
+            [onednn.equal(a.wanted, b.wanted) for a, b in sides]
         )
 
     def _reserve(self, nbytes: int) -> int:
@@ -198,25 +203,38 @@ class Plan:
     def weights_room(self) -> Array | None:
         """Scratch memory, to be given back, for the weights in the layout that is wanted; None
         where they lie in it."""
-        if self.sides[1].move is None:
-            return None
-        return take(onednn.size(self.sides[1].wanted) // TYPE.itemsize + _ALIGNED, TYPE)
+        return take(self._weights + _ALIGNED, TYPE) if self._weights else None
 
-    def ready_weights(self, weight: Array, into: int) -> None:
+    def ready_weights(self, weight: Array, into: int, room: Room) -> None:
         """Bring the weights into that layout, at an address."""
-        room, run = Room(), self._idle_run()
-        room.hold(self.room)
-        run.ready_weights(weight, into, room)
-        room.close()
-        self._idle.append(run)
-
-    def make(self, arrays: Three, bias: Array | None, room: Room, ready: int | None = None) -> None:
-        """Make what the face makes of the others; `ready` is where the weights are in the wanted
-        layout."""
         room.hold(self.room)
         run = self._idle_run()
-        run.make(arrays, bias, room, ready)
+        self._copy_into(1, weight, room)
+        run.weights([0, shaping.address(weight), 0, 0, room.address, into])
         self._idle.append(run)
+
+    def make(self, where: list[int], parts: Callable[[], Three], room: Room) -> None:
+        """Make what the face makes of the others: x, w, g and the bias are at these addresses, the
+        weights in the wanted layout at the last, if it is no 0. `parts` are the first three, where
+        they have to be copied."""
+        room.hold(self.room)
+        where[_ROOM] = room.address
+        run = self._idle_run()
+        if self._copies:
+            arrays, made = parts(), self.face.made
+            for number, array in enumerate(arrays):
+                if number != made and not (number == 1 and where[_READY]):
+                    self._copy_into(number, array, room)
+            run.make(where)
+            if self.sides[made].copied:
+                arrays[made][...] = room.view(self.places[made][1], arrays[made].shape)
+        else:
+            run.make(where)
+        self._idle.append(run)
+
+    def _copy_into(self, number: int, array: Array, room: Room) -> None:
+        if self.sides[number].copied:
+            room.view(self.places[number][1], array.shape)[...] = array
 
 
 class Room:
@@ -224,16 +242,18 @@ class Room:
 
     def __init__(self) -> None:
         self._flat: Array | None = None
+        self._length = -1
         self._start = self.address = 0
 
     def hold(self, elements: int) -> None:
         """Have room for so many."""
-        if self._flat is not None and len(self._flat) >= elements + _ALIGNED:
+        if elements <= self._length:
             return
         self.close()
-        self._flat = take(elements + _ALIGNED, TYPE)
-        self.address = aligned(self._flat)
-        self._start = (self.address - shaping.address(self._flat)) // TYPE.itemsize
+        self._flat, self._length = take(elements + _ALIGNED, TYPE), elements
+        first = shaping.address(self._flat)
+        self.address = -(-first // _LINE) * _LINE
+        self._start = (self.address - first) // TYPE.itemsize
 
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
@@ -248,88 +268,78 @@ class Room:
 
 def aligned(a: Array) -> int:
     """The first address in it at which a line of the cache begins."""
-    line = _ALIGNED * TYPE.itemsize
-    return -(-shaping.address(a) // line) * line
+    return -(-shaping.address(a) // _LINE) * _LINE
+
+
+Spot = tuple[onednn.Memory, int, int]  # which of the addresses it lies at, and how far behind
+
+
+class _Steps:
+    """Where memory lies, by the addresses that are told, and what is then called."""
+
+    __slots__ = ("_calls", "_kept", "_spots")
+
+    def __init__(
+        self, spots: list[Spot], arguments: list[onednn.Arguments], on: onednn.Handle
+    ) -> None:
+        self._spots, self._kept = spots, arguments
+        self._calls = [each.call(on) for each in arguments]
+
+    def __call__(self, where: list[int]) -> None:
+        for memory, base, behind in self._spots:
+            address = where[base] + behind
+            if address != memory.address:
+                memory.put(memory.value, address)
+                memory.address = address
+        for execute, code, on, count, arguments in self._calls:
+            if execute(code, on, count, arguments):
+                raise RuntimeError("oneDNN could not run a primitive that it made")
 
 
 class _Run:
     """The memory objects with which one thread at a time runs a plan's primitives."""
 
+    __slots__ = ("_all", "_stream", "_with_weights", "weights")
+
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
         self._stream = onednn.stream()
-        self._made = plan.face.made
-        self._scratch = plan.scratch * TYPE.itemsize  # from the room's address on, as all here
-        self._wanted = [onednn.Memory(side.wanted) for side in plan.sides]
-        self._plain = [onednn.Memory(side.plain.value) for side in plan.sides]
-        self._moves = [self._move(number) for number in range(len(plan.sides))]
-        self._moved = [moved * TYPE.itemsize for moved, _ in plan.places]
-        self._copied = [
-            copied * TYPE.itemsize if side.copied else -1
-            for side, (_, copied) in zip(plan.sides, plan.places, strict=True)
-        ]
-        self._bias = None if plan.add is None else onednn.Memory(plan.add.value)
-        pairs = list(zip(plan.face.numbers, [*self._wanted, self._bias], strict=True))
-        given = [(number, memory) for number, memory in pairs if memory is not None]
-        self._arguments = onednn.Arguments(plan.primitive, given)
+        wanted = [onednn.Memory(side.wanted) for side in plan.sides]
+        sides = [self._side(plan, number, each) for number, each in enumerate(wanted)]
+        pairs = list(zip(plan.face.numbers, wanted, strict=False))
+        bias: list[Spot] = []
+        if plan.add is not None:
+            bias.append((onednn.Memory(plan.add.value), _BIAS, 0))
+            pairs.append((plan.face.numbers[_BIAS], bias[0][0]))
+        compute = [onednn.Arguments(plan.primitive, pairs)]
+        (x, to_x), (w, to_w), (g, to_g) = sides
+        calls = [to_x, to_w, to_g]
+        last = calls.pop(plan.face.made)
+        room = plan.scratch * TYPE.itemsize
+        self._all = self._steps(room, [*x, *w, *g, *bias], [*calls[0], *calls[1], *compute, *last])
+        ready: Spot = (wanted[1], _READY, 0)
+        others = to_g if last is to_x else to_x
+        self._with_weights = self._steps(room, [*x, ready, *g, *bias], [*others, *compute, *last])
+        self.weights = self._steps(room, [w[0], ready], to_w)
 
-    def _move(self, number: int) -> onednn.Arguments | None:
-        move = self._plan.sides[number].move
-        if move is None:
-            return None
-        ends = self._plain[number], self._wanted[number]
-        if number == self._made:
-            ends = ends[::-1]
-        return onednn.Arguments(move, list(zip((onednn.FROM, onednn.TO), ends, strict=True)))
+    @staticmethod
+    def _side(
+        plan: Plan, number: int, wanted: onednn.Memory
+    ) -> tuple[list[Spot], list[onednn.Arguments]]:
+        """Where x, w or g lies, and is to lie, and what moves it."""
+        side = plan.sides[number]
+        moved, copied = [place * TYPE.itemsize for place in plan.places[number]]
+        own = (_ROOM, copied) if side.copied else (number, 0)
+        if side.move is None:
+            return [(wanted, *own)], []
+        plain = onednn.Memory(side.plain.value)
+        ends = (wanted, plain) if number == plan.face.made else (plain, wanted)
+        pairs = list(zip((onednn.FROM, onednn.TO), ends, strict=True))
+        return [(plain, *own), (wanted, _ROOM, moved)], [onednn.Arguments(side.move, pairs)]
 
-    def make(self, arrays: Three, bias: Array | None, room: Room, ready: int | None) -> None:
+    def _steps(self, room: int, spots: list[Spot], arguments: list[onednn.Arguments]) -> _Steps:
+        spots += [(each.scratch, _ROOM, room) for each in arguments if each.scratch is not None]
+        return _Steps(spots, arguments, self._stream)
+
+    def make(self, where: list[int]) -> None:
         """Bring x, w and g into the wanted layouts, compute, and bring out of it what is made."""
-        made, scratch = self._made, room.address + self._scratch
-        for number, array in enumerate(arrays):
-            if number == 1 and ready is not None:
-                self._wanted[1].at(ready)
-            elif number == made:
-                self._place(number, array, room)
-            else:
-                self._bring(number, array, room)
-        if bias is None or self._bias is None:
-            self._arguments.run(self._stream, scratch)
-        else:
-            self._compute_with(bias, scratch)
-        move = self._moves[made]
-        if move is not None:
-            move.run(self._stream, scratch)
-        if self._copied[made] >= 0:
-            arrays[made][...] = room.view(self._plan.places[made][1], arrays[made].shape)
-
-    def ready_weights(self, weight: Array, into: int, room: Room) -> None:
-        """Bring the weights into the wanted layout, at an address."""
-        self._bring(1, weight, room, into)
-
-    def _place(self, number: int, array: Array, room: Room, into: int | None = None) -> None:
-        """Say where x, w or g lies, and where it is to lie."""
-        copied = self._copied[number]
-        address = room.address + copied if copied >= 0 else shaping.address(array)
-        if self._moves[number] is None:
-            self._wanted[number].at(address)
-        else:
-            self._plain[number].at(address)
-            self._wanted[number].at(room.address + self._moved[number] if into is None else into)
-
-    def _bring(self, number: int, array: Array, room: Room, into: int | None = None) -> None:
-        """Bring it into the wanted layout."""
-        self._place(number, array, room, into)
-        if self._copied[number] >= 0:
-            room.view(self._plan.places[number][1], array.shape)[...] = array
-        move = self._moves[number]
-        if move is not None:
-            move.run(self._stream, room.address + self._scratch)
-
-    def _compute_with(self, bias: Array, scratch: int) -> None:
-        """Compute, and the bias is made too, or read."""
-        assert self._bias is not None
-        flat = np.ascontiguousarray(bias, TYPE)
-        self._bias.at(shaping.address(flat))
-        self._arguments.run(self._stream, scratch)
-        if self._made == 1 and flat is not bias:
-            bias[...] = flat.reshape(bias.shape)
+        (self._with_weights if where[_READY] else self._all)(where)

@@ -322,14 +322,14 @@ class Primitive:
 class Arguments:
     """A primitive with the memory that it runs on, and scratch memory that is told each time."""
 
-    __slots__ = ("_array", "_code", "_execute", "_kept", "_scratch")
+    __slots__ = ("_array", "_code", "_execute", "_kept", "scratch")
 
     def __init__(self, primitive: Primitive, pairs: Sequence[tuple[int, Memory]]) -> None:
         found = library()
         assert found is not None
-        self._scratch = Memory(primitive.wants(_SCRATCHPAD_MD)) if primitive.scratch else None
-        if self._scratch is not None:
-            pairs = [*pairs, (_SCRATCHPAD, self._scratch)]
+        self.scratch = Memory(primitive.wants(_SCRATCHPAD_MD)) if primitive.scratch else None
+        if self.scratch is not None:
+            pairs = [*pairs, (_SCRATCHPAD, self.scratch)]
         self._kept = primitive, pairs
         self._code = primitive.code.value
         self._array = (_Argument * len(pairs))(
@@ -339,13 +339,14 @@ class Arguments:
 
     def run(self, on: Handle, scratch: int) -> None:
         """Compute."""
-        if self._scratch is not None:
-            self._scratch.at(scratch)
+        if self.scratch is not None:
+            self.scratch.at(scratch)
         if self._execute(self._code, on.value, len(self._array), self._array):
             raise RuntimeError("oneDNN could not run a primitive that it made")
 
     def call(self, on: Handle) -> Call:
-        """What `run` does without scratch memory, as a call that is still to be made."""
+        """What `run` does, as a call that is still to be made, with scratch memory where that was
+        told to be."""
         return self._execute, self._code, on.value, len(self._array), self._array
 
 

@@ -164,12 +164,20 @@ def gradient_sums(
     values: if g is deferred, it is made once and they are in `into`, of the working type."""
     acc, x_values = into.dtype, x._skimp_array()
     source = _source(g)
+    n, count = x_values.shape[:2]
+    far = ~(np.abs(mean * rstd) <= _FAR)
+    alone = isinstance(source, np.ndarray) and source.size < _DIRECT
+    if alone and source.dtype == acc == x_values.dtype and x_values.flags.c_contiguous:
+        flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
+        careful = _each(far, n).reshape(-1, 1) if np.count_nonzero(far) else None
+        totals, products = quietly(
+            _row_products, flat, other, _each(mean, n).reshape(-1, 1), careful
+        )
+        return *_joined_rows(n, totals, products), source
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]
-    n, count = x_values.shape[:2]
     totals, products = [np.empty((n, count, 1), acc) for _ in range(2)]
-    far = ~(np.abs(mean * rstd) <= _FAR)
 
     def block(
         rows: Array, seen: Array, centre: Array, careful: Array, total: Array, product: Array,
@@ -179,21 +187,34 @@ def gradient_sums(
         other = seen.reshape(flat.shape).astype(acc, copy=False)
         for room in kept:
             room.reshape(flat.shape)[...] = flat
-        total[...] = row_sums(flat)
-        np.multiply(centre, total, out=product)
-        np.subtract(np.vecdot(flat, other)[:, None], product, out=product)
-        for some in _groups(careful, flat):
-            with Scratch((len(some), flat.shape[1]), acc) as apart:
-                np.subtract(other[some], centre[some], out=apart)
-                product[some] = np.vecdot(flat[some], apart)[:, None]
+        total[...], product[...] = _row_products(flat, other, centre, careful)
 
     numbers = _each(mean, n), _each(far, n), totals, products
     if passed is None:
         _over(source, 2, block, x_values, *numbers, *kept)
     else:
         _over_written(passed, into, block, x_values, *numbers)
-    found = [a.reshape(n, -1).sum(0, dtype=np.float64).astype(acc) for a in (totals, products)]
-    return found[0], found[1], own
+    return *_joined_rows(n, totals, products), own
+
+
+def _row_products(
+    flat: Array, other: Array, centre: Array, careful: Array | None
+) -> tuple[Array, Array]:
+    """The sum of each row, and that of its products with the other's distance from its centre, in
+    columns."""
+    total = row_sums(flat)
+    product = np.vecdot(flat, other)[:, None]
+    product -= centre * total
+    for some in [] if careful is None else _groups(careful, flat):
+        with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
+            np.subtract(other[some], centre[some], out=apart)
+            product[some] = np.vecdot(flat[some], apart)[:, None]
+    return total, product
+
+
+def _joined_rows(n: int, *numbers: Array) -> tuple[Array, ...]:
+    """The sums of a channel's rows, in their order."""
+    return tuple([np.add.reduce(a.reshape(n, -1), 0, np.float64).astype(a.dtype) for a in numbers])
 
 
 def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> None:
