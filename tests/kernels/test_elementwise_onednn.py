@@ -58,6 +58,21 @@ def test_a_number_has_the_same_bits_wherever_it_stands(
     np.testing.assert_array_equal(out, row)
 
 
+@pytest.mark.parametrize("function", [GELU, GELU_TANH])
+def test_a_team_gives_the_same_bits(function: int) -> None:
+    x, g = _numbers((1 << 20) + 70_000, 0), _numbers((1 << 20) + 70_000, 1)
+    found = []
+    for threads in (1, 2, 3, 5):
+        with config.using(threads=threads):
+            y, back = np.empty_like(x), np.empty_like(x)
+            assert elementwise_onednn.forward(function, x, y)
+            assert elementwise_onednn.backward(function, g, x, back)
+            found.append((y, back))
+    for y, back in found[1:]:
+        np.testing.assert_array_equal(y, found[0][0])
+        np.testing.assert_array_equal(back, found[0][1])
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_bits_whatever_the_settings(approximate: str) -> None:
     found = []

@@ -78,3 +78,37 @@ def test_what_has_gaps_is_read_and_written_in_place() -> None:
     np.testing.assert_array_equal(gaps[:, ::2], dense)
     assert not gaps[:, 1::2].any()
     np.testing.assert_array_equal(np.array(sums), np.array(again))
+
+
+@given(
+    rows=st.integers(1, 700),
+    n=st.integers(2, 300),
+    weight=st.booleans(),
+    bias=st.booleans(),
+    threads=st.integers(1, 3),
+)
+def test_forward_has_the_bits_of_numpy(
+    rows: int, n: int, weight: bool, bias: bool, threads: int
+) -> None:
+    x, mean, rstd = _numbers((rows, n), 0), _numbers((rows, 1), 1), _numbers((rows, 1), 2)
+    w, b = _numbers((n,), 3) if weight else None, _numbers((n,), 4) if bias else None
+    y = np.full_like(x, np.nan)
+    with config.using(threads=threads):
+        made = normalization_onednn.centred(x, mean, y)
+        assert made is (x.size >= 1 << 16)
+        if not made:
+            return
+        np.testing.assert_array_equal(y, x - mean)
+        assert normalization_onednn.scaled(y, rstd, w, b)
+    want = (x - mean) * rstd
+    want = want if w is None else want * w
+    np.testing.assert_array_equal(y, want if b is None else want + b)
+
+
+def test_forward_leaves_other_types_and_what_has_gaps() -> None:
+    x, mean, w = _numbers((1000, 100), 0), _numbers((1000, 1), 1), _numbers((100,), 2)
+    wide, gaps = np.empty((1000, 100)), np.empty((1000, 200), "f4")[:, ::2]
+    assert not normalization_onednn.centred(x.astype("f8"), mean.astype("f8"), wide)
+    assert not normalization_onednn.centred(x, mean, gaps)
+    assert not normalization_onednn.scaled(gaps, mean, w, None)
+    assert not normalization_onednn.scaled(x, mean, w.astype("f8"), None)

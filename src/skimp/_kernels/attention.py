@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels.blas import one_thread
+from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import quietly, share
@@ -329,7 +329,7 @@ def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Atte
     work = a.work
     added = a.mask is not None and a.mask.dtype != bool
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
-    s = np.matmul(np.multiply(q, work.type(a.scale), dtype=work), k.swapaxes(-1, -2))
+    s = multiply(np.multiply(q, work.type(a.scale), dtype=work), k.swapaxes(-1, -2))
     top = None
     if not added and _are_tame(s):
         np.exp(s, out=s)
@@ -349,7 +349,7 @@ def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Atte
     if a.kept is not None:
         s *= a.kept
         s *= work.type(a.grow)
-    np.divide(np.matmul(s, v), total, out=out, casting="same_kind")
+    np.divide(multiply(s, v), total, out=out, casting="same_kind")
 
 
 def _are_tame(s: Array) -> bool:
@@ -383,24 +383,24 @@ def _whole_backward(
     scale = work.type(a.scale)
     g, k, v = [x.astype(work, copy=False) for x in (g, k, v)]
     q = np.multiply(q, scale, dtype=work)
-    p = np.matmul(q, k.swapaxes(-1, -2))
+    p = multiply(q, k.swapaxes(-1, -2))
     if a.mask is not None or a.causal:
         _hide_whole(p, a, -np.inf)
         # of a row that sees nothing: exponentials of -inf, not of nan
         lse = np.where(np.isneginf(lse), np.inf, lse)
     p -= lse
     np.exp(p, out=p)
-    dp = np.matmul(g, v.swapaxes(-1, -2))
+    dp = multiply(g, v.swapaxes(-1, -2))
     seen = p
     if a.kept is not None:
         left = a.kept * work.type(a.grow)
         seen = p * left
         dp *= left
-    dv[...] = np.matmul(seen.swapaxes(-1, -2), g)
+    dv[...] = multiply(seen.swapaxes(-1, -2), g)
     if a.kept is None and out.dtype == work:  # the result says what is subtracted
         dp -= np.vecdot(g, out)[..., None]
     else:
         dp -= np.vecdot(dp, p)[..., None]
     dp *= p
-    np.multiply(np.matmul(dp, k), scale, out=dq, casting="same_kind")
-    dk[...] = np.matmul(dp.swapaxes(-1, -2), q)
+    np.multiply(multiply(dp, k), scale, out=dq, casting="same_kind")
+    dk[...] = multiply(dp.swapaxes(-1, -2), q)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import products_onednn
+from skimp._kernels import batches_onednn, products_onednn
 from skimp._kernels.threads import share
 from skimp.config import config
 
@@ -122,9 +122,10 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
         if a.shape[-1] == 1 and a.dtype.kind == "f":
             return np.multiply(a, b, out=out, order="C")
         return np.matmul(a, b, out=out, order="C")
-    if a.ndim == 2 == b.ndim:
-        made = np.empty((len(a), b.shape[1]), a.dtype) if out is None else out
-        if products_onednn.multiply(a, b, made, threads_for_products()):
+    if a.ndim == b.ndim:
+        made = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if out is None else out
+        by = products_onednn if a.ndim == 2 else batches_onednn
+        if by.multiply(a, b, made, threads_for_products()):
             return made
     functions = None
     if wakes_in_vain(a.shape[-2:], b.shape[-1]):

@@ -23,7 +23,6 @@ Limits = tuple[float, ...]
 
 _TYPE: Final = np.dtype(np.float32)
 _LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
-_REFERENCE: Final = b"ref"  # in the name of code that goes one by one
 
 
 def takes(dtype: np.dtype[Any]) -> bool:
@@ -175,10 +174,11 @@ def _runs(
     try:
         with onednn.team(team):
             added = [beside] * add + [images] * plus
-            primitive = onednn.multiplication(images, beside, added, total, hold)
+            then = [(onednn.ADD, each) for each in added]
+            primitive = onednn.binary(onednn.MULTIPLY, images, beside, then, total, hold)
     except onednn.Unsupported:
         return None
-    if _REFERENCE in (primitive.name or _REFERENCE):
+    if onednn.REFERENCE in (primitive.name or onednn.REFERENCE):
         return None
     layouts = {onednn.FROM: images, onednn.BESIDE: beside, onednn.TO: images}
     return Runs(primitive, layouts | dict(zip(onednn.ADDED, added, strict=False)))

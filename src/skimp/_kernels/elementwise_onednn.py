@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._kernels import onednn, shaping
 from skimp._kernels.onednn import GELU, GELU_TANH
-from skimp._kernels.onednn_runs import Runs
+from skimp._kernels.onednn_runs import Runs, together
 from skimp._kernels.scratch import Scratch
 
 __all__ = ["GELU", "GELU_TANH", "backward", "forward"]
@@ -23,7 +23,8 @@ __all__ = ["GELU", "GELU_TANH", "backward", "forward"]
 Array = np.ndarray[Any, Any]
 
 _SHORTEST: Final = 1 << 9  # elements of a run
-_LONGEST: Final = 1 << 17
+_LONGEST: Final = 1 << 19
+_SHARED: Final = 1 << 16  # elements of a run that a team shares
 _LANES: Final = 16  # of a vector: runs of whole ones have the same bits, however long
 _TYPE: Final = np.dtype(np.float32)
 _NUMBERS: Final = ((onednn.FROM, onednn.TO), (onednn.FROM, onednn.GIVEN, onednn.ASKED))
@@ -63,26 +64,30 @@ def _row(function: int, rows: list[Array]) -> None:
     addresses = [shaping.address(row) for row in rows]
     while length - done >= _SHORTEST:
         run = min(1 << ((length - done).bit_length() - 1), _LONGEST)
-        _runs(function, run, len(rows)).make([at + done * _TYPE.itemsize for at in addresses])
+        team = together(run >= _SHARED)
+        made = _runs(function, run, len(rows), team)
+        made.make([at + done * _TYPE.itemsize for at in addresses], team)
         done += run
     left = length - done
     if left and not left % _LANES:
-        _runs(function, left, len(rows)).make([at + done * _TYPE.itemsize for at in addresses])
+        _runs(function, left, len(rows), 1).make([at + done * _TYPE.itemsize for at in addresses])
     elif left:
         with Scratch((len(rows), _SHORTEST), _TYPE) as ends:
             ends[:-1] = 0
             for end, row in zip(ends[:-1], rows, strict=False):
                 end[:left] = row[done:]
             step = ends.strides[0]
-            _runs(function, _SHORTEST, len(rows)).make(
+            _runs(function, _SHORTEST, len(rows), 1).make(
                 [shaping.address(ends) + i * step for i in range(len(rows))]
             )
             rows[-1][done:] = ends[-1, :left]
 
 
 @lru_cache(128)
-def _runs(function: int, length: int, arrays: int) -> Runs:
+def _runs(function: int, length: int, arrays: int, team: int) -> Runs:
     row = onednn.layout((length,), (1,))
-    with onednn.team(1):  # for whom it is made; how many a product here had is by chance
+    if team > 1:  # now: what is made when a team rests would be memory that comes late
+        _runs(function, length, arrays, 1)
+    with onednn.team(team):  # a gradient is shared by those for whom it is made, or not at all
         primitive = onednn.elementwise(function, row, arrays > len(_NUMBERS))
     return Runs(primitive, dict.fromkeys(_NUMBERS[arrays - 2], row))

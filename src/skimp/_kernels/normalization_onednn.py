@@ -1,19 +1,20 @@
-"""The gradients of float32 layer normalization by oneDNN (`onednn`), where it is installed.
+"""float32 layer normalization and its gradients by oneDNN (`onednn`), where it is installed.
 
-One pass over rows that stay in the cache instead of NumPy's thirteen. Rows are cut into runs of
-powers of two, so that few primitives serve any number of them; where the cuts are follows from the
-number of rows alone.
+Gradients are one pass over rows that stay in the cache instead of NumPy's thirteen. Rows are cut
+into runs of powers of two, so that few primitives serve any number of them; where the cuts are
+follows from the number of rows alone. Forward, four of NumPy's passes are two with the same bits:
+each operation is rounded by itself. So whoever asks has NumPy do it where oneDNN does not.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._kernels import onednn, shaping
-from skimp._kernels.onednn_runs import Runs
+from skimp._kernels.onednn_runs import Runs, together
 from skimp._kernels.scratch import Scratch
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +22,8 @@ Affine = tuple[Array, Array]  # the gradients of weight and bias
 
 _TYPE: Final = np.dtype(np.float32)
 _LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
+_WORTH: Final = 1 << 16  # the same of two calls for the shape of a tensor
+_SHARED: Final = 1 << 17  # elements from which a team shares these
 
 
 def takes(dtype: np.dtype[Any], size: int) -> bool:
@@ -64,6 +67,63 @@ def backward(
     if made is not out:
         out[...] = made
     return (sums[0], sums[1]) if affine else None
+
+
+def centred(x: Array, mean: Array, out: Array) -> bool:
+    """out = x - mean, for matrices (rows, n) and (rows, 1); whether oneDNN makes it."""
+    return _by_rows(onednn.SUBTRACT, (x, mean, out))
+
+
+def scaled(y: Array, rstd: Array, w: Array | None, b: Array | None) -> bool:
+    """y *= rstd * w, plus b, of (rows, 1) and rows (n,); whether oneDNN makes it."""
+    return _by_rows(onednn.MULTIPLY, (y, rstd, y), w, b)
+
+
+def _by_rows(kind: int, three: tuple[Array, Array, Array], *rows: Array | None) -> bool:
+    x = three[0]
+    if x.size < _WORTH or x.dtype != _TYPE or onednn.library() is None or not _exact():
+        return False
+    arrays = [*three, *[row for row in rows if row is not None]]
+    for array in arrays:
+        if array.dtype != _TYPE or not array.flags.c_contiguous:
+            return False
+    made = _lines(kind, *x.shape, tuple([row is not None for row in rows]))
+    if made is None:
+        return False
+    made.make([shaping.address(array) for array in arrays], together(x.size >= _SHARED))
+    return True
+
+
+@cache
+def _exact() -> bool:
+    """Whether this processor's code rounds each operation by itself, as NumPy does."""
+    x = np.sin(np.arange(1 << 14, dtype=_TYPE)).reshape(64, 256)
+    mean, w, b = np.cos(x[:, :1]), x[0] * 3, x[1] + 1
+    less, line = _lines(onednn.SUBTRACT, 64, 256, ()), _lines(onednn.MULTIPLY, 64, 256, (True,) * 2)
+    if less is None or line is None:
+        return False
+    out = np.empty_like(x)
+    less.make([shaping.address(a) for a in (x, mean, out)])
+    line.make([shaping.address(a) for a in (out, mean, out, w, b)])
+    return np.array_equal(out, (x - mean) * mean * w + b)
+
+
+@lru_cache(256)
+def _lines(kind: int, rows: int, n: int, given: tuple[bool, ...]) -> Runs | None:
+    """A matrix and a column, and then what is `given` of a row that multiplies and one that is
+    added; None where oneDNN has only code that goes one by one."""
+    matrix, column = onednn.layout((rows, n), (n, 1)), onednn.layout((rows, 1), (1, 1))
+    row = onednn.layout((1, n), (n, 1))
+    kinds = [k for k, there in zip((onednn.MULTIPLY, onednn.ADD), given, strict=False) if there]
+    try:
+        with onednn.team(1):
+            primitive = onednn.binary(kind, matrix, column, [(k, row) for k in kinds])
+    except onednn.Unsupported:
+        return None
+    if onednn.REFERENCE in (primitive.name or onednn.REFERENCE):
+        return None
+    layouts = {onednn.FROM: matrix, onednn.BESIDE: column, onednn.TO: matrix}
+    return Runs(primitive, layouts | dict.fromkeys(onednn.ADDED[: len(kinds)], row))
 
 
 @lru_cache(256)

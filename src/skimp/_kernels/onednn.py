@@ -41,6 +41,7 @@ _INFERENCE: Final = 96
 _AVERAGE: Final = 0x2FF
 _SCALED: Final = 2
 _SHIFTED: Final = 4
+_SOFTMAX: Final = 0x30000
 _ALL_GRADIENTS: Final = 128
 _ONE_GRADIENT: Final = 160
 _USER: Final = 1  # scratch memory is given by who calls
@@ -59,11 +60,13 @@ SHIFT: Final = 52
 AFFINE: Final = (255, 256)  # the gradients of scale and shift
 THEN: Final = 1 << 15  # times 1, 2, ...: of what is done with a result
 ADDED: Final = (THEN + BESIDE, 2 * THEN + BESIDE)  # what is added to it first, and then
-_ADD: Final = 0x1FFF0
-_MULTIPLY: Final = 0x1FFF1
+ADD: Final = 0x1FFF0  # of two numbers
+MULTIPLY: Final = 0x1FFF1
+SUBTRACT: Final = 0x1FFF5
 _HELD: Final = 0x2E  # x held between two numbers
 _SCRATCHPAD_MD: Final = 136
 _NAME_OF: Final = 8  # the implementation's
+REFERENCE: Final = b"ref"  # in the name of one that goes one by one
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 # How long threads wait awake: 100 us on a Zen 5, 330 on a Zen 4. Three hundred times as long unless
 # it is told.
@@ -385,40 +388,44 @@ def elementwise(function: int, lies: Handle, gradient: bool) -> Primitive:
     return Primitive(make, engine, *both, row, zero, zero, hint.value, given)
 
 
-def multiplication(
+def binary(
+    kind: int,
     numbers: Handle,
     beside: Handle,
-    added: Sequence[Handle],
-    total: bool,
-    hold: tuple[float, ...] | None,
+    then: Sequence[tuple[int, Handle]],
+    total: bool = False,
+    hold: tuple[float, ...] | None = None,
 ) -> Primitive:
-    """numbers times what stands beside them, plus each of what is `added`, plus what was in the
-    result's place if `total`, held between two numbers if they are given; each rounded by itself.
+    """numbers and what stands beside them, multiplied, say, by a kind; of that and the next the
+    same by its kind; plus what was in the result's place if `total`, held between two numbers if
+    they are given; each rounded by itself.
     """
     make, x = "dnnl_binary_primitive_desc_create", numbers.value
-    given = _followed(added, total, hold)
-    return Primitive(make, _engine().value, _MULTIPLY, x, beside.value, x, given.value)
+    given = _followed(then, total, hold)
+    return Primitive(make, _engine().value, kind, x, beside.value, x, given.value)
 
 
 def products(a: Handle, b: Handle, c: Handle, beside: Handle | None) -> Primitive:
     """c = a @ b for matrices of a batch, one of which may have one for all, plus what stands beside
     the result."""
     make = "dnnl_matmul_primitive_desc_create"
-    given = _followed([] if beside is None else [beside], False, None)
+    given = _followed([] if beside is None else [(ADD, beside)], False, None)
     return Primitive(make, _engine().value, a.value, b.value, None, c.value, given.value)
 
 
-def _followed(added: Sequence[Handle], total: bool, hold: tuple[float, ...] | None) -> Handle:
-    """The attribute that all these are added to a result, and what was in its place, and that it is
-    held between two numbers; and that scratch memory is given by the caller."""
+def _followed(
+    then: Sequence[tuple[int, Handle]], total: bool, hold: tuple[float, ...] | None
+) -> Handle:
+    """The attribute that all these are added to a result, say, by their kinds, and what was in its
+    place, and that it is held between two numbers; and that scratch memory is the caller's."""
     found = library()
     assert found is not None
     given = Handle("primitive_attr", "dnnl_primitive_attr_create")
     found.dnnl_primitive_attr_set_scratchpad_mode(given.value, _USER)
     after = Handle("post_ops", "dnnl_post_ops_create")
     failed = 0
-    for add in added:
-        failed |= found.dnnl_post_ops_append_binary(after.value, _ADD, add.value)
+    for kind, other in then:
+        failed |= found.dnnl_post_ops_append_binary(after.value, kind, other.value)
     if total:
         failed |= found.dnnl_post_ops_append_sum(after.value, ctypes.c_float(1), 0, 0)
     if hold is not None:
@@ -450,6 +457,15 @@ def normalization(matrix: Handle, column: Handle, scaled: bool) -> Primitive:
     make = "dnnl_layer_normalization_backward_primitive_desc_create"
     kind = _ALL_GRADIENTS if scaled else _ONE_GRADIENT
     return Primitive(make, engine, kind, x, x, x, *rest, hint.value, given)
+
+
+def softmax_gradient(matrix: Handle) -> Primitive:
+    """What the gradient of softmax of a matrix's rows takes from its result."""
+    engine, x, given = _engine().value, matrix.value, _given_scratch().value
+    forward = "dnnl_softmax_forward_primitive_desc_create"
+    hint = Handle("primitive_desc", forward, engine, _TRAINING, _SOFTMAX, x, x, 1, given)
+    make = "dnnl_softmax_backward_primitive_desc_create"
+    return Primitive(make, engine, _SOFTMAX, x, x, x, 1, hint.value, given)
 
 
 def convolution(

@@ -78,7 +78,9 @@ def convert(source: Any, out: Array) -> None:
         through = _THROUGH.get((source.dtype, want))
         if through is not None:
             source = through(source)
-    out[...] = source
+        out[...] = source
+    else:
+        shaping.put(source, out)
 
 
 def laid(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:

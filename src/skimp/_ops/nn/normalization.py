@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from skimp._ops.nn.normalization_small import (
 from skimp._ops.reduce.softmax import SMALL, contiguous_array, floating, over_rows
 
 Ints = tuple[int, ...]
+
+_AT_ONCE: Final = 1 << 20  # elements up to which rows are one block, whose passes a team shares
 
 
 # -- layer_norm -----------------------------------------------------------------------------------
@@ -70,16 +72,18 @@ def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> A
             y = scratch if out.dtype != mean.dtype else out
             if centre:
                 np.divide(_sums(x, mean.dtype), n, out=mean)
-                np.subtract(x, mean, out=y)
+                if not normalization_onednn.centred(x, mean, y):
+                    np.subtract(x, mean, out=y)
             else:
                 y[...] = x
             square = np.vecdot(y, y)[:, None]
             np.divide(1, np.sqrt(square / n + mean.dtype.type(eps)), out=rstd)
-            np.multiply(y, rstd, out=y)
-            if w is not None:
-                np.multiply(y, w, out=y)
-            if b is not None:
-                np.add(y, b, out=y)
+            if not normalization_onednn.scaled(y, rstd, w, b):
+                np.multiply(y, rstd, out=y)
+                if w is not None:
+                    np.multiply(y, w, out=y)
+                if b is not None:
+                    np.add(y, b, out=y)
             if y is not out:
                 out[...] = y
 
@@ -92,17 +96,17 @@ def _normalized(input: Any, shape: Ints, weight: Any, bias: Any, eps: float, cen
     result, target = blank(tuple(input.shape), input._dtype)
     mean, rstd = np.empty((math.prod(lead), 1), acc.np), np.empty((math.prod(lead), 1), acc.np)
     block = _norm_block(eps, _flat(weight, acc.np), _flat(bias, acc.np), centre)
-    _over(input, len(shape), block, mean, rstd, target)
+    _over(input, len(shape), block, mean, rstd, target, shares=math.prod(input.shape) <= _AT_ONCE)
     kept = (*lead, *(1,) * len(shape))
     return result, fresh(mean.reshape(kept), acc), fresh(rstd.reshape(kept), acc)
 
 
-def _over(input: Any, row_ndim: int, block: Any, *parts: Array) -> None:
+def _over(input: Any, row_ndim: int, block: Any, *parts: Array, shares: bool = False) -> None:
     """`over_rows` of the last dims as one."""
     first = input.ndim - row_ndim
     n = math.prod(input.shape[first:])
     flat = input if row_ndim == 1 else input.reshape((*input.shape[:first], n))
-    over_rows(flat, first, block, *parts, group=_group(n))
+    over_rows(flat, first, block, *parts, group=_group(n), shares=shares)
 
 
 def _group(n: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import softmax_onednn
 from skimp._kernels.scratch import Scratch, beside_rows, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
@@ -58,11 +60,14 @@ def row_numbers(shape: tuple[int, ...], dim: int, dtype: Any) -> Array:
     return np.empty((outer, 1, inner) if inner > 1 else (outer, 1), dtype)
 
 
-def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array, group: int = 1) -> None:
+def over_rows(
+    source: Tensor, dim: int, fn: Block, *parts: Array, group: int = 1, shares: bool = False
+) -> None:
     """Call fn(block, *parts) for blocks of the rows of `source` along `dim`.
 
     `parts` are contiguous arrays of the source's shape, or made by `row_numbers`; fn may read or
-    write its share of them. Along the last dim, blocks begin and end at `group`s of rows.
+    write its share of them. Along the last dim, blocks begin and end at `group`s of rows, and rows
+    that lie there are one block if fn `shares` its work among threads itself.
     """
     shape = tuple(source.shape)
     outer, n, inner = sides(shape, dim)
@@ -76,6 +81,9 @@ def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array, group: int = 1
         quietly(fn, _contiguous(source._skimp_array()).reshape(outer, n), *flat)
     else:
         found, _ = source_of(source, in_order=True)
+        if shares and isinstance(found, np.ndarray) and found.flags.c_contiguous:
+            quietly(fn, found.reshape(outer, n), *flat)
+            return
         row_ndim = len(shape) - dim  # dims after this one have size 1
         lead = shape[:dim]
         outs = tuple([p.reshape((*lead, -1)) for p in flat])
@@ -179,8 +187,16 @@ def _log_softmax_block(x: Array, y: Array) -> None:
         np.subtract(y, np.log(row_sums(e)), out=y)
 
 
+def _softmax_back_block(g: Array, y: Array, d: Array, size: int) -> None:
+    """Of a tensor of `size` elements."""
+    if d.ndim == 2 and softmax_onednn.takes(d.dtype, size):
+        softmax_onednn.backward(g, y, d)
+    else:
+        _softmax_back_steps(g, y, d)
+
+
 @in_wide
-def _softmax_back_block(g: Array, y: Array, d: Array) -> None:
+def _softmax_back_steps(g: Array, y: Array, d: Array) -> None:
     with Scratch(d.shape, d.dtype) as p:
         np.multiply(g, y, out=p)
         np.subtract(g, row_sums(p), out=d)
@@ -199,7 +215,11 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """`_softmax_back_block` on small arrays."""
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
-        return _small_columns(_softmax_back_block, dim, g, y)
+        return _small_columns(_softmax_back_steps, dim, g, y)
+    if softmax_onednn.takes(a.dtype, a.size):
+        made = np.empty(a.shape, a.dtype)
+        softmax_onednn.backward(a, b, made)
+        return fresh(made.reshape(g.shape), g._dtype)
     d = np.multiply(a, b)
     np.multiply(np.subtract(a, beside_rows(row_sums(d)), out=d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
@@ -235,12 +255,12 @@ def _small_columns(block: Block, dim: Any, *tensors: Any) -> Tensor | None:
     return fresh(out.reshape(tensors[0]._np.shape), dtype)
 
 
-def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
+def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = False) -> Tensor:
     if input._hollow:
         layouts.normalize_dim(dim, input.ndim)
         return meta.like(input)
     result, target = blank(tuple(input.shape), input._dtype)
-    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target)
+    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target, shares=shares)
     return result
 
 
@@ -274,7 +294,13 @@ def _softmax_back(g: Any, y: Any, dim: int) -> Any:
     if modes.state.grad or g._hollow:
         return y * (g - (g * y).sum(dim, True))
     made = _small_back(g, y, dim)
-    return _mapped(g, dim, _softmax_back_block, contiguous_array(y)) if made is None else made
+    return _softmax_back_whole(g, y, dim) if made is None else made
+
+
+def _softmax_back_whole(g: Any, y: Any, dim: int) -> Tensor:
+    others = () if y._hollow else (contiguous_array(y),)
+    block = partial(_softmax_back_block, size=g.numel())
+    return _mapped(g, dim, block, *others, shares=softmax_onednn.takes(g._dtype.np, g.numel()))
 
 
 def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
@@ -336,8 +362,7 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     ),
 )
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    others = () if output._hollow else (contiguous_array(output),)
-    return _typed(_mapped(grad_output, dim, _softmax_back_block, *others), input_dtype)
+    return _typed(_softmax_back_whole(grad_output, output, dim), input_dtype)
 
 
 # -- nn.functional's forms: the dim may be left out ------------------------------------------------

@@ -34,6 +34,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
+from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp.config import config
 
@@ -123,7 +124,7 @@ def _small_contiguous(
     if x.flags.c_contiguous:
         return input
     told.told(x.nbytes, "contiguous", lambda: f"contiguous of {describe(input)}", input)
-    made = fresh(x.copy("C"), input._dtype)
+    made = fresh(shaping.dense(x), input._dtype)
     if input._rg and modes.state.grad:
         record(IDENTITY, {"input": input}, made)
     return made
