@@ -169,6 +169,9 @@ def row_tops(x: Array) -> Array:
     if x.ndim > 2 or not 0 < length <= _LONG or x.dtype.char not in "fd":
         found: Array = np.maximum.reduce(x, axis=1, keepdims=True)
         return found
+    if rows == 1:
+        at = x.argmax()
+        return x[:, at : at + 1].copy()
     if rows < _MANY or length > _SHORT:
         at = x.argmax(1)
         at += starts(rows, length) if rows <= _COUNTED else np.arange(rows) * length

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter, methodcaller
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.eval import run
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp._engine.memory import layout as layouts
@@ -38,6 +40,8 @@ _TINY: Final = 1 << 12  # elements of a tensor up to which asking takes longer t
 _FEW: Final = 2  # if more tensors are written: formulas of two are so short that waiting costs more
 _TOGETHER: Final = 1 << 14  # of those that are made as one
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
+_storage_of = attrgetter("_storage")
+_writable = methodcaller("_skimp_writable")
 _SMALL: Final = 1 << 16  # elements below which NumPy's calls are sooner done than a program
 _PART: Final = 1 << 13  # elements that they take at a time, or more:
 _PARTS: Final = 4  # parts of a tensor at most
@@ -190,18 +194,17 @@ def update(
     both = [*written, *read]
     _held = _gathered(both) if host.bounded else ()
     first = written[0]
+    arrays = None if grad or first._dtype not in dtypes.FLOATING else _small_arrays(both)
+    if arrays is not None:
+        outs = list(map(_writable, written))
+        leaves = arrays[len(written) :]
+        tiny = outs[0].size <= _TINY and len(written) > _FEW and not host.bounded
+        arrays = [*outs, *leaves]
+        if not (tiny and _put_off(formula, len(written), both, arrays, numbers, tiny)):
+            _on_arrays(formula, outs, leaves, numbers)
+        return
     if not grad and first._dtype in dtypes.FLOATING and _alike(both):
         small = first.numel() < min(config.small_below, _SMALL)
-        if small:
-            arrays = [t._skimp_array() if (a := t._np) is None else a for t in both]
-            if all([a.flags.c_contiguous for a in arrays]):
-                outs = [t._skimp_writable() for t in written]
-                leaves = arrays[len(written) :]
-                tiny = outs[0].size <= _TINY and len(written) > _FEW and not host.bounded
-                arrays = [*outs, *leaves]
-                if not (tiny and _put_off(formula, len(written), both, arrays, numbers, tiny)):
-                    _on_arrays(formula, outs, leaves, numbers)
-                return
         order = layouts.memory_order(first._skimp_layout_of())
         leaves = [t._skimp_array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
@@ -216,6 +219,23 @@ def update(
                     run_waiting()  # its bytes can't be taken away while it waits
             return
     _on_tensors(formula, written, read, numbers)
+
+
+def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
+    """The row-major arrays of small tensors of one type; None for any others."""
+    dtype = tensors[0]._dtype
+    below = min(config.small_below, _SMALL)
+    found = []
+    for t in tensors:
+        a = t._np
+        if a is None:
+            if layouts.numel(shape_of(t)) >= below:
+                return None
+            a = t._skimp_array()
+        if t._dtype is not dtype or a.size >= below or not a.flags.c_contiguous:
+            return None
+        found.append(a)
+    return found
 
 
 def _alike(tensors: list[Tensor]) -> bool:
@@ -412,11 +432,11 @@ def _run(runs: list[_Run]) -> None:
 def _run_what_meets(written: Sequence[Tensor], read: Sequence[Tensor]) -> None:
     """Before an update of what waiting ones read or write, or that reads what they write."""
     changed = _here.written
-    storages = {t._storage for t in written}
-    if (
-        storages & changed
-        or storages & _here.read
-        or changed.intersection([t._storage for t in read])
+    storages = set(map(_storage_of, written))
+    if not (
+        changed.isdisjoint(storages)
+        and _here.read.isdisjoint(storages)
+        and changed.isdisjoint(map(_storage_of, read))
     ):
         run_waiting()
 
@@ -433,14 +453,16 @@ def _put_off(
     runs = _here.runs
     if runs is None:
         return False
-    storages = [t._storage for t in tensors]
+    storages = list(map(_storage_of, tensors))
     size = arrays[0].size
-    if (
-        (size < 2 and not tiny)  # what is broadcast and what is not look the same
-        or len(set(storages)) < len(storages)
-        or not all([a.flags.c_contiguous and a.size == size for a in arrays])
-    ):
+    # of one element, what is broadcast and what is not look the same
+    if (size < 2 and not tiny) or len(set(storages)) < len(storages):
         return False
+    flat = []
+    for a in arrays:
+        if a.size != size or not a.flags.c_contiguous:
+            return False
+        flat.append(a if a.ndim == 1 else a.reshape(-1))
     kinds = (written, len(arrays), arrays[0].dtype, tiny)
     for one in runs[-2:]:  # tiny ones and others come in turns
         if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
@@ -448,7 +470,7 @@ def _put_off(
     else:
         one = _Run(formula, numbers, kinds)
         runs.append(one)
-    one.arrays.append([a.reshape(-1) for a in arrays] if arrays[0].ndim != 1 else arrays)
+    one.arrays.append(flat)
     _here.held += len(arrays) * arrays[0].nbytes
     _here.written.update(storages[:written])
     _here.read.update(storages[written:])

@@ -14,22 +14,28 @@ import sys
 import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush, heappushpop
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, tasks, watched
-from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count
+from skimp._engine.autograd.leaves import HELD_BY_ONE, count, edges_to_leaves
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.memory.ledger import host
-from skimp._engine.tensor import meta
+from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.tensor import Tensor, empty
 
 _state = modes.state
+_active = regions.active
+_add_arrays = np.add
 _watched_by = watched.ON  # whoever is told of nodes
 _frame = sys._getframe
+_number_of = attrgetter("_skimp_number")
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
@@ -67,28 +73,26 @@ class Captures:
                 continue
             seen.add(node)
             order.append(node)
-            todo += [n for n in node._skimp_edges[::2] if n is not None]
-        for node in sorted(order, key=lambda n: n._skimp_number):
-            if node in self.at or any(
-                [n in self.wanted for n in node._skimp_edges[::2] if n is not None]
-            ):
+            todo += filter(None, node._skimp_edges[::2])
+        for node in sorted(order, key=_number_of):
+            if node in self.at or not self.wanted.isdisjoint(node._skimp_edges[::2]):
                 self.wanted.add(node)
 
     def take(self, node: Node, grads: Grads) -> bool:
-        """Catch what arrived at `node`; whether nothing beyond it is wanted.
+        """Catch what arrived at `node`, one of `at`; whether nothing beyond it is wanted.
 
         As in PyTorch, hooks of a caught tensor run first only where the gradient ends here.
         """
         if self.accumulate and type(node) is AccumulateGrad:
             return False
-        ends = not any([n in self.wanted for n in node._skimp_edges[::2] if n is not None])
+        ends = self.wanted.isdisjoint(node._skimp_edges[::2])
         if ends:
             if node._skimp_extra is not None:
                 grads = hooks.on_outputs(node._skimp_extra, grads)
             if type(node) is AccumulateGrad:
                 grads = hooks.of_leaf(node, grads)
         if not self.accumulate:
-            for index, place in self.at.get(node, ()):
+            for index, place in self.at[node]:
                 self.found[place] = grads[index]
         return ends
 
@@ -128,7 +132,8 @@ def run(
             captures.search(origins)
             wanted = captures.wanted
         tasks.running.now = next(_numbers), origins, wanted
-        leaves: Leaves | None = None
+        # gradients that leaves have yet to receive, once something else than an edge holds one
+        left: dict[Node, int] | None = None
         frame: Any = _frame(1)
         code = frame.f_code
         while code.co_filename in lines.INSIDE and frame.f_back is not None:
@@ -154,8 +159,9 @@ def run(
                     if type(to) is not AccumulateGrad:
                         heappush(waiting, (-to._skimp_number, to))
                 if type(to) is AccumulateGrad:
-                    leaves = leaves or Leaves(origins, wanted)
-                    if leaves.complete(to):
+                    left = left or edges_to_leaves(origins, wanted)
+                    left[to] = more = left[to] - 1
+                    if not more:
                         ready.append(to)
         r = to = a = None  # nobody but the buffers holds a gradient: it may be taken or freed
         results: Any
@@ -173,7 +179,7 @@ def run(
                 break
             grads = buffers.pop(node)
             extra = node._skimp_extra
-            if captures is not None and captures.take(node, grads):
+            if captures is not None and node in captures.at and captures.take(node, grads):
                 continue
             if extra is not None:
                 grads = hooks.before(extra, hooks.on_outputs(extra, grads))
@@ -215,10 +221,13 @@ def run(
                         else:
                             heappush(waiting, (-to._skimp_number, to))
                 if is_leaf:
-                    if leaves is None and count(to) != HELD_BY_ONE:
-                        leaves = Leaves(origins, wanted)
-                    if leaves is None or leaves.complete(to):
-                        ready.append(to)
+                    if left is None and count(to) != HELD_BY_ONE:
+                        left = edges_to_leaves(origins, wanted)
+                    if left is not None:
+                        left[to] = more = left[to] - 1
+                        if more:
+                            continue
+                    ready.append(to)
             r = a = to = None
             del results, edges, node, extra
         if task[0] is None:
@@ -292,7 +301,24 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
         buffer[index] = g
     elif g is not None:
         buffer[index] = None
-        if not create and sys.getrefcount(have) == 2 and _is_own(have) and _same_kind(have, g):
+        x, y, s = have._np, g._np, have._storage
+        if (
+            not (create or _active or x is None or y is None)
+            and count(have) == 2
+            and count(s) == 3  # the tensor, `s`, the call's argument
+            and x is s.block
+            and x.shape == y.shape
+            and have._dtype is g._dtype
+            and x.dtype.char in "fdFD"
+            and not (s.exported or have._rg or have._skimp_marked)
+            and have._base is None
+        ):  # what follows, of small tensors, written out
+            s.version += 1
+            _add_arrays(x, y, x)
+            buffer[index] = have
+            return
+        del s
+        if not create and count(have) == 2 and _is_own(have) and _same_kind(have, g):
             buffer[index] = ops.add_(have, g)
         else:
             buffer[index] = (

@@ -15,20 +15,6 @@ from collections.abc import Callable
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
 
 
-class Leaves:
-    """The leaves of one backward, once something else than the edge of a gradient holds one."""
-
-    __slots__ = ("_counts",)
-
-    def __init__(self, roots: list[Node], wanted: set[Node] | None) -> None:
-        self._counts = edges_to_leaves(roots, wanted)
-
-    def complete(self, leaf: Node) -> bool:
-        """Note a gradient's arrival; whether it was the last one."""
-        left = self._counts[leaf] = self._counts[leaf] - 1
-        return not left
-
-
 def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, int]:
     """How many gradients each leaf will receive: from outside, and along the edges of all nodes
     that will run.

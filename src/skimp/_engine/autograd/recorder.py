@@ -148,7 +148,8 @@ def _end(x: str, node: str, every: str) -> Lines:
         f"if {node} is None:",
         f"    if {x}._skimp_inherits:",  # nowhere: a view made under no_grad
         f"        return loops({every})",
-        f"    {node} = accumulate_of({x})",
+        f"    {node} = {x}._skimp_accumulate",  # `accumulate_of`, of one that is there, written out
+        f"    {node} = {node} and {node}() or accumulate_of({x})",
     ]
 
 

@@ -252,10 +252,13 @@ def target_is_small(target: Tensor, *others: Any) -> bool:
     """
     x = target._np
     dtype = target._dtype
-    if x is None or target._rg or dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
+    if x is None or dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
+        return False
+    recorded = _state.grad
+    if recorded and target._rg:
         return False
     for t in others:
-        if type(t) not in ORDINARY or t._rg or t._dtype is not dtype:
+        if type(t) not in ORDINARY or t._dtype is not dtype or (recorded and t._rg):
             return False
         y = t._np
         if y is None or y.shape != x.shape:
@@ -270,12 +273,14 @@ def small_in_place(
 ) -> bool:
     """Write ufunc(target, other) over a small target; False where that needs the general way."""
     dtype = target._dtype
-    if target._rg or dtype not in ok or not x.flags.c_contiguous:
+    if dtype not in ok or not x.flags.c_contiguous or (target._rg and _state.grad):
         return False
     kind = type(other)
     if kind is Tensor or kind in ORDINARY:
         y = other._np
-        if y is None or other._dtype is not dtype or other._rg or y.shape != x.shape:
+        if y is None or other._dtype is not dtype or y.shape != x.shape:
+            return False
+        if other._rg and _state.grad:
             return False
         if other._storage is target._storage and other is not target:
             return False

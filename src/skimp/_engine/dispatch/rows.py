@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.pointwise import Pointwise
+from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import binary, unary
 from skimp._engine.dispatch.result_types import Types, floating
+from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 
@@ -24,6 +25,23 @@ def conj(t: Any) -> Any:
     if isinstance(t, Tensor):
         return t.conj() if t._dtype.is_complex else t
     return t.conjugate() if isinstance(t, complex) else t
+
+
+def formula_of(
+    name: str, of: str, params: tuple[str, ...], row: Pointwise | None = None
+) -> Callable[..., Any]:
+    """The formula of a gradient that a row (if there is none yet, the caller sets its global `row`)
+    computes from the one that arrives and a tensor `of`.
+    """
+    given = "".join([f", {p}" for p in params])
+    text = [
+        f"def function(g, {of}{given}):",
+        f"    made = row.fast(g, {of}{given})",  # as `call` asks it first
+        "    if made is not None:",
+        "        return made",
+        f"    return call(row, (g, {of}), ({given[2:]}{',' if params else ''}))",
+    ]
+    return function_of(f"{name}_formula", text, {"call": call, "row": row})
 
 
 def zeros(g: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
 from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_bytes
+from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_version
 from skimp.config import config
 
 _new = object.__new__
@@ -43,7 +43,7 @@ _FAST_VIEW_TEXT = """\
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
                 if input._skimp_marked:
-                    if not state.grad and is_plain(input):
+                    if not state.grad and {plain}:
                         plain(input if input._base is None else input._base, new)
                         return new
                     if input._skimp_counter is not None:
@@ -99,6 +99,12 @@ def _is_plain(t: Tensor) -> bool:
     )
 
 
+_PLAIN = (  # the same, written out
+    "input._skimp_creation is not None and input._skimp_counter is None"
+    " and not (input._rg or input._skimp_inference)"
+)
+
+
 def small_array(t: Tensor) -> Any:
     """The ndarray of a small tensor whose bytes are there; None for any other."""
     if t._np is not None:
@@ -136,7 +142,9 @@ def _viewed(input: Tensor, new: Tensor, recorded: Recording) -> Tensor:
     base = input._base
     if base is None:
         base = input
-    if input._skimp_marked or (input._rg and not _state.grad):
+    if (input._rg and not _state.grad) or (
+        input._skimp_marked and (_state.grad or not _is_plain(input))
+    ):
         history.view_of(input, new, recorded.rule, {"input": input})
     elif input._rg:
         new._base = base
@@ -165,8 +173,8 @@ def _on_array(input: Tensor, a: Any) -> Tensor:
     new._dtype = input._dtype
     if a.ndim > 1 and not a.flags.c_contiguous:
         new._skimp_turned = True
-    if input._skimp_marked:
-        mark_bytes(new, input)
+    if input._skimp_marked and input._skimp_counter is not None:  # else its bytes are as they are
+        mark_version(new, input._skimp_counter)
     return new
 
 
@@ -206,6 +214,19 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
 
 
 _WHOLE, _FIRST = slice(None), slice(1)
+_INTS = frozenset({int}).issuperset
+
+
+def unflattened(a: Array, dim: Any, sizes: Any) -> Array | None:
+    """One dim of a small array as several of plain sizes, which NumPy never copies for."""
+    if type(sizes) not in _SIZES or type(dim) is not int or not -a.ndim <= dim < a.ndim:
+        return None
+    if not _INTS(map(type, sizes)) or min(sizes, default=0) <= 0:
+        return None
+    if math.prod(sizes) != a.shape[dim]:
+        return None
+    after = a.shape[dim + 1 :] if dim != -1 else ()
+    return a.reshape((*a.shape[:dim], *sizes, *after))
 
 
 # Orders of a few dims, counted from either end: NumPy cuts other numbers to 32 bits.
@@ -227,8 +248,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        small_array=small_array, expanded=expanded, mark=mark, many=history.MANY,
-        ORDERS=ORDERS, is_plain=_is_plain, listed=_SIZES,
+        small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark,
+        many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain, listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []
@@ -247,6 +268,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             record=f"recording.record(new, {', '.join(p.names())})"
             if one
             else f"record({rule}, {p.given()}, new)",
+            plain=_PLAIN,
             turns=_TURNS if "reshape" not in o.fast_view else "",
         ).splitlines()
     general = judged(space, p)
@@ -277,7 +299,8 @@ def _layout_of_view(space: dict[str, Any], o: Op, p: Parameters) -> str:
     few.
     """
     rest, more = p.passed(("input", "out")), p.all[1:]
-    handed = f"(input._skimp_layout_of(){', ' if rest else ''}{rest})"
+    have = "input._skimp_layout or input._skimp_layout_of()"
+    handed = f"({have}{', ' if rest else ''}{rest})"
     space["laid"] = lru_cache(_MANY, typed=True)(o.raw)
     if not more:
         return f"laid{handed}"
@@ -287,7 +310,7 @@ def _layout_of_view(space: dict[str, Any], o: Op, p: Parameters) -> str:
     sizes, keywords = more[0].name, more[1:]
     space["ints"] = frozenset({int}).issuperset
     usual = "".join([f" and {one.name} is {one.default}" for one in keywords])
-    found = "laid(input._skimp_layout_of(), *{0}) if ints(map(type, {0}))" + usual
+    found = f"laid({have}, *{{0}}) if ints(map(type, {{0}}))" + usual
     inside = f"len({sizes}) == 1 and type({sizes}[0]) in listed and "
     one_list = found.format(f"{sizes}[0]").replace(" if ", f" if {inside}")
     return f"{found.format(sizes)} else {one_list} else raw{handed}"

@@ -58,7 +58,7 @@ def _layout_of(a: Array, storage: Storage) -> Layout:
     offset = 0
     if a.size and storage.nbytes != size:  # else there is but one element
         offset = (shaping.address(a) - storage.address()) // size
-    return Layout(a.shape, tuple([s // size for s in a.strides]), offset)
+    return _tuple(Layout, (a.shape, tuple([s // size for s in a.strides]), offset))
 
 
 class VersionCounter:

@@ -271,8 +271,15 @@ MUL: Pointwise = Pointwise(
     same,
     Rule(
         "MulBackward0",
-        input=lambda g, other: g * conj(other),
-        other=lambda g, input: g * conj(input),
+        # a real tensor is its own conjugate: most need no call to say so
+        input=lambda g, other: (
+            g
+            * (other if type(other) is Tensor and other._dtype in dtypes.FLOATING else conj(other))
+        ),
+        other=lambda g, input: (
+            g
+            * (input if type(input) is Tensor and input._dtype in dtypes.FLOATING else conj(input))
+        ),
         rematerialize=lambda input, other: call(MUL, (input, other)),
     ),
     PAIR,

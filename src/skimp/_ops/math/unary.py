@@ -17,7 +17,16 @@ from skimp._engine.dispatch.operators import attach
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import unary
 from skimp._engine.dispatch.result_types import common, real_valued, same
-from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, unary_row, zeros
+from skimp._engine.dispatch.rows import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    conj,
+    formula_of,
+    unary_row,
+    zeros,
+)
 from skimp._engine.eval.expr import COPY
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
@@ -192,12 +201,15 @@ def sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
 
 
 tanh = _zero_row(
-    "tanh", np.tanh, lambda g, result: tanh_backward(g, result), doc="The hyperbolic tangent."
+    "tanh",
+    np.tanh,
+    formula_of("tanh_backward", "result", (), TANH_BACK),
+    doc="The hyperbolic tangent.",
 )
 sigmoid = _row(
     "sigmoid",
     A.sigmoid,
-    lambda g, result: sigmoid_backward(g, result),
+    formula_of("sigmoid_backward", "result", (), SIGMOID_BACK),
     doc="1 / (1 + exp(-input)).",
 )
 export("expit", sigmoid, ("special",), False)

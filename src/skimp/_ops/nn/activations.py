@@ -19,7 +19,7 @@ from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
-from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, node_name, zeros
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, formula_of, node_name, zeros
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
@@ -67,21 +67,12 @@ def back(
 ) -> Pointwise:
     """The row of a derivative: linear in the gradient, so its own derivative by that is itself;
     `second` by the input, or flat."""
-    space: dict[str, Any] = {"call": call}
-    formulas = {"grad": _formula(name, of, params, space), of: second or (lambda g: zeros(g))}
+    own = formula_of(name, of, params)
+    formulas = {"grad": own, of: second or (lambda g: zeros(g))}
     kernels = {FLOAT: kernel, COMPLEX: kernel}
     made = Pointwise(name, kernels, same, Rule(node_name(name), formulas), ("grad", of), params)
-    space["row"] = made
+    own.__globals__["row"] = made
     return made
-
-
-def _formula(name: str, of: str, params: tuple[str, ...], space: dict[str, Any]) -> Formula:
-    """The formula of a gradient that a row computes from the one that arrives and a tensor `of`."""
-    text = [
-        f"def function(g, {', '.join((of, *params))}):",
-        f"    return call(row, (g, {of}), ({''.join([f'{p}, ' for p in params])}))",
-    ]
-    return function_of(f"{name}_formula", text, space)
 
 
 def row(
@@ -97,8 +88,7 @@ def row(
     input, the result is made again."""
     formula: Formula
     if isinstance(gradient, Pointwise):
-        space = {"call": call, "row": gradient}
-        formula = _formula(name, gradient.args[1], gradient.params, space)
+        formula = formula_of(name, gradient.args[1], gradient.params, gradient)
     else:
         formula = gradient
     rule = Rule(node or node_name(name), input=formula)
@@ -134,6 +124,13 @@ PASS_ABOVE = Kernel(
 )
 
 THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")
+
+
+def _relu_back(g: Tensor, result: Tensor) -> Tensor:
+    made = THRESHOLD_BACK.fast(g, result, 0.0)  # as `call` asks it first
+    return call(THRESHOLD_BACK, (g, result), (0.0,)) if made is None else made
+
+
 RELU = row(
     "relu",
     {
@@ -142,7 +139,7 @@ RELU = row(
         FLOAT: RECTIFY_FLOATS,
         COMPLEX: NO_COMPLEX,
     },
-    lambda g, result: call(THRESHOLD_BACK, (g, result), (0.0,)),
+    _relu_back,
 )
 THRESHOLD = row(
     "threshold",

@@ -300,7 +300,11 @@ def ravel(input: Tensor) -> Tensor:
     return contiguous(input).view(-1)
 
 
-@view(rule=Rule("ViewBackward0", BACK), batch=batching.dims.by_dims("dim"))
+@view(
+    rule=Rule("ViewBackward0", BACK),
+    fast_view="unflattened(a, dim, sizes)",
+    batch=batching.dims.by_dims("dim"),
+)
 def unflatten(layout: Layout, dim: int, sizes: Any) -> Layout:
     """One dimension as several.
 
