@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections import deque
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -11,10 +14,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from skimp._engine.memory import allocator, moving
-from skimp._engine.memory.caching import Pool
+from skimp._engine.memory.caching import Pool, rounded
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.moving import move_in
-from skimp._engine.memory.segments import Claim
+from skimp._engine.memory.segments import SEWN, Claim
 from tests.engine.memory.test_pool import MIB
 
 
@@ -24,6 +27,20 @@ def moves() -> bool:
 
 
 MOVES = pytest.mark.skipif(not moves(), reason="a system that moves no pages")
+ACROSS = pytest.mark.skipif(not allocator.moves_across(), reason="before Linux 6.17")
+
+
+@pytest.fixture(
+    autouse=True,
+    params=[pytest.param(True, marks=ACROSS), False],
+    ids=["across", "piece by piece"],
+    scope="module",
+)
+def reach(request: Any) -> Any:
+    """A move may reach across seams, as from Linux 6.17 on, or may not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocator, "moves_across", lambda: request.param)
+        yield
 
 
 class Owner:
@@ -80,6 +97,80 @@ def test_scattered_pages_serve_a_large_block(monkeypatch: Any) -> None:
     again.fill(9)
     assert (pool.reserved, pool.cached) == (8 * MIB, 0)
     assert [int(a[-1]) for a in kept] == [1, 3, 5, 7]
+
+
+def renewed(pool: Pool) -> None:
+    """There are many seams, for this once."""
+    for segment in pool._segments:
+        segment.many = 0
+    pool.renew()
+
+
+def mappings(pool: Pool) -> int:
+    """What the system has for a pool's addresses."""
+    segment = pool._segments[0]
+    start = ctypes.addressof(ctypes.c_char.from_buffer(segment.buffer))
+    ends = [line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines()]
+    return sum(int(b, 16) > start and int(a, 16) < start + segment.size for a, b in ends)
+
+
+def a_step(pool: Pool, random: Random) -> None:
+    """Blocks of many sizes come and go, and more than half of what there may be is in use."""
+    held: deque[Any] = deque()
+    for _ in range(60):
+        size = rounded(random.randrange(4, 24) << 16)
+        while pool.in_use + size > 8 * MIB:
+            held.rotate(random.randrange(len(held)))
+            drop(pool, held.popleft())
+        held.append(take(pool, size))
+    for array in held:
+        drop(pool, array)
+
+
+@MOVES
+def test_a_program_that_goes_on_for_long_has_few_seams() -> None:
+    pool, random = bounded(8 * MIB), Random(0)
+    for _ in range(60):
+        a_step(pool, random)
+        pool.renew()
+        assert len(pool._segments[0].seams) < 2 * SEWN
+    assert mappings(pool) < 2 * SEWN
+    assert pool._segments[0].moves
+
+
+@MOVES
+def test_free_addresses_are_one_thing_again() -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    large = take(pool, 3 * MIB)
+    drop(pool, large)
+    del large
+    before = mappings(pool)
+    renewed(pool)
+    assert [int(a.min()) for a in kept] == [int(a.max()) for a in kept] == [1, 3, 5, 7]
+    assert (pool.reserved, pool.cached) == (4 * MIB, 0)
+    assert mappings(pool) < before
+    for array in kept:
+        drop(pool, array)
+    del array
+    kept = []
+    renewed(pool)
+    assert pool._segments[0].seams == [allocator.SMALL_PAGES]
+    assert not pool.take(8 * MIB, zeroed=True).any()
+    assert mappings(pool) == 2  # small pages, huge ones
+
+
+@MOVES
+def test_what_can_not_be_renewed_stays(monkeypatch: Any) -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    take(pool, 3 * MIB)
+    seams = list(pool._segments[0].seams)
+    monkeypatch.setattr(allocator, "renew", lambda *_: False)
+    renewed(pool)
+    assert pool._segments[0].seams == seams
+    assert pool.reserved == pool.in_use + sum(pool.blocks()) == 8 * MIB
+    del kept
 
 
 @MOVES
@@ -185,6 +276,8 @@ def test_any_history_within_a_bound(steps: list[tuple[int, bool]], data: st.Data
             array = None
         assert pool.reserved == pool.in_use + sum(pool.blocks()) <= 8 * MIB
         assert all([(one == mark).all() for one, mark in held])
+        if mark % 7 == 6:
+            renewed(pool)
         seams = pool._segments[0].seams if pool._segments else []
         assert seams == sorted(set(seams))
 

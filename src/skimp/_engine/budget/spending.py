@@ -201,6 +201,7 @@ class Spending:
         """Backward has ended: what comes may be known, if nothing is away but in the file."""
         repetition = self.repetition
         self._give_back()
+        pool.renew()
         if self.always or any(
             [s.block is None and s.needs is not None for s in self.gone.values()]
         ):

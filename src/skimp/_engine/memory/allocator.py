@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 HUGE_PAGE: Final = 2 << 20
+PAGE: Final = mmap.PAGESIZE
 SMALL_PAGES: Final = 4 * HUGE_PAGE  # of addresses, from the lowest on: then at most 1/4 is wasted
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
 # Elsewhere this advice keeps the pages, or does not promise zeros.
@@ -82,17 +83,62 @@ def _mremap() -> Callable[..., int] | None:
 _MOVE: Final = 1 | 2 | 4  # MREMAP_MAYMOVE, _FIXED, _DONTUNMAP: addresses stay, without pages
 
 
+@cache
+def moves_across() -> bool:
+    """Whether one move may reach across what was moved before: from Linux 6.17 on."""
+    memory = reserve(4 * PAGE)
+    if memory is None:
+        return False
+    memory[0] = memory[PAGE] = 1  # they become two mappings once they have changed places
+    moved = move(memory, 0, 3 * PAGE, PAGE) and move(memory, PAGE, 2 * PAGE, PAGE)
+    return moved and move(memory, 2 * PAGE, 0, 2 * PAGE) and memory[0] == memory[PAGE] == 1
+
+
 def move(memory: Any, start: int, to: int, nbytes: int) -> bool:
     """Move whole pages of `reserve`d memory to where there are none, with what is in them.
 
     False, and nothing has changed, where that can't be: before Linux 5.7, across what was moved
-    before, or with too many mappings.
+    before (`moves_across`), or with too many mappings.
     """
     mremap = _mremap()
     if mremap is None or not isinstance(getattr(memory, "obj", None), mmap.mmap):
         return False
     first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     return mremap(first + start, nbytes, nbytes, _MOVE, first + to) == first + to
+
+
+@cache
+def _mmap() -> Callable[..., int] | None:
+    """Linux's, which no other thread sees under way, as `_mremap`."""
+    found: Any = getattr(ctypes.PyDLL(None), "mmap", None) if _DISCARD is not None else None
+    if found is not None:
+        found.restype = ctypes.c_void_p
+        found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_ssize_t]
+    return found  # type: ignore[no-any-return]
+
+
+_FIXED: Final = 0x10  # MAP_FIXED: instead of what is there
+
+
+def renew(memory: Any, start: int, end: int) -> bool:
+    """Give whole pages of `reserve`d memory back, as `discard` does, and have their addresses be
+    one mapping of the system's, as they were before pages of them moved.
+
+    False, and nothing has changed, where that can't be.
+    """
+    mapping, call = getattr(memory, "obj", None), _mmap()
+    if call is None or _FLAGS is None or not isinstance(mapping, mmap.mmap):
+        return False
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    flags = _FLAGS | _UNCOUNTED | _FIXED
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    if call(first + start, end - start, access, flags, -1, 0) != first + start:
+        return False
+    huge = max(start, SMALL_PAGES)
+    if _ADVICE is not None and len(memory) > SMALL_PAGES and huge < end:
+        with contextlib.suppress(OSError):  # as in `_on_huge_pages`
+            mapping.madvise(_ADVICE, first - _address(mapping) + huge, end - huge)
+    return True
 
 
 _MANY: Final = 1 << 18  # bytes from which a call of the C library's repays itself

@@ -29,7 +29,7 @@ import numpy as np
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import SMALL, Ledger, host
-from skimp._engine.memory.moving import move_in
+from skimp._engine.memory.moving import move_in, renew
 from skimp._engine.memory.segments import Claim, Range, Segment
 from skimp._engine.memory.tally import Tally
 
@@ -272,6 +272,15 @@ class Pool:
             self._trim_others()
         self.measure()
         return True
+
+    def renew(self) -> None:
+        """Give back what is free and was moved often: a moment at which much is free."""
+        self._collect()
+        try:
+            for segment in list(self._segments):
+                renew(segment, self._left)
+        finally:
+            self._collect()
 
     def _map(self, size: int) -> Segment:
         if size <= self._memory:

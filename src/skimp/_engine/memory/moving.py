@@ -3,8 +3,10 @@
 The system moves pages by entries of its tables: 1 MiB takes 9 us, and 500 where they are given back
 and others come, zeroed, fault by fault (docs/notes/memory.md). What was in them is lost.
 
-A move reaches as far as the system holds addresses for one thing. Where pages came from and where
-they went it does not from then on: these places are a segment's `seams`.
+Before Linux 6.17 a move reaches as far as the system holds addresses for one thing. Where pages
+came from and where they went it does not from then on: these places are a segment's `seams`. Each
+makes a move take longer (4 us, or 14 where it has to begin anew), and a training step adds 50 to
+100. So once there are many, free addresses are asked for anew, as one thing, without pages.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Final
 
 from skimp._engine.interrupts import insist
 from skimp._engine.memory import allocator
-from skimp._engine.memory.segments import Claim, Segment
+from skimp._engine.memory.segments import SEWN, Claim, Segment
 
 LEAST: Final = 64 << 10  # bytes that lie together, from which moving them repays itself
 MANY: Final = 1 << 13  # seams, beyond which nothing moves: Linux allows a process 65,530 mappings
@@ -27,6 +29,8 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
     highest addresses first, as many as there are; the others come when they are touched. False:
     that can't be, or there are not `least`. Claims to be put back are in `left` afterwards.
     """
+    if len(segment.seams) > MANY:
+        renew(segment, left)
     ranges = list(segment.ranges)
     there = sum([end - start for start, end, warm in ranges if warm and end - start >= LEAST])
     if there < least or not segment.moves or len(segment.seams) > MANY:
@@ -54,6 +58,32 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
         left.extend(sources)
 
 
+def renew(segment: Segment, left: deque[Claim]) -> None:
+    """Have free addresses be without seams, and without pages, if there are many seams. Claims to
+    be put back are in `left` afterwards.
+    """
+    seams = segment.seams
+    if len(seams) < min(segment.many, MANY) or not segment.moves:
+        return
+    reached = -1  # up to where all is one thing
+    for found in list(segment.ranges):
+        one = Claim(found.end - found.start)
+        one.warm = found.warm
+        left.append(one)  # first: an interrupt may come
+        if not segment.take_upper(found, one):
+            continue  # somebody else has it by now
+        start, end = one.start, one.start + one.size
+        if not allocator.renew(segment.buffer, start, end):
+            break
+        if found.warm:
+            segment.held.freed = segment.held.freed + one.size  # one step with the next line
+            one.warm = False
+        inside = slice(bisect_right(seams, start - (start == reached)), bisect_left(seams, end))
+        seams[inside] = [at for at in seams[inside] if at == allocator.SMALL_PAGES]
+        reached = end
+    segment.many = len(seams) + SEWN
+
+
 def _leave(segment: Segment, claim: Claim) -> None:
     """A place that may have some pages by now is free again, and has none."""
     if claim.segment is segment:
@@ -76,9 +106,10 @@ def _gather(segment: Segment, nbytes: int, sources: list[Claim]) -> bool:
 
 def _move_all(segment: Segment, sources: list[Claim], to: int) -> bool:
     """Move the sources' pages to one place; False: the system refuses."""
+    across = allocator.moves_across()
     for one in sources:
         end = one.start + one.size
-        for a, b in _pieces(segment.seams, one.start, end):
+        for a, b in [(one.start, end)] if across else _pieces(segment.seams, one.start, end):
             if not allocator.move(segment.buffer, a, to, b - a):
                 return False
             _sew(segment.seams, a, b, to)
@@ -94,9 +125,11 @@ def _pieces(seams: list[int], start: int, end: int) -> Iterator[tuple[int, int]]
 
 
 def _sew(seams: list[int], start: int, end: int, to: int) -> None:
-    """What was from `start` to `end` is from `to` on."""
+    """What was from `start` to `end` is from `to` on, with the seams inside, and leaves them."""
     last = to + end - start
-    seams[bisect_left(seams, to) : bisect_right(seams, last)] = [to, last]
+    inside = seams[bisect_right(seams, start) : bisect_left(seams, end)]
+    there = slice(bisect_left(seams, to), bisect_right(seams, last))
+    seams[there] = [to, *[at + to - start for at in inside], last]
     for seam in (start, end):
         at = bisect_left(seams, seam)
         if seams[at : at + 1] != [seam]:

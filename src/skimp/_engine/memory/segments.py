@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from skimp._engine.memory.tally import Tally
 
+SEWN: Final = 512  # seams more than were left the last time, before there is a new beginning
+
 _tuple = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 
 
@@ -48,7 +50,7 @@ class Segment:
     of all segments that have pages.
     """
 
-    __slots__ = ("buffer", "closed", "held", "moves", "ranges", "seams", "size", "version")
+    __slots__ = ("buffer", "closed", "held", "many", "moves", "ranges", "seams", "size", "version")
 
     def __init__(self, buffer: Any, size: int, held: Tally) -> None:
         self.buffer: Final = buffer
@@ -59,6 +61,7 @@ class Segment:
         self.closed = False  # all of it was free, and nobody gets any of it again
         self.moves = True  # pages of it can be moved, as far as anybody knows (moving.py)
         self.seams: Final[list[int]] = []  # addresses at which a move has to begin anew, in order
+        self.many = SEWN  # as many of them: from there on free addresses are asked for anew
 
     def take_part(self, claim: Claim, kind: bool) -> bool:
         """Take `claim.size` bytes of one kind, the first place that has as many: warm ones, which
@@ -95,9 +98,9 @@ class Segment:
         """Take the last `claim.size` bytes of a free range, or all of it if it has not more; False
         if it is not there any more.
         """
-        start, end, _ = found
+        start, end, warm = found
         middle = max(start, end - claim.size)
-        left = [Range(start, middle, True)] if start < middle else []
+        left = [Range(start, middle, warm)] if start < middle else []
         claim.size = end - middle
         while True:
             version = self.version
