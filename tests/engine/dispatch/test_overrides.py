@@ -140,6 +140,23 @@ def test_results_of_subclasses_have_the_classes_that_pytorch_gives(name: str) ->
     assert found[1] == found[0]
 
 
+def test_a_quotient_of_a_number_is_handed_over_by_pytorchs_name() -> None:
+    for t in BOTH:
+        seen: list[str] = []
+
+        class Named(t.Tensor):  # type: ignore[name-defined, misc]
+            @classmethod
+            def __torch_function__(
+                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None, seen: Any = seen
+            ) -> Any:
+                seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        x = t.ones(2).as_subclass(Named)
+        assert type(2 / x) is type(x.__rdiv__(2)) is type(x.__rtruediv__(2)) is Named
+        assert seen == ["__rdiv__"] * 3
+
+
 # -- classes that are no tensors ------------------------------------------------------------------
 
 

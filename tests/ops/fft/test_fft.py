@@ -66,6 +66,9 @@ def test_frequencies_and_shifts() -> None:
         agree(lambda lib: lib.fft.fftfreq(n, 0.5))  # noqa: B023
         agree(lambda lib: lib.fft.rfftfreq(n))  # noqa: B023
         agree(lambda lib: lib.fft.fftfreq(n, dtype=lib.float64))  # noqa: B023
+    for n, d in ((0, 1.0), (4, 0), (4, -0.0), (0, 0.0), (5, float("inf"))):
+        agree(lambda lib: lib.fft.fftfreq(n, d))  # noqa: B023
+        agree(lambda lib: lib.fft.rfftfreq(n, d))  # noqa: B023
     for dim in (None, 0, (0, 1), -1):
         x = torch.tensor(numbers((4, 5), "int64"))
         agree(lambda lib, x: lib.fft.fftshift(x, dim), x)  # noqa: B023

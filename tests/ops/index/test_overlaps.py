@@ -131,3 +131,28 @@ def test_a_tensor_may_be_written_over_itself(shape: tuple[int, ...]) -> None:
         return x.tolist(), w.tolist()
 
     assert seen(skimp) == seen(torch)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(
+    "write",
+    [
+        "x[:] = x[0]", "x[...] = x[2]", "x[None] = x[1]", "x[:, :] = x[:1]", "x[:2] = x[1, 0]",
+        "x[1] = x[1, 0]", "x[1:] = x[1]", "x[:] = x[0] * 2", "x[:] = x[:2]", "x[:] = x.T[:, 0]",
+    ],
+)  # fmt: skip
+def test_a_part_may_be_written_over_the_whole(write: str, requires_grad: bool) -> None:
+    """PyTorch expands what is assigned before it looks for overlaps."""
+
+    def seen(library: Any) -> Any:
+        leaf = library.arange(6.0).reshape(3, 2).requires_grad_(requires_grad)
+        x = leaf * 1
+        try:
+            exec(write, {"x": x})
+        except RuntimeError as error:
+            return str(error)
+        if requires_grad:
+            (x * x).sum().backward()
+        return x.tolist(), x._version, leaf.grad.tolist() if requires_grad else None
+
+    assert seen(skimp) == seen(torch)

@@ -55,7 +55,39 @@ def test_expressions(text: str, dtype: str) -> None:
     assert ours == theirs
 
 
+NUMBERS = """
+t.tensor(3.0).to_sparse()
+t.tensor(0.0).to_sparse()
+t.tensor(3.0).to_sparse(0)
+t.tensor(3.0).to_sparse().to_dense()
+t.tensor(0.0).to_sparse().to_dense()
+t.tensor(3.0).to_sparse() * 2
+t.tensor(3.0).to_sparse() + t.tensor(4.0).to_sparse()
+t.tensor(3.0) + t.tensor(4.0).to_sparse()
+t.tensor(3.0).add_(t.tensor(4.0).to_sparse())
+t.sparse_coo_tensor(t.zeros(0, 3, dtype=t.int64), t.tensor([1.0, 2.0, 3.0]), ())
+t.sparse_coo_tensor(t.zeros(0, 3, dtype=t.int64), t.tensor([1.0, 2.0, 3.0]), ()).coalesce()
+t.sparse_coo_tensor(t.zeros(0, 3, dtype=t.int64), t.tensor([1.0, 2.0, 3.0]), ()).to_dense()
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("text", NUMBERS.split("\n")[1:-1])
+def test_a_sparse_tensor_of_no_dims(text: str) -> None:
+    ours, theirs = (re.sub(r"\s+", " ", repr(eval(text, {"t": t}))) for t in (skimp, torch))
+    assert ours == theirs
+
+
+def test_a_sparse_tensor_of_no_dims_has_a_gradient() -> None:
+    x = skimp.tensor(3.0, requires_grad=True)
+    (x.to_sparse().to_dense() * 2).backward()
+    assert x.grad is not None
+    assert x.grad.item() == 2
+
+
 MISFITS = [
+    *[f"t.ones((2,) * {n}).to_sparse({k})" for n in range(3) for k in (-1, 0, 3) if n or k],
+    *[f"t.ones((2,) * {n}).to_sparse(dense_dim={k})" for n in range(3) for k in (-1, n, 3) if k],
     "t.sparse.sum(x, 2)",
     "t.sparse.sum(x, (0, -3))",
     "t.sparse.softmax(x, 5)",

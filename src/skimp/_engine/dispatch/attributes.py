@@ -17,7 +17,7 @@ from skimp._engine.tensor.tensor import Tensor
 # Operators that PyTorch hands over under their own names, and those whose functions it hands over;
 # Python's protocols; methods that are no ops.
 _OWN: Final = {
-    "__rsub__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__", "__rmatmul__",
+    "__rsub__", "__rtruediv__", "__rdiv__", "__rfloordiv__", "__rmod__", "__rpow__", "__rmatmul__",
     "__rlshift__", "__rrshift__", "__eq__", "__floordiv__", "__pow__", "__and__", "__or__",
     "__xor__", "__lshift__", "__rshift__", "__invert__", "__ipow__", "__iand__", "__ior__",
     "__ixor__", "__ilshift__", "__irshift__", "__setitem__", "__int__", "__float__", "__bool__",

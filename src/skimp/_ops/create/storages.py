@@ -33,6 +33,9 @@ def _count(nbytes: Any) -> int:
     return count
 
 
+_OBJECT = 48  # PyTorch's own object: programs add up what `sys.getsizeof` says
+
+
 class UntypedStorage:
     """The bytes that a tensor and its views share."""
 
@@ -73,7 +76,7 @@ class UntypedStorage:
 
     def __sizeof__(self) -> int:
         """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
-        return super().__sizeof__() + self.nbytes()
+        return _OBJECT + self.nbytes()
 
     def nbytes(self) -> int:
         """Bytes that tensors may use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Unpack
 
@@ -331,7 +332,7 @@ def _frequencies(n: int, d: float, whole: bool, forms: dict[str, Any]) -> Tensor
     if whole:
         half = (n + 1) // 2
         made.narrow(0, half, n - half).sub_(n)
-    made.mul_(1.0 / (n * d))
+    made.mul_(1.0 / (n * d) if n * d else math.copysign(math.inf, n * d))
     return made
 
 

@@ -172,7 +172,15 @@ def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None
         outs.check_overlap(target, ())
         _filled(target, value)
     else:
-        write(target, value if value.shape == target.shape else _without_leading_ones(value))
+        write(target, value if value.shape == target.shape else _spread(value, target))
+
+
+def _spread(value: Tensor, target: Tensor) -> Tensor:
+    """A value of another shape as PyTorch copies it: a part of what is written is expanded first,
+    so that the write is not refused for overlapping with it (`x[:] = x[0]`).
+    """
+    value = _without_leading_ones(value)
+    return value.expand(target.shape) if value._storage is target._storage else value
 
 
 def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:

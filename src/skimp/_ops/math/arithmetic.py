@@ -475,8 +475,9 @@ def _rtruediv(self: Tensor, other: Any) -> Any:
     return self.reciprocal() * other
 
 
-attach("rtruediv", named(_rtruediv, "__rtruediv__", _rtruediv.__doc__))
-attach("rdiv", _rtruediv)
+_rdiv = named(_rtruediv, "__rdiv__", _rtruediv.__doc__)  # PyTorch's name of both
+attach("rtruediv", _rdiv)
+attach("rdiv", _rdiv)
 attach("neg", neg)
 attach("pos", positive)
 attach("hash", object.__hash__)  # __eq__ answers tensors

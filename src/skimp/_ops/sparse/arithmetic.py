@@ -65,13 +65,19 @@ def added(a: SparseTensor, b: Any, alpha: Any) -> Any:
     return joined.coalesce() if a._sorted and b._sorted else joined
 
 
+def put(dense: Tensor, b: SparseTensor, values: Tensor) -> Tensor:
+    """`dense` with values added at the places of `b`; a number's entries have no indices."""
+    if not b.sparse_dim():
+        return dense + values.sum(0)
+    return dense.index_put(tuple(b._at.unbind(0)), values, accumulate=True)
+
+
 def plus_dense(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
     """dense + alpha * b."""
     _same_shape(dense, b, "add")
     values = b._held if alpha == 1 else b._held * alpha
     kind = promotion.result_dtype(tuple([(t._dtype, False, False) for t in (dense, values)]))
-    dense, values = dense.to(kind), values.to(kind)
-    return dense.index_put(tuple(b._at.unbind(0)), values, accumulate=True)
+    return put(dense.to(kind), b, values.to(kind))
 
 
 def add_entries(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
@@ -80,6 +86,8 @@ def add_entries(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
     values = b._held if alpha == 1 else b._held * alpha
     if b.sparse_dim() == 1:
         return dense.index_add_(0, b._at[0], values)
+    if not b.sparse_dim():
+        return dense.add_(values.sum(0))
     return dense.index_put_(tuple(b._at.unbind(0)), values, accumulate=True)
 
 

@@ -249,17 +249,29 @@ def to_sparse(
         return input.to_sparse_csc()
     if layout is not None and layout is not formats.sparse_coo:
         return _compressed("to_sparse")()
-    if sparse_dim is None and dense_dim is not None:
-        sparse_dim = input.ndim - dense_dim
-    k = input.ndim if sparse_dim is None else sparse_dim
-    if not 0 < k <= max(input.ndim, 1):
-        raise RuntimeError(f"sparse_dim must be in (0, {input.ndim}], but got {sparse_dim}")
+    k = _sparse_dims(input.ndim, sparse_dim, dense_dim)
     nonzero = input.detach() != 0
     if k < input.ndim:
         nonzero = nonzero.flatten(k).any(-1)
     found = nonzero.nonzero()
     at = found.t().contiguous()
-    return made(at, input[tuple(at.unbind(0))], tuple(input.shape), True)
+    values = input[tuple(at.unbind(0))] if k else input.expand(1)[: at.shape[1]]
+    return made(at, values, tuple(input.shape), True)
+
+
+def _sparse_dims(ndim: int, sparse_dim: int | None, dense_dim: int | None) -> int:
+    """How many of the dims of a tensor that becomes sparse are sparse: all, where nothing is said."""
+    named, k = ("dense", dense_dim) if sparse_dim is None else ("sparse", sparse_dim)
+    if k is None:
+        return ndim
+    refused = f"dense_to_sparse: {named}_dim argument must be"
+    if not 0 <= k <= ndim:
+        raise RuntimeError(f"{refused} in [0,{ndim}] range, but {k} is given")
+    sparse = k if named == "sparse" else ndim - k
+    if sparse == 0 < ndim:
+        end = "in >0" if named == "sparse" else "!=self.dim()"
+        raise RuntimeError(f"{refused} {end} when self.dim()>0")
+    return sparse
 
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])

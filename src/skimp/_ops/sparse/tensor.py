@@ -21,6 +21,7 @@ from skimp._ops.sparse.arithmetic import (
     flattened,
     plus_dense,
     product,
+    put,
     refuse,
     summed,
     times,
@@ -222,7 +223,7 @@ class SparseTensor(Turned):
         zeros = values.new_zeros(self._plain_shape())
         if not self._nnz():
             return zeros + values.sum() if self._rg else zeros
-        return zeros.index_put(tuple(self._at.unbind(0)), values, accumulate=True)
+        return put(zeros, self, values)
 
     def to_sparse(self, *_: Any, layout: Any = None, **__: Any) -> SparseTensor:
         if layout is formats.sparse_csr:
@@ -272,7 +273,7 @@ class SparseTensor(Turned):
         flat = flattened(at, shape)
         found, back = np.unique(flat, return_inverse=True)
         n = len(found)
-        where = np.stack(np.unravel_index(found, shape)) if n else at[:, :0]
+        where = np.stack(np.unravel_index(found, shape)) if n and shape else at[:, :n]
         indices = fresh(np.ascontiguousarray(where, np.int64), dtypes.int64)
         to = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)
         return made(indices, summed(self._held, to, n), self._plain_shape(), True)
