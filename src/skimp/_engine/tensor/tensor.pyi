@@ -382,7 +382,7 @@ class Tensor:
         """The smallest integer not below input. In place."""
     def cfloat(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex64)`."""
-    def chalf(self, **__: Any) -> NoReturn:
+    def chalf(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: NumPy has no such type, and few programs use it on a CPU; use a wider one."""
     def char(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int8)`."""
@@ -603,7 +603,7 @@ class Tensor:
         """Pieces along the third dimension."""
     @property
     def dtype(self) -> dtypes.dtype: ...
-    def eig(self, **__: Any) -> NoReturn:
+    def eig(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: PyTorch has removed it too; use torch.linalg.eig."""
     def element_size(self) -> builtins.int:
         """Bytes of one element."""
@@ -820,7 +820,7 @@ class Tensor:
     def __imod__(self, other: Any) -> Tensor: ...
     def __imul__(self, other: Any) -> Tensor: ...
     def __index__(self) -> builtins.int: ...
-    def index(self, **__: Any) -> NoReturn:
+    def index(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no first-class dimensions; index by brackets."""
     def index_add(
         self,
@@ -890,14 +890,14 @@ class Tensor:
     def __int__(self) -> builtins.int: ...
     def int(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int32)`."""
-    def int_repr(self, **__: Any) -> NoReturn:
+    def int_repr(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
         """The inverses of square matrices."""
     def __invert__(self) -> Tensor: ...
     def __ior__(self, other: Any) -> Tensor: ...
     def __ipow__(self, other: Any) -> Tensor: ...
-    def ipu(self, **__: Any) -> NoReturn:
+    def ipu(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp computes on the CPU only; there is no such device."""
     def __irshift__(self, other: Any) -> Tensor: ...
     def is_coalesced(self) -> NoReturn:
@@ -1121,7 +1121,7 @@ class Tensor:
     def long(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int64)`."""
     def __lshift__(self, other: Any) -> Tensor: ...
-    def lstsq(self, **__: Any) -> NoReturn:
+    def lstsq(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: PyTorch has removed it too; use torch.linalg.lstsq."""
     def __lt__(self, other: Any) -> Tensor: ...
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -1233,7 +1233,7 @@ class Tensor:
         """The source dimensions moved to their destinations."""
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The values in order along the first dim."""
-    def mtia(self, **__: Any) -> NoReturn:
+    def mtia(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp computes on the CPU only; there is no such device."""
     def __mul__(self, other: Any) -> Tensor: ...
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -1499,19 +1499,19 @@ class Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
     def put_(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
-    def q_per_channel_axis(self, **__: Any) -> NoReturn:
+    def q_per_channel_axis(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
-    def q_per_channel_scales(self, **__: Any) -> NoReturn:
+    def q_per_channel_scales(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
-    def q_per_channel_zero_points(self, **__: Any) -> NoReturn:
+    def q_per_channel_zero_points(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
-    def q_scale(self, **__: Any) -> NoReturn:
+    def q_scale(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
-    def q_zero_point(self, **__: Any) -> NoReturn:
+    def q_zero_point(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
     def qr(self, some: builtins.bool = True, *, out: Any = None) -> Any:
         """`linalg.qr`, reduced or complete."""
-    def qscheme(self, **__: Any) -> NoReturn:
+    def qscheme(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
     def quantile(
         self,
@@ -1543,7 +1543,7 @@ class Tensor:
         """1 / input."""
     def reciprocal_(self) -> Tensor:
         """1 / input. In place."""
-    def record_stream(self, **__: Any) -> NoReturn:
+    def record_stream(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp computes on the CPU only; there is no such device."""
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]: ...
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -1803,7 +1803,7 @@ class Tensor:
         self, dim: builtins.int, dtype: dtypes.dtype | None = None, *, out: Any = None
     ) -> Any:
         """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
-    def solve(self, **__: Any) -> NoReturn:
+    def solve(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: PyTorch has removed it too; use torch.linalg.solve."""
     def sort(
         self,
@@ -1846,7 +1846,7 @@ class Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
     def squeeze_(self, dim: Any = None, *more: builtins.int) -> Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
-    def sspaddmm(self, **__: Any) -> NoReturn:
+    def sspaddmm(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
         addition."""
     def std(
@@ -1918,7 +1918,7 @@ class Tensor:
         """Two dimensions exchanged."""
     def swapdims_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two dimensions exchanged."""
-    def symeig(self, **__: Any) -> NoReturn:
+    def symeig(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: PyTorch has removed it too; use torch.linalg.eigh."""
     def t(self) -> Tensor:
         """The transpose of a matrix; a vector or scalar as it is."""
@@ -1961,9 +1961,9 @@ class Tensor:
         self, device: devices.device | str | builtins.int, *, stream: Any = None
     ) -> Tensor:
         """`to(device)`, under the Array API standard's name; streams mean nothing on a CPU."""
-    def to_mkldnn(self, **__: Any) -> NoReturn:
+    def to_mkldnn(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp computes on the CPU only; there is no such device."""
-    def to_padded_tensor(self, **__: Any) -> NoReturn:
+    def to_padded_tensor(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no nested tensors; pad them, or use nn.utils.rnn.PackedSequence."""
     def to_sparse(
         self,
@@ -1975,9 +1975,9 @@ class Tensor:
     ) -> Any:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
-    def to_sparse_bsc(self, **__: Any) -> NoReturn:
+    def to_sparse_bsc(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the sparse layouts are COO, CSR and CSC."""
-    def to_sparse_bsr(self, **__: Any) -> NoReturn:
+    def to_sparse_bsr(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the sparse layouts are COO, CSR and CSC."""
     def to_sparse_coo(
         self,
@@ -2132,7 +2132,7 @@ class Tensor:
     def xlogy_(self, other: Any) -> Tensor:
         """input * log(other), 0 where input is 0. In place."""
     def __xor__(self, other: Any) -> Tensor: ...
-    def xpu(self, **__: Any) -> NoReturn:
+    def xpu(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp computes on the CPU only; there is no such device."""
     def zero_(self) -> Tensor:
         """Write zeros over all elements."""
