@@ -154,7 +154,8 @@ def parameters(s: inspect.Signature, text: Text, module: str, bound: bool) -> It
     for i, p in enumerate(s.parameters.values()):
         if bound and i == 0:
             yield "cls" if p.name == "cls" else "self"
-            continue
+            if p.kind is not kinds.VAR_POSITIONAL:  # then it is among those
+                continue
         if p.kind is kinds.VAR_POSITIONAL:
             starred = True
         elif p.kind is kinds.KEYWORD_ONLY and not starred:

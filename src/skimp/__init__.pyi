@@ -2726,10 +2726,10 @@ def sort(
     """The values in order along a dim and where they were; ties keep their order; NaN counts as the
     largest."""
 
-def sparse_bsc_tensor(*args: Any, **words: Any) -> NoReturn:
+def sparse_bsc_tensor(*_: Any, **__: Any) -> NoReturn:
     """Refused: the sparse layouts are COO, CSR and CSC."""
 
-def sparse_bsr_tensor(*args: Any, **words: Any) -> NoReturn:
+def sparse_bsr_tensor(*_: Any, **__: Any) -> NoReturn:
     """Refused: the sparse layouts are COO, CSR and CSC."""
 
 def sparse_compressed_tensor(

@@ -88,7 +88,9 @@ def _make(module: str, name: str, row: Row) -> Any:
         return refusals.refusal(module, name, row.what)
     if row.verb == "raise":
         error, _, text = row.what.partition(" ")
-        return refusals.raising(module, name, _ERRORS[error], text)
+        refused = refusals.refusing(name, _ERRORS[error], text)
+        refused.__module__ = module
+        return refused
     if row.verb == "module":
         return importlib.import_module(f"{module}.{name}")
     if row.verb == "value":

@@ -32,26 +32,16 @@ def refusal(module: str, name: str, reason: str) -> Refusal:
     return Refusal(name, (), {"__doc__": text, "__module__": module, "_refused": text})
 
 
-def raising(module: str, name: str, error: type[Exception], text: str) -> Callable[..., NoReturn]:
-    """A function that raises an error of PyTorch's."""
+def refusing(
+    name: str, error: type[Exception], text: str, reason: str = ""
+) -> Callable[..., NoReturn]:
+    """A function that raises this error; its docstring gives the reason, or else the text."""
 
     def refused(*_: Any, **__: Any) -> NoReturn:
         raise error(text)
 
     refused.__name__ = refused.__qualname__ = name
-    refused.__module__ = module
-    refused.__doc__ = docstring(text, error)
-    return refused
-
-
-def method(name: str, reason: str) -> Callable[..., NoReturn]:
-    """A method of tensors that raises."""
-
-    def refused(self: Any, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(f"torch.Tensor.{name}: {reason}")
-
-    refused.__name__ = refused.__qualname__ = name
-    refused.__doc__ = docstring(reason)
+    refused.__doc__ = docstring(reason or text, error)
     return refused
 
 

@@ -316,16 +316,12 @@ def slice_inverse(
 
 
 def _removed(name: str, instead: str) -> Callable[..., Any]:
-    def removed(self: Tensor, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(
-            "This function was deprecated since version 1.9 and is now removed. "
-            f"`torch.{name}` is deprecated in favor of `torch.linalg.{instead}`."
-        )
-
-    removed.__name__ = removed.__qualname__ = name
+    text = (
+        "This function was deprecated since version 1.9 and is now removed. "
+        f"`torch.{name}` is deprecated in favor of `torch.linalg.{instead}`."
+    )
     reason = f"PyTorch has removed it too; use torch.linalg.{instead}"
-    removed.__doc__ = refusals.docstring(reason)
-    return removed
+    return refusals.refusing(name, RuntimeError, text, reason)
 
 
 def reinforce(self: Tensor, reward: Any) -> NoReturn:

@@ -194,6 +194,12 @@ def test_what_is_singular_has_no_finite_condition_and_the_rest_of_a_batch_has(p:
     agree(lambda lib, a: lib.linalg.cond(a, p), both, tolerance=1e-6)
 
 
+def test_conditions_have_gradients_and_zeros_none_that_is_finite() -> None:
+    assert skimp.linalg.cond(skimp.zeros(2, 2), "nuc").item() == np.inf
+    x = skimp.tensor([[2.0, 1.0], [0.0, 3.0]], dtype=skimp.float64, requires_grad=True)
+    assert skimp.autograd.gradcheck(lambda x: skimp.linalg.cond(x, 1), (x,))
+
+
 def test_ranks() -> None:
     a = np.stack([np.diag([1.0, 1e-3, 0.0]), np.diag([2.0, 1.0, 0.0])])
     for keywords in ({}, {"atol": 0.01}, {"rtol": 0.6}, {"hermitian": True}):

@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd import engine, errors, modes
 from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
 from skimp._engine.autograd.ops import ops
-from skimp._engine.autograd.record import edge
+from skimp._engine.autograd.refresh import edge
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, fresh
 

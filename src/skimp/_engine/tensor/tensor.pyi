@@ -1975,9 +1975,9 @@ class Tensor:
     ) -> Any:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
-    def to_sparse_bsc(self, **words: Any) -> NoReturn:
+    def to_sparse_bsc(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the sparse layouts are COO, CSR and CSC."""
-    def to_sparse_bsr(self, **words: Any) -> NoReturn:
+    def to_sparse_bsr(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the sparse layouts are COO, CSR and CSC."""
     def to_sparse_coo(
         self,

@@ -59,7 +59,8 @@ for _f in (cpu, cuda, pin_memory):
 export("is_pinned", is_pinned, namespaces=(), looks=True)
 export("get_device", get_device, looks=True)
 for _name, _reason in METHODS.items():
-    export(_name, refusals.method(_name, _reason), namespaces=())
+    _text = f"torch.Tensor.{_name}: {_reason}"
+    export(_name, refusals.refusing(_name, RuntimeError, _text, _reason), namespaces=())
 
 
 SAYS = """\

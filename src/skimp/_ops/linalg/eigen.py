@@ -459,7 +459,8 @@ def cond(input: Tensor, p: Any = None) -> Tensor:
         return norm(input, p)  # type: ignore[no-any-return]
     inverse, info = inv_ex(input)
     singular = info > 0
-    inverse = inverse.masked_fill(singular.reshape((*info.shape, 1, 1)), 0)
+    if p == "nuc":  # singular values of what is not finite are refused
+        inverse = inverse.masked_fill(singular.reshape((*info.shape, 1, 1)), 0)
     found: Tensor = norm(input, p) * norm(inverse, p)
     return found.masked_fill(singular, math.inf)
 

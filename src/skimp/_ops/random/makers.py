@@ -347,7 +347,8 @@ def normal(
 
 
 def _drawn_around(mean: Any, std: Any, generator: Any, target: Tensor) -> Tensor:
-    return target.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
+    made: Tensor = target.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
+    return made
 
 
 _BY_MEAN: dict[str, Formula] = {"mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape))}

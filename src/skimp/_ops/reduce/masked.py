@@ -360,15 +360,11 @@ def _output_mask(op: Any, input: Tensor, *args: Any, **words: Any) -> Tensor:
 
 
 def _refused(name: str) -> Callable[..., Any]:
-    def f(*args: Any, **words: Any) -> Any:
-        raise NotImplementedError(
-            f"torch.masked.{name}: skimp has no MaskedTensor; give the mask to the functions of "
-            "torch.masked instead (mask=...), or use torch.where"
-        )
-
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = refusals.docstring("there is no MaskedTensor", NotImplementedError)
-    return f
+    text = (
+        f"torch.masked.{name}: skimp has no MaskedTensor; give the mask to the functions of "
+        "torch.masked instead (mask=...), or use torch.where"
+    )
+    return refusals.refusing(name, NotImplementedError, text, "there is no MaskedTensor")
 
 
 for _name in ("masked_tensor", "as_masked_tensor"):

@@ -209,15 +209,12 @@ export("sparse_coo_tensor", sparse_coo_tensor, method=False)
 
 
 def _compressed(name: str) -> Callable[..., Any]:
-    def f(*args: Any, **words: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"{name}: skimp has no such layout (BSR, BSC); use "
-            "sparse_coo_tensor() or to_sparse(), sparse_csr_tensor() or to_sparse_csr()"
-        )
-
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = refusals.docstring("the sparse layouts are COO, CSR and CSC", NotImplementedError)
-    return f
+    text = (
+        f"{name}: skimp has no such layout (BSR, BSC); use "
+        "sparse_coo_tensor() or to_sparse(), sparse_csr_tensor() or to_sparse_csr()"
+    )
+    reason = "the sparse layouts are COO, CSR and CSC"
+    return refusals.refusing(name, NotImplementedError, text, reason)
 
 
 for _kind in ("bsr", "bsc"):

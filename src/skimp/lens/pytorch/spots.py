@@ -38,7 +38,7 @@ class Spots:
 
     def here(self, op: str, module: int, phase: str) -> Spot:
         """The place of the op that the program calls now."""
-        return self.spot(op, self._stack(sys._getframe(2)), module, phase)
+        return self.spot(op, self._stack(sys._getframe(1)), module, phase)
 
     def spot(self, op: str, stack: int, module: int, phase: str) -> Spot:
         """A place by its parts."""
