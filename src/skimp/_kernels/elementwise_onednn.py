@@ -23,7 +23,7 @@ __all__ = ["GELU", "GELU_TANH", "backward", "forward"]
 Array = np.ndarray[Any, Any]
 
 _SHORTEST: Final = 1 << 9  # elements of a run
-_LONGEST: Final = 1 << 19
+_LONGEST: Final = 1 << 17
 _SHARED: Final = 1 << 16  # elements of a run that a team shares
 _LANES: Final = 16  # of a vector: runs of whole ones have the same bits, however long
 _TYPE: Final = np.dtype(np.float32)

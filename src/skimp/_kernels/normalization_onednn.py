@@ -22,8 +22,7 @@ Affine = tuple[Array, Array]  # the gradients of weight and bias
 
 _TYPE: Final = np.dtype(np.float32)
 _LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
-_WORTH: Final = 1 << 16  # the same of two calls for the shape of a tensor
-_SHARED: Final = 1 << 17  # elements from which a team shares these
+_WORTH: Final = 1 << 17  # the same of two calls for the shape of a tensor, which a team shares
 
 
 def takes(dtype: np.dtype[Any], size: int) -> bool:
@@ -90,7 +89,7 @@ def _by_rows(kind: int, three: tuple[Array, Array, Array], *rows: Array | None) 
     made = _lines(kind, *x.shape, tuple([row is not None for row in rows]))
     if made is None:
         return False
-    made.make([shaping.address(array) for array in arrays], together(x.size >= _SHARED))
+    made.make([shaping.address(array) for array in arrays], together(True))
     return True
 
 

@@ -69,13 +69,9 @@ def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Ar
     if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
         w, b = None if w is None else w[None], None if b is None else b[None]
     mean = np.divide(row_sums(x), n)
-    y = np.empty_like(x)
-    if not normalization_onednn.centred(x, mean, y):
-        np.subtract(x, beside_rows(mean), out=y)
+    y = np.subtract(x, beside_rows(mean))
     rstd = np.divide(np.vecdot(y, y), n)
     rstd = np.reciprocal(np.sqrt(np.add(rstd, eps)))[:, None]
-    if normalization_onednn.scaled(y, rstd, w, b):
-        return y, mean, rstd
     np.multiply(y, beside_rows(rstd), out=y)
     if w is not None:
         np.multiply(y, w, out=y)
