@@ -58,7 +58,7 @@ class Row(NamedTuple):
     read: int = 0
     searching: float = 0.0
     same: bool = True
-    resident: float | None = None  # MiB above an idle process and the budget
+    resident: float | None = None  # MiB above the budget and what libraries keep for the program
 
 
 class Worker:

@@ -41,7 +41,8 @@ def part(found: dict[str, Any], chart: str) -> list[str]:
         " which stand by themselves. A budget is a share of what the program"
         " holds at its peak above its parameters, gradients and optimizer state. Off: bytes are"
         " only made again; on: they may be spilled to a file as well. First, and resident (MiB"
-        " above an idle process and the budget, at its peak): where the budget is half"
+        " above the budget and what a process has that ran the program and let go of it, at its"
+        " peak): where the budget is half"
         f" (`python -m bench.budget`, commit {found['commit']}, load average {found['load']}"
         " before it).",
         table(rows),
