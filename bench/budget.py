@@ -1,45 +1,43 @@
-"""What a budget costs: `python -m bench.budget`, at most 12 minutes (`--minutes`).
+"""What a budget costs: `python -m bench.budget`, at most 8 minutes (`--minutes`).
 
 Eight programs, each at 1.0, 0.7, 0.5 and 0.3 of its own peak above its floor of parameters,
-gradients and optimizer state, without a file and with one. Each time that a program runs within a
-budget it runs without one just before, so that both have as many chances; what is compared is the
-least time of a step, by the wall and by the processor (which other work on the machine disturbs
-less, and which waits for no disk). Losses have to be the same, and no
-byte above the budget held. What was found is kept, and stands in the performance page (`--print`:
-it is printed only).
+gradients and optimizer state, without a file and with one. All of a program are there at once, each
+in a process of its own, and take turns step by step: two without a budget, one before each half of
+the others. A step is compared with the same step of the one that came last, so that both find the
+machine as busy; what counts is the median of these ratios, by the wall and by the processor, once
+the budgets have learned what they can. The first steps are told by themselves, and so is how far
+the two without a budget were from each other: a cell says no more than that.
+
+Losses have to be the same, and no byte above the budget held. What was found is kept, and stands in
+the performance page (`--print`: it is printed only).
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import contextlib
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import skimp
 from bench import page
-from bench.budget_programs import PROGRAMS, Trained
+from bench.budget_programs import PROGRAMS
 from bench.budget_table import KEPT, table
+from bench.budget_worker import Facts
 from bench.engines import ROOT
 from bench.machine import commit
 from bench.results import load as load_results, newest
-from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.caching import pool
-from skimp._engine.memory.ledger import host
-from skimp._kernels import scratch
-from skimp.errors import OutOfMemoryError
 
 SHARES: Final = (1.0, 0.7, 0.5, 0.3)
-TURNS: Final = 5  # at most, however much time there is
-STEPS: Final = 6  # in each turn, of which the first does not count: a budget learns from three
-RESIDENT: Final = 0.5  # the share at which resident memory is measured
+FIRST: Final = 6  # steps, in which a budget learns
+ROUNDS: Final = 60  # steps of each at most, however much time there is
+LEAST: Final = FIRST + 3  # however little there is
 MIB: Final = 1 << 20
 
 
@@ -52,180 +50,150 @@ class Row(NamedTuple):
     budget: int
     slowdown: float | None = None
     slowdown_cpu: float | None = None
+    first: float | None = None  # the first steps together
+    apart: float = 1.0  # how far two programs without a budget were, by the same measure
     held: int = 0
     evictions: int = 0  # of a step, as the next three
     rematerialized: int = 0
     read: int = 0
     searching: float = 0.0
     same: bool = True
-    resident: float | None = None  # MiB above an idle process and the budget
+    resident: float | None = None  # MiB above the budget and what libraries keep for the program
 
 
-class Plain(NamedTuple):
-    """A program without a budget."""
+class Worker:
+    """A program in a process of its own; `times` are its steps', by the wall and the processor."""
 
-    losses: list[float]
-    seconds: tuple[float, float]  # by the wall, by the processor
-    peak: int
-    floor: int
+    def __init__(self, name: str, *words: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.budget_worker", name, *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, cwd=ROOT,
+        )  # fmt: skip
+        self.losses: list[float] = []
+        self.times: list[tuple[float, float]] = []
+        self.fits = True
 
+    def step(self) -> None:
+        """One more, unless an op needs more than there is."""
+        if self.fits:
+            found = self._ask("step")
+            self.fits = "refused" not in found
+            if self.fits:
+                loss, wall, busy = found["step"]
+                self.losses.append(loss)
+                self.times.append((wall, busy))
 
-def steps(trained: Trained, count: int) -> tuple[list[float], tuple[float, float]]:
-    """Losses, and the least times of a step after the first."""
-    losses, wall, busy = [], [], []
-    for _ in range(count):
-        began, worked = time.perf_counter(), time.process_time()
-        losses.append(trained.step())
-        wall.append(time.perf_counter() - began)
-        busy.append(time.process_time() - worked)
-    return losses, (min(wall[1:]), min(busy[1:]))
+    def end(self) -> Facts | None:
+        """What it held and did; None where it was refused."""
+        found = self._ask("end") if self.fits else None
+        self._process.communicate()
+        return None if found is None else Facts(**found)
 
-
-def floor_of(trained: Trained) -> int:
-    """Bytes of parameters, their gradients and the optimizer's state."""
-    states = [s for o in trained.optimizers for s in o.state.values()]
-    tensors = [t for s in states for t in s.values() if isinstance(t, skimp.Tensor)]
-    own: int = sum([p.numel() * p.element_size() for p in trained.parameters])
-    state: int = sum([t.numel() * t.element_size() for t in tensors])
-    return 2 * own + state
-
-
-def plain(name: str, count: int) -> Plain:
-    gc.collect()
-    scratch.drop()
-    skimp.manual_seed(0)
-    before = host.allocated
-    skimp.memory.reset_peak_memory_stats()
-    trained = PROGRAMS[name](skimp)
-    losses, seconds = steps(trained, count)
-    peak = skimp.memory.max_memory_allocated() - before + scratch.kept()  # which counts in a budget
-    return Plain(losses, seconds, peak, floor_of(trained))
+    def _ask(self, word: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # refused while it was set up
+            print(word, file=self._process.stdin, flush=True)
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
 
 
 class Trial:
-    """A program within one budget, turn by turn."""
+    """A program within one budget, and the times of those without one just before its steps."""
 
-    def __init__(self, name: str, share: float, spill: bool) -> None:
+    def __init__(self, name: str, share: float, spill: bool, free: Facts) -> None:
         self.name, self.share, self.spill = name, share, spill
-        self.best = self.fast = (float("inf"), float("inf"))  # with the budget, without
-        self.fits = self.same = True
-        self.turns = self.nbytes = self.held = 0
-        self.evictions = self.rematerialized = self.read = 0
-        self.searching = 0.0
+        self.nbytes = free.floor + int(share * (free.peak - free.floor))
+        words = ["--budget", str(self.nbytes), *["--no-spill"] * (not spill)]
+        self.worker = Worker(name, *words)
+        self.free: list[tuple[float, float]] = []
 
-    def turn(self, free: Plain) -> None:
-        """The steps once more, unless an op needs more."""
-        if not self.fits:
-            return
-        gc.collect()
-        skimp.memory.empty_cache()
-        skimp.manual_seed(0)
-        counts.reset()
-        self.nbytes = host.allocated + free.floor + int(self.share * (free.peak - free.floor))
-        try:
-            with skimp.memory.budget(self.nbytes, spill=self.spill):
-                skimp.memory.reset_peak_memory_stats()
-                losses, seconds = steps(PROGRAMS[self.name](skimp), STEPS)
-        except OutOfMemoryError:
-            self.fits = False
-            return
-        self.turns += 1
-        self.best = _least(self.best, seconds)
-        self.fast = _least(self.fast, free.seconds)
-        self.same &= losses == free.losses
-        held = max(host.peak, pool.most)
-        if counts.beyond:  # a kernel's scratch memory: its op needs more
-            self.fits = False
-        if held > self.nbytes:  # this turn's: scratch memory, and so the peak, differs by turns
-            raise AssertionError(f"{self.name}: {held} bytes held, {self.nbytes} allowed")
-        self.held = held
-        self.evictions += counts.evictions
-        self.rematerialized += counts.rematerialized_bytes
-        self.read += counts.was_read
-        self.searching += counts.search_seconds
+    def step(self, free: Worker) -> None:
+        self.worker.step()
+        self.free.append(free.times[-1])
 
-    def row(self) -> Row:
+    def row(self, free: Worker, apart: float) -> Row:
         """What was found, against the times without a budget."""
         head = (self.name, self.spill, self.share, self.nbytes)
-        if not self.fits:
+        facts = self.worker.end()
+        if facts is None or facts.beyond:  # a kernel's scratch memory: its op needs more
             return Row(*head)
-        done = self.turns * STEPS
+        if facts.held > self.nbytes:
+            raise AssertionError(f"{self.name}: {facts.held} bytes held, {self.nbytes} allowed")
+        times, done = self.worker.times, len(self.worker.times)
+        wall = sum([t[0] for t in times])
         return Row(
-            *head, self.best[0] / self.fast[0], self.best[1] / self.fast[1], self.held,
-            self.evictions // done, self.rematerialized // done, self.read // done,
-            self.searching / (done * self.best[0]), self.same,
-            resident(self) if self.share == RESIDENT else None,
+            *head, ratio(times, self.free, 0), ratio(times, self.free, 1),
+            wall_of(times[:FIRST]) / wall_of(self.free[:FIRST]), apart, facts.held,
+            facts.evictions // done, facts.rematerialized // done, facts.read // done,
+            facts.searching / wall, self.worker.losses == free.losses,
+            (facts.resident - self.nbytes) / MIB,
         )  # fmt: skip
 
 
+Times = Sequence[tuple[float, float]]
+
+
+def ratio(times: Times, others: Times, way: int) -> float:
+    """The median of the ratios of steps, once the first ones are over."""
+    pairs = list(zip(times, others, strict=True))[FIRST:]
+    return statistics.median([one[way] / other[way] for one, other in pairs])
+
+
+def wall_of(times: Times) -> float:
+    return sum([wall for wall, _ in times])
+
+
 def measured(name: str, seconds: float) -> list[Row]:
-    """All budgets of a program in turns, as many as there is time for, and one at least."""
-    trials = [Trial(name, share, spill) for share in SHARES for spill in (False, True)]
+    """All budgets of a program in turns, for about so long."""
     began = time.perf_counter()
-    for turn in range(1, TURNS + 1):
-        for trial in trials:
-            trial.turn(plain(name, STEPS))
-        if (time.perf_counter() - began) * (turn + 1) / turn > seconds:
-            break
-    return [trial.row() for trial in trials]
+    free = sized(name)
+    pair = [Worker(name), Worker(name)]
+    trials = [Trial(name, share, spill, free) for share in SHARES for spill in (False, True)]
+    rounds = 0
+    while rounds < LEAST or (
+        rounds < ROUNDS and (time.perf_counter() - began) * (rounds + 1) / rounds < seconds
+    ):
+        one, other = pair[:: 1 if rounds % 2 else -1]
+        one.step()
+        for trial in trials[: len(trials) // 2]:
+            trial.step(one)
+        other.step()
+        for trial in trials[len(trials) // 2 :]:
+            trial.step(other)
+        rounds += 1
+        trials = trials[1:] + trials[:1]  # nobody is always just behind the other one
+    apart = ratio(pair[0].times, pair[1].times, 0)
+    rows = [trial.row(pair[0], apart) for trial in trials]
+    for worker in pair:
+        worker.end()
+    return sorted(rows, key=lambda row: (-row.share, row.spill))
 
 
-def resident(trial: Trial) -> float:
-    """MiB by which a process of its own grows beyond an idle one and the budget."""
-    words = ["--resident", trial.name, str(trial.nbytes), *["--no-spill"] * (not trial.spill)]
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.budget", *words], check=True, stdout=-1, cwd=ROOT
-    )
-    return float(done.stdout)
-
-
-def grown(name: str, nbytes: int, spill: bool) -> float:
-    """In that process: its highest resident memory above that before the program and the budget."""
-    w = skimp.randn(2048, 2048, requires_grad=True)
-    (w @ w).sum().backward()  # threads and what the libraries keep: BLAS 8 MiB, of large ones only,
-    images = w.detach().reshape(64, 64, 32, 32)  # and oneDNN its code, 17
-    skimp.nn.functional.conv2d(
-        images, skimp.randn(64, 64, 3, 3, requires_grad=True)
-    ).sum().backward()
-    del w, images
-    gc.collect()
-    skimp.memory.empty_cache()
-    before = _resident_peak(forget=True)
-    with skimp.memory.budget(nbytes, spill=spill):
-        steps(PROGRAMS[name](skimp), STEPS)
-    return (_resident_peak() - before - nbytes) / MIB
-
-
-def _resident_peak(forget: bool = False) -> int:
-    """Bytes, the highest since it was forgotten; only Linux knows."""
-    if forget:
-        Path("/proc/self/clear_refs").write_text("5")
-    status = Path("/proc/self/status").read_text()
-    return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) << 10
-
-
-def _least(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return min(a[0], b[0]), min(a[1], b[1])
+def sized(name: str) -> Facts:
+    """What a program holds without a budget, once it has an optimizer's state."""
+    worker = Worker(name)
+    for _ in range(2):
+        worker.step()
+    found = worker.end()
+    assert found is not None
+    return found
 
 
 def main() -> int:
     """Measure, print and keep; 1 if losses were others."""
     parser = argparse.ArgumentParser(prog="python -m bench.budget", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=12.0, help="that all takes at most")
+    parser.add_argument("--minutes", type=float, default=8.0, help="that all takes, about")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="names, as a regex")
     parser.add_argument("--print", action="store_true", help="print the table only")
-    parser.add_argument("--resident", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--no-spill", action="store_true", help=argparse.SUPPRESS)
     options: Any = parser.parse_args()
-    if options.resident:
-        name, nbytes = options.resident
-        print(grown(name, int(nbytes), not options.no_spill))
-        return 0
     load = os.getloadavg()[0]
     names = [name for name in PROGRAMS if options.only.search(name)]
+    ends = time.perf_counter() + 60 * options.minutes
     rows: list[Row] = []
-    for name in names:
-        rows += measured(name, 54 * options.minutes / len(names))  # processes of their own follow
+    for i, name in enumerate(names):
+        rows += measured(name, (ends - time.perf_counter()) / (len(names) - i))
         print(table([row._asdict() for row in rows if row.program == name]), flush=True)
     if not options.print:
         keep(rows, load)

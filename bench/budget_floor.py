@@ -13,8 +13,9 @@ import re
 from typing import Any, Final
 
 import skimp
-from bench.budget import MIB, Plain, plain
+from bench.budget import MIB
 from bench.budget_programs import PROGRAMS
+from bench.budget_worker import Facts, Running
 from skimp._engine.budget import setting
 from skimp._engine.budget.spending import Spending
 from skimp._engine.memory.ledger import host
@@ -62,7 +63,7 @@ def bound(there: tuple[tuple[int, float], ...], lacking: float) -> float | None:
     return seconds if lacking <= 0 else None
 
 
-def bounds(name: str, free: Plain) -> list[float | None]:
+def bounds(name: str, free: Facts) -> list[float | None]:
     """Of each share of what the program holds."""
     gc.collect()
     skimp.memory.empty_cache()
@@ -81,18 +82,25 @@ def bounds(name: str, free: Plain) -> list[float | None]:
     return [bound(budget.there, above - share * (free.peak - free.floor)) for share in SHARES]
 
 
+def plain(name: str) -> tuple[float, Facts]:
+    """The least seconds of a step without a budget, and what is held."""
+    running = Running(name)
+    seconds = min([running.step()[1] for _ in range(STEPS)])
+    return seconds, running.facts()
+
+
 def main() -> None:
     """Print the bounds, and how long a step takes without a budget."""
     parser = argparse.ArgumentParser(prog="python -m bench.budget_floor", description=__doc__)
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="names, as a regex")
     options = parser.parse_args()
     for name in [name for name in PROGRAMS if options.only.search(name)]:
-        free = plain(name, STEPS)
+        seconds, free = plain(name)
         told = [
             f"{share}: " + ("not by recipes alone" if found is None else f"{1e3 * found:.1f} ms")
             for share, found in zip(SHARES, bounds(name, free), strict=True)
         ]
-        step, peak = 1e3 * free.seconds[0], free.peak / MIB
+        step, peak = 1e3 * seconds, free.peak / MIB
         print(f"{name}, a step of {step:.0f} ms, {peak:.0f} MiB:", ", ".join(told), flush=True)
 
 

@@ -359,22 +359,48 @@ def test_charts_without_figures_are_not_shown(tmp_path: Path) -> None:
 def test_the_page_has_what_a_budget_costs(tmp_path: Path) -> None:
     rows = [
         budget.Row(
-            "gpt", spill, share, 100, slowdown, slowdown, same=share < 1, resident=20.0
+            "gpt", spill, share, 100, slowdown, slowdown, 1.5, 1.03, same=share < 1, resident=20.0
         )._asdict()
         for spill in (False, True)
-        for share, slowdown in ((1.0, 1.01), (0.3, None if spill else 2.0))
+        for share, slowdown in ((1.0, 1.01), (0.5, None if spill else 2.0))
     ]
     found = {"commit": "abc1234", "load": 0.5, "rows": rows}
     text = "\n".join(budget_table.part(found, "CHART"))
-    assert "| gpt | off | 1.01 (1.01) **other losses** | 2.00 (2.00) | **+20** |" in text
-    assert "| gpt | on | 1.01 (1.01) **other losses** | below the floor | **+20** |" in text
+    assert "| gpt | off | 1.01 (1.01) **other losses** | 2.00 (2.00) | 1.50 | **+20** |" in text
+    assert "| gpt | on | 1.01 (1.01) **other losses** | below the floor | 1.50 | **+20** |" in text
     assert "2 of 4 are within the goal, 1 are below" in text
+    assert "were up to 3.0% apart" in text
     assert "CHART" in text
     assert budget_table.part({}, "CHART") == []
     charts.draw_budget(rows, tmp_path)
     assert (tmp_path / "budget-dark.svg").exists()
     charts.draw_budget([], tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_s_steps_are_compared_with_the_same_ones_without_it() -> None:
+    free = [(1.0, 2.0)] * budget.FIRST + [(1.0, 1.0), (4.0, 2.0), (2.0, 1.0)]  # trees of any size
+    times = [(9.0, 9.0)] * budget.FIRST + [(1.5, 1.5), (6.0, 2.0), (90.0, 1.0)]  # one was disturbed
+    assert budget.ratio(times, free, 0) == 1.5
+    assert budget.ratio(times, free, 1) == 1.0
+
+
+def test_a_program_takes_its_turns_within_a_budget() -> None:
+    free = budget.sized("unet")
+    other = budget.Worker("unet")
+    trials = [budget.Trial("unet", share, spill=False, free=free) for share in (2.0, 0.01)]
+    for _ in range(budget.FIRST + 1):
+        other.step()
+        for trial in trials:
+            trial.step(other)
+    row, refused = [trial.row(other, 1.0) for trial in trials]
+    other.end()
+    assert refused.slowdown is None
+    assert row.same
+    assert row.held <= row.budget
+    assert row.slowdown is not None
+    assert row.resident is not None
+    assert 0.2 < row.slowdown < 50
 
 
 def test_a_table_needs_its_markers() -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import skimp as torch
 from skimp._engine.budget import places, setting, spending, spill
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.verify import checking
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
@@ -62,6 +64,37 @@ def test_budgets_nest() -> None:
         assert torch.memory.get_budget() == 1024 * MIB
     assert torch.memory.get_budget() is None
     assert host.bound is None
+
+
+def test_budgets_may_end_in_the_order_in_which_they_began() -> None:
+    def within(size: str) -> Iterator[None]:
+        with torch.memory.budget(size):
+            yield
+
+    one, other = within("1GiB"), within("512MiB")
+    next(one)
+    next(other)
+    assert list(one) == []
+    assert torch.memory.get_budget() == 512 * MIB
+    assert list(other) == []
+    assert torch.memory.get_budget() is None
+
+
+def test_each_budget_verifies_or_does_not() -> None:
+    with torch.memory.budget("1GiB", verify=True):
+        with torch.memory.budget("512MiB"):
+            assert not checking
+        assert checking
+    assert not checking
+
+
+def test_what_goes_when_a_budget_begins_is_verified() -> None:
+    made = [numbers(i) for i in range(4)]
+    with torch.memory.budget(held() - 2 * MIB, verify=True):
+        away = [t for t in made if is_away(t)]
+        assert away  # and gone before anything was computed
+        assert all([t._storage.checksum is not None for t in away])  # type: ignore[attr-defined]
+    assert all([(t == numbers(i)).all() for i, t in enumerate(made)])
 
 
 def test_the_limit_stays_what_it_is() -> None:

@@ -52,13 +52,14 @@ def set_budget(
     spending = Spending(UNBOUNDED if always else parse_size(size), spill, spill_dir, always)
     if spill:
         files.file(spill_dir)  # fails now, not in the middle of an op
+    spending.verifies = verify
     obey(spending)
-    checking[:] = [None] if verify else []
 
 
 def obey(spending: Spending | None) -> None:
     if host.budget is None:
         telling.floor.forget()
+    checking[:] = [None] if spending is not None and spending.verifies else []
     if spending is None:
         recording.end()
     else:
@@ -86,13 +87,39 @@ def budget(
     spill_dir: str | None = None,
     verify: bool = False,
 ) -> Iterator[None]:
-    """`set_budget` for a region; the budget that was obeyed before is obeyed after it."""
-    before: Any = host.budget
+    """`set_budget` for a region; the budget that was obeyed before is obeyed after it.
+
+    Where regions end in the order in which they began (generators, threads), the last one's holds
+    until its end.
+    """
+    mine = _Region(host.budget)
     try:
+        _open.append(mine)
         set_budget(size, spill=spill, spill_dir=spill_dir, verify=verify)
         yield
     finally:
-        insist(obey, before)
+        insist(_leave, mine)
+
+
+class _Region:
+    """One that is open, and the budget that is obeyed after it."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+
+
+_open: Final[list[_Region]] = []  # in the order in which they began
+
+
+def _leave(mine: _Region) -> None:
+    if mine not in _open:  # an interrupt came first
+        return
+    after = _open[_open.index(mine) + 1 :]
+    if after:
+        after[0].before = mine.before
+    else:
+        obey(mine.before)
+    _open.remove(mine)
 
 
 evictable.rematerialize.append(rematerializing.rematerialize)

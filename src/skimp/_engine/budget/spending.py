@@ -69,6 +69,7 @@ class Spending:
         self.nbytes: Final = nbytes
         self.spills = spills
         self.directory: Final = directory
+        self.verifies = False  # checksums are compared
         self.always: Final = always
         if least is None:
             least = 1 if always else choice.goes_from(nbytes)
