@@ -475,7 +475,9 @@ def test_a_class_that_waits_for_torch_dispatch_is_told_once(
 ) -> None:
     class Waiting(skimp.Tensor):
         @classmethod
-        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             raise AssertionError
 
     class Quiet(skimp.Tensor):
