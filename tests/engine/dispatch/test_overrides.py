@@ -494,3 +494,21 @@ def test_a_class_that_waits_for_torch_dispatch_is_told_once(
     ):
         with pytest.raises(RuntimeError, match="use __torch_function__"):
             refused()
+
+
+def test_str_is_what_a_class_says_by_repr() -> None:
+    for t in BOTH:
+
+        class Own(t.Tensor):  # type: ignore[name-defined, misc]
+            def __repr__(self, *, tensor_contents: Any = None) -> str:
+                return "own"
+
+        class Weight(t.nn.Parameter):  # type: ignore[name-defined, misc]
+            def __repr__(self) -> str:
+                return "weight"
+
+        x, w = t.ones(2).as_subclass(Own), Weight(t.ones(2))
+        assert [str(x), f"{x}", str([x]), str(w), repr(w)] == ["own"] * 2 + ["[own]"] + [
+            "weight"
+        ] * 2
+        assert t.Tensor.__str__ is object.__str__

@@ -260,7 +260,7 @@ def to_sparse(
 
 
 def _sparse_dims(ndim: int, sparse_dim: int | None, dense_dim: int | None) -> int:
-    """How many of the dims of a tensor that becomes sparse are sparse: all, where nothing is said."""
+    """How many dims of a tensor that becomes sparse are sparse: all, where nothing is said."""
     named, k = ("dense", dense_dim) if sparse_dim is None else ("sparse", sparse_dim)
     if k is None:
         return ndim
