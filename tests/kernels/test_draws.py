@@ -12,7 +12,13 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from skimp._kernels.random import draws, integers as draws_integers, mt19937, normal as normal_draws
+from skimp._kernels.random import (
+    draws,
+    integers as draws_integers,
+    mt19937,
+    normal as normal_draws,
+    weighted,
+)
 from skimp._kernels.random.mt19937 import Engine
 from skimp.config import using
 from tests.support.peaks import peak_of
@@ -460,3 +466,13 @@ def test_what_stays_is_drawn_a_part_at_a_time() -> None:
     assert peak_of(draw) < n + (200 << 10)  # all words: 400 KiB
     assert (found == (words < np.uint64(1 << 51))).all()
     assert (whole.get_state() == parts.get_state()).all()
+
+
+def test_multinomial_takes_few_of_pythons_numbers_at_a_time() -> None:
+    """The C library's log1p of each number is no list of all of them, nor are the clocks."""
+    weights = np.ones((1 << 17, 4), np.float32)
+    engine = Engine(0)
+    found = []
+    peak = peak_of(lambda: found.append(weighted.multinomial(weights, 1, False, engine)))
+    assert found[0].shape == (1 << 17, 1)
+    assert peak < 6 << 20  # bytes: what is found, 1 MiB, and some blocks; all clocks were 20 MiB

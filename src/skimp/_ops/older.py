@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skimp._compat import refusals
+from skimp._compat.notices import once
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export
@@ -217,13 +218,25 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
             "possible. Make sure your class inherits from Tensor."
         )
+    _say_of(cls)
     made = self.view_as(self)
     made.__class__ = cls
     return made
 
 
+def _say_of(cls: type) -> None:
+    """What a program would wait for in vain is said."""
+    own = getattr(cls, "__torch_dispatch__", None)
+    if own is not None and own.__name__ != "_disabled_torch_dispatch_impl":
+        once(
+            f"{cls.__name__} has a __torch_dispatch__, which nothing calls here: ops are not taken "
+            "apart below autograd; use __torch_function__"
+        )
+
+
 def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tensor:
     """`data` as a leaf of a subclass: the same bytes, no history."""
+    _say_of(cls)
     with DisableTorchFunctionSubclass():
         made = data.detach()
     made.__class__ = cls

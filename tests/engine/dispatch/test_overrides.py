@@ -461,3 +461,47 @@ def _asked(lib: Any) -> list[str]:
 def test_small_parameters_of_a_subclass_are_asked() -> None:
     theirs, ours = [_asked(lib) for lib in BOTH]
     assert ours == theirs
+
+
+def test_a_class_that_waits_for_torch_dispatch_is_told_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Waiting(skimp.Tensor):
+        @classmethod
+        def __torch_dispatch__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            raise AssertionError
+
+    class Quiet(skimp.Tensor):
+        __torch_dispatch__ = skimp._C._disabled_torch_dispatch_impl
+
+    assert type(skimp.ones(2).as_subclass(Quiet) + 1) is Quiet
+    assert capsys.readouterr().err == ""
+    assert type(skimp.ones(2).as_subclass(Waiting) + 1) is Waiting
+    assert type(skimp.Tensor._make_subclass(Waiting, skimp.ones(2))) is Waiting
+    assert capsys.readouterr().err.count("Waiting has a __torch_dispatch__") == 1
+    for refused in (
+        lambda: skimp.Tensor._make_wrapper_subclass(Waiting, (2,)),
+        skimp.utils._python_dispatch.TorchDispatchMode,
+    ):
+        with pytest.raises(RuntimeError, match="use __torch_function__"):
+            refused()
+
+
+def test_str_is_what_a_class_says_by_repr() -> None:
+    for t in BOTH:
+
+        class Own(t.Tensor):  # type: ignore[name-defined, misc]
+            def __repr__(self, *, tensor_contents: Any = None) -> str:
+                return "own"
+
+        class Weight(t.nn.Parameter):  # type: ignore[name-defined, misc]
+            def __repr__(self) -> str:
+                return "weight"
+
+        x, w = t.ones(2).as_subclass(Own), Weight(t.ones(2))
+        assert [str(x), f"{x}", str([x]), str(w), repr(w)] == ["own"] * 2 + ["[own]"] + [
+            "weight"
+        ] * 2
+        assert t.Tensor.__str__ is object.__str__

@@ -28,7 +28,7 @@ _OWN: Final = {
 }  # fmt: skip
 _OTHERS: Final = {
     "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__ne__": "ne",
-    "__pos__": "positive", "__iadd__": "add_", "__isub__": "sub_", "__str__": "__repr__",
+    "__pos__": "positive", "__iadd__": "add_", "__isub__": "sub_",
 }  # fmt: skip
 
 

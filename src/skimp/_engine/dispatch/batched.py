@@ -239,8 +239,6 @@ class Batched(Tensor):
         inner = "\n".join([f"    {line}" for line in repr(self._held).splitlines()])
         return f"BatchedTensor(lvl={self._level.depth}, bdim=0, value=\n{inner}\n)"
 
-    __str__ = __repr__
-
     def __format__(self, spec: str) -> str:
         return repr(self)
 

@@ -1146,6 +1146,9 @@ class Tensor:
         cls: builtins.type, data: Tensor, require_grad: builtins.bool = False
     ) -> Tensor:
         """`data` as a leaf of a subclass: the same bytes, no history."""
+    def _make_wrapper_subclass(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: nothing calls __torch_dispatch__ here: ops are not taken apart below autograd;
+        use __torch_function__, or torch.overrides.TorchFunctionMode."""
     def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
         """Replace each element by what a Python function makes of it and its partner in
         `tensor`."""
@@ -1880,7 +1883,6 @@ class Tensor:
         """Elements between the storage's beginning and this tensor's first."""
     def storage_type(self) -> Any:
         """The class of the tensor's typed storage: `torch.FloatStorage` and the like."""
-    def __str__(self, *, tensor_contents: Any = None) -> str: ...
     @overload
     def stride(self, dim: None = None) -> tuple[builtins.int, ...]: ...
     @overload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +58,24 @@ def _with_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
 
 def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     """The largest of weight / exponential: a race of exponential clocks."""
-    most = row_extremes(np.maximum, rows).tolist()
-    least = row_extremes(np.minimum, rows.reshape(1, -1))[0] if most else 0
-    if most and not (least >= 0 and max(most) < math.inf):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if most and not min(most) > 0:
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if rows.size:
+        most = row_extremes(np.maximum, rows)
+        if not (row_extremes(np.minimum, rows.reshape(1, -1))[0] >= 0 and most.max() < math.inf):
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if not most.min() > 0:
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    result = np.empty((rows.shape[0], n), np.int64)
+    step = max(1, _BLOCK // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        result[start : start + step] = _first(rows[start : start + step], n, engine)
+    return result
+
+
+_BLOCK: Final = 1 << 16
+
+
+def _first(rows: NDArray[Any], n: int, engine: Engine) -> I64:
+    """The n clocks of each row that ring first."""
     clocks = narrowed(log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
     scores = rows / clocks  # negative, so the least
     if n == 1:

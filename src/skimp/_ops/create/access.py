@@ -424,7 +424,6 @@ for _name, _f in {
     "__contains__": _contains,
     "__reversed__": _reversed,
     "__repr__": _repr,
-    "__str__": _repr,
     "__format__": _format,
     "__float__": _float,
     "__int__": _int,

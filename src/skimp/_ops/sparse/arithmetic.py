@@ -87,7 +87,8 @@ def add_entries(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
     if b.sparse_dim() == 1:
         return dense.index_add_(0, b._at[0], values)
     if not b.sparse_dim():
-        return dense.add_(values.sum(0))
+        whole: Tensor = dense.add_(values.sum(0))
+        return whole
     return dense.index_put_(tuple(b._at.unbind(0)), values, accumulate=True)
 
 

@@ -208,7 +208,6 @@ class Compressed(SparseTensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return compressed_text(self)
 
-    __str__ = __repr__
     __hash__ = object.__hash__
 
 

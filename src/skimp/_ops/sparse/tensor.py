@@ -472,8 +472,6 @@ class SparseTensor(Turned):
 
         return text(self)
 
-    __str__ = __repr__
-
     def __format__(self, spec: str) -> str:
         return repr(self)
 
