@@ -200,7 +200,7 @@ def sigmoid(x: Array, *, out: Array) -> None:
 
 def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
-    one = _ONE.get(out.dtype.char)
+    one: Any = _ONE.get(out.dtype.char)
     if one is None:
         one = 1
         if y.dtype.kind == "c":
@@ -212,7 +212,7 @@ def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
 
 def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     """g (1 - y**2), conjugated for complex y."""
-    one = _ONE.get(out.dtype.char)
+    one: Any = _ONE.get(out.dtype.char)
     if one is None:
         one = 1
         if y.dtype.kind == "c":

@@ -73,6 +73,20 @@ def test_a_leaf_of_one_edge_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert walks == [1]
 
 
+def test_sparse_gradients_meet_at_a_leaf() -> None:
+    """They have no storage of their own that the sum could be written over."""
+    found = []
+    for torch in (skimp, oracle):
+        table = torch.ones(4, 2, requires_grad=True)
+        ids = torch.tensor([1, 3, 1])
+        looked_up = [torch.nn.functional.embedding(ids, table, sparse=True) for _ in range(3)]
+        (looked_up[0] * 2 + looked_up[1] + looked_up[2].exp()).sum().backward()
+        assert table.grad is not None
+        assert table.grad.is_sparse
+        found.append(table.grad.to_dense().tolist())
+    assert found[0] == found[1]
+
+
 def _steps(update: Callable[[Any], None]) -> list[int]:
     """The peak of each of three steps, above what there was before it."""
     weights = [skimp.ones(256, 256, requires_grad=True) for _ in range(8)]

@@ -301,23 +301,24 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
         buffer[index] = g
     elif g is not None:
         buffer[index] = None
-        x, y, s = have._np, g._np, have._storage
-        if (
-            not (create or _active or x is None or y is None)
-            and count(have) == 2
-            and count(s) == 3  # the tensor, `s`, the call's argument
-            and x is s.block
-            and x.shape == y.shape
-            and have._dtype is g._dtype
-            and x.dtype.char in "fdFD"
-            and not (s.exported or have._rg or have._skimp_marked)
-            and have._base is None
-        ):  # what follows, of small tensors, written out
-            s.version += 1
-            _add_arrays(x, y, x)
-            buffer[index] = have
-            return
-        del s
+        x, y = have._np, g._np
+        if not (create or _active or x is None or y is None):  # written out for small tensors
+            s = have._storage
+            if (
+                count(have) == 2
+                and count(s) == 3  # the tensor, `s`, the call's argument
+                and x is s.block
+                and x.shape == y.shape
+                and have._dtype is g._dtype
+                and x.dtype.char in "fdFD"
+                and not (s.exported or have._rg or have._skimp_marked)
+                and have._base is None
+            ):
+                s.version += 1
+                _add_arrays(x, y, x)
+                buffer[index] = have
+                return
+            del s
         if not create and count(have) == 2 and _is_own(have) and _same_kind(have, g):
             buffer[index] = ops.add_(have, g)
         else:

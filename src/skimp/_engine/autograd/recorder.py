@@ -141,7 +141,7 @@ def _end(x: str, node: str, every: str) -> Lines:
     """The lines that find where the gradient of a tensor goes."""
     return [
         f"if {x}._base is None or ({x}._skimp_stale == {x}._storage.version"
-        f" and not {x}._skimp_marked):",  # `node_of_view` of what nobody wrote to, written out
+        f" and {x}._skimp_counter is None):",  # `node_of_view` of what nobody wrote to, written out
         f"    {node} = {x}._skimp_node",
         "else:",
         f"    {node} = node_of_view({x})",
@@ -235,7 +235,8 @@ def _kept(
     else:
         plain.append(f"    k{i} = {x}")
     text = [
-        f"if {x}._np is None or {x}._skimp_marked:",
+        f"if {x}._np is None or ({x}._skimp_marked and"
+        f" ({x}._skimp_counter is not None or {x}._skimp_inference)):",
         f"    k{i}, w{i} = {general}",
         "else:",
         *plain,

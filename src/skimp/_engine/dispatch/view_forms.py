@@ -215,6 +215,7 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
 
 _WHOLE, _FIRST = slice(None), slice(1)
 _INTS = frozenset({int}).issuperset
+_PLAINS = {"sizes": "type({0}) is tuple and ints(map(type, {0}))"}  # the others are one number
 
 
 def unflattened(a: Array, dim: Any, sizes: Any) -> Array | None:
@@ -305,10 +306,13 @@ def _layout_of_view(space: dict[str, Any], o: Op, p: Parameters) -> str:
     if not more:
         return f"laid{handed}"
     if not p.is_open():
-        plain = " and ".join([f"type({one.name}) is int" for one in more])
+        space["ints"] = _INTS
+        plain = " and ".join(
+            [_PLAINS.get(one.name, "type({0}) is int").format(one.name) for one in more]
+        )
         return f"(laid if {plain} else raw){handed}"
     sizes, keywords = more[0].name, more[1:]
-    space["ints"] = frozenset({int}).issuperset
+    space["ints"] = _INTS
     usual = "".join([f" and {one.name} is {one.default}" for one in keywords])
     found = f"laid({have}, *{{0}}) if ints(map(type, {{0}}))" + usual
     inside = f"len({sizes}) == 1 and type({sizes}[0]) in listed and "

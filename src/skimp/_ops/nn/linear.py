@@ -32,6 +32,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     if type(weight) not in ORDINARY or (bias is not None and type(bias) not in ORDINARY):
         return None
     x, w = input._np, weight._np
+    b = None if bias is None else bias._np
     if x is None or w is None or not x.ndim or w.ndim != 2:
         return None
     needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
@@ -42,15 +43,14 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         and x.flags.c_contiguous
         and w.flags.forc
         and x.shape[-1] == w.shape[1]
-        and (bias is None or _fits(bias, weight))
+        and (bias is None or (b is not None and bias._dtype is dtype and b.shape == w.shape[:1]))
         and x.size
         and x.size < gemm.LARGE > w.size
         and not (needed and not _is_folded(input, weight, bias))
     ):
         return _by_parts(input, weight, bias) if needed else None
     whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
-    if bias is not None:
-        b = bias._np
+    if b is not None:
         whole += b if len(whole) > 1 else b[None]
     if not needed:
         return fresh(whole if x.ndim == 2 else whole.reshape(*x.shape[:-1], len(w)), dtype)
@@ -60,11 +60,6 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     else:
         _WITH_BIAS.record(made, bias, input, weight)
     return made if x.ndim == 2 else made.view(*x.shape[:-1], len(w))
-
-
-def _fits(bias: Any, weight: Any) -> bool:
-    b = bias._np
-    return b is not None and bias._dtype is weight._dtype and b.shape == weight._np.shape[:1]
 
 
 def _is_folded(input: Any, weight: Any, bias: Any) -> bool:
