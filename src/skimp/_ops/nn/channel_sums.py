@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import same
@@ -49,7 +50,7 @@ _FAR: Final = 2.75
 
 def has_rows(t: Tensor) -> bool:
     """Whether the places of each channel are a run that is worth a row of its own."""
-    shape = tuple(t.shape)
+    shape = shape_of(t)
     if len(shape) < 3 or 0 in shape or not t._dtype.is_floating_point:
         return False
     return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
