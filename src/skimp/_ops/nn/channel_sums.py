@@ -162,7 +162,18 @@ def gradient_sums(
     g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
 ) -> tuple[Array, Array, Array]:
     """The sums of g and of g * (x - mean) for each channel, given one over x's deviations, and g's
-    values: if g is deferred, it is made once and they are in `into`, of the working type."""
+    values, as `gradient_rows` has them."""
+    n = len(x)
+    totals, products, own = gradient_rows(g, x, *[_each(v, n) for v in (mean, rstd)], into)
+    return *_joined_rows(n, totals, products), own
+
+
+def gradient_rows(
+    g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
+) -> tuple[Array, Array, Array]:
+    """The sums of g and of g * (x - mean) for each row, given x's mean and one over its deviation
+    for each (n, channels, 1), and g's values: if g is deferred, it is made once and they are in
+    `into`, of the working type."""
     acc, x_values = into.dtype, x._skimp_array()
     source = _source(g)
     n, count = x_values.shape[:2]
@@ -170,11 +181,9 @@ def gradient_sums(
     alone = isinstance(source, np.ndarray) and source.size < _DIRECT
     if alone and source.dtype == acc == x_values.dtype and x_values.flags.c_contiguous:
         flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
-        careful = _each(far, n).reshape(-1, 1) if np.count_nonzero(far) else None
-        totals, products = quietly(
-            _row_products, flat, other, _each(mean, n).reshape(-1, 1), careful
-        )
-        return *_joined_rows(n, totals, products), source
+        careful = far.reshape(-1, 1) if np.count_nonzero(far) else None
+        totals, products = quietly(_row_products, flat, other, mean.reshape(-1, 1), careful)
+        return totals, products, source
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]
@@ -190,12 +199,12 @@ def gradient_sums(
             room.reshape(flat.shape)[...] = flat
         total[...], product[...] = _row_products(flat, other, centre, careful)
 
-    numbers = _each(mean, n), _each(far, n), totals, products
+    numbers = mean, far, totals, products
     if passed is None:
         _over(source, 2, block, x_values, *numbers, *kept)
     else:
         _over_written(passed, into, block, x_values, *numbers)
-    return *_joined_rows(n, totals, products), own
+    return totals, products, own
 
 
 def _row_products(
