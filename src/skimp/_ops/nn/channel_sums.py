@@ -164,8 +164,9 @@ def gradient_sums(
     """The sums of g and of g * (x - mean) for each channel, given one over x's deviations, and g's
     values, as `gradient_rows` has them."""
     n = len(x)
-    totals, products, own = gradient_rows(g, x, *[_each(v, n) for v in (mean, rstd)], into)
-    return *_joined_rows(n, totals, products), own
+    *rows, own = gradient_rows(g, x, _each(mean, n), _each(rstd, n), into)
+    total, product = [np.add.reduce(a.reshape(n, -1), 0, np.float64).astype(a.dtype) for a in rows]
+    return total, product, own
 
 
 def gradient_rows(
@@ -178,8 +179,11 @@ def gradient_rows(
     source = _source(g)
     n, count = x_values.shape[:2]
     far = ~(np.abs(mean * rstd) <= _FAR)
-    alone = isinstance(source, np.ndarray) and source.size < _DIRECT
-    if alone and source.dtype == acc == x_values.dtype and x_values.flags.c_contiguous:
+    if (
+        isinstance(source, np.ndarray)
+        and source.size < _DIRECT
+        and source.dtype == acc == x_values.dtype
+    ):
         flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
         careful = far.reshape(-1, 1) if np.count_nonzero(far) else None
         totals, products = quietly(_row_products, flat, other, mean.reshape(-1, 1), careful)
@@ -220,11 +224,6 @@ def _row_products(
             np.subtract(other[some], centre[some], out=apart)
             product[some] = np.vecdot(flat[some], apart)[:, None]
     return total, product
-
-
-def _joined_rows(n: int, *numbers: Array) -> tuple[Array, ...]:
-    """The sums of a channel's rows, in their order."""
-    return tuple([np.add.reduce(a.reshape(n, -1), 0, np.float64).astype(a.dtype) for a in numbers])
 
 
 def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> None:
