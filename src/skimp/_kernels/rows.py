@@ -60,7 +60,7 @@ def add_slices(target: Array, dim: int, places: Array, source: Array) -> None:
     starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
     counts = np.diff(starts, append=at.size)
     most = int(counts.max())
-    before = (slice(None),) * dim
+    before: Any = (slice(None),) * dim
     if most > _ROUNDS or source.size < _WORTH:
         np.add.at(target, (*before, places), source)
         return

@@ -68,8 +68,8 @@ def _group_back_in_rows(
     # first: a gradient that waits is not to be made for room that is asked for while it is read
     dx, into = blank(shape, dtypes.accumulator(input._dtype))
     mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
-    beside = [v.repeat(c // groups, 1)[:, :, None] for v in (mean, rstd)]
-    *sums, values = channel_sums.gradient_rows(g, input, *beside, into)
+    middle, each = [v.repeat(c // groups, 1)[:, :, None] for v in (mean, rstd)]
+    *sums, values = channel_sums.gradient_rows(g, input, middle, each, into)
     scale = None if weight is None else accumulated(weight)._skimp_array()
     *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, *sums)
     rows = [a.reshape(1, n * c, *size) for a in (values, input._skimp_array(), into)]
