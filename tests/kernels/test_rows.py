@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skimp._kernels import rows as rows_
-from skimp._kernels.rows import merge_rows, taking
+from skimp._kernels.rows import add_slices, merge_rows, taking
 from tests.support.peaks import peak_of
 
 TYPES = ("f4", "f8", "f2", ml_dtypes.bfloat16, "c8", "i4", "i8", "u1", "?")
@@ -57,3 +57,22 @@ def test_rows_that_are_merged_one_by_one_take_little_memory() -> None:
     target = np.zeros((1_000, 7), np.float32)
     assert peak_of(lambda: merge_rows(target, places, taking(rows))) < 300 << 10  # of 1.6 MiB
     assert (target == 20).all()
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize(
+    "places", [[0, 1, 2, 3], [2, 1, 0, 1, 2, 3, 2, 1], [3, 3, 0, 3, 3, 3], [2]]
+)
+@pytest.mark.parametrize("dtype", ["f4", "i8"])
+def test_bits_of_slices(dim: int, places: list[int], dtype: str, monkeypatch: Any) -> None:
+    """Distinct ones, a reflected image's, more of one place than are merged at once, one."""
+    monkeypatch.setattr(rows_, "_WORTH", 0)
+    rng = np.random.default_rng(0)
+    shape = (4, 4, 4)
+    got = (rng.standard_normal(shape) * 9).astype(dtype)
+    want = np.moveaxis(got.copy(), dim, 0)
+    source = (rng.standard_normal((*shape[:dim], len(places), *shape[dim + 1 :])) * 9).astype(dtype)
+    add_slices(got, dim, np.array(places), source)
+    for place, part in zip(places, np.moveaxis(source, dim, 0), strict=True):
+        want[place] += part
+    np.testing.assert_array_equal(np.moveaxis(got, dim, 0), want)

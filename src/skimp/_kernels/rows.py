@@ -20,6 +20,8 @@ _FEW: Final = 1 << 15  # elements in all, the same
 _MANY: Final = 32  # rows of one place from which on they are merged by themselves
 _BLOCK: Final = 1 << 16  # elements that are merged at once: they stay in the cache
 _ELEMENTS: Final = 1 << 13  # the same, one by one: each has its place in 8 bytes
+_ROUNDS: Final = 4  # slices of one place
+_WORTH: Final = 1 << 10  # elements of slices
 _LISTED: Final = 64  # places that are looked at one by one
 
 
@@ -47,6 +49,27 @@ def add_rows(target: Array, places: Array, source: Array) -> None:
     """
     rows = source.reshape(places.size, -1)
     merge_rows(target.reshape(len(target), -1), places, taking(rows))
+
+
+def add_slices(target: Array, dim: int, places: Array, source: Array) -> None:
+    """The same of slices along any dim, of shapes that fit: all first ones of their places at once,
+    then all second ones, unless some place has many, or they are few.
+    """
+    order = stable_order(places, target.shape[dim])
+    at = places[order]
+    starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+    counts = np.diff(starts, append=at.size)
+    most = int(counts.max())
+    before: Any = (slice(None),) * dim
+    if most > _ROUNDS or source.size < _WORTH:
+        np.add.at(target, (*before, places), source)
+        return
+    for rank in range(most):
+        first = starts[counts > rank]
+        slices, to = source.take(order[first + rank], dim), at[first]
+        run = int(to[-1]) - int(to[0]) + 1 == to.size
+        where: Any = slice(int(to[0]), int(to[-1]) + 1) if run else to
+        target[(*before, where)] += slices
 
 
 def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) -> None:

@@ -197,3 +197,26 @@ def test_few_rows_give_the_bits_of_the_ops(shape: tuple[int, ...], scale: float)
                 with config.using(defer=mode):
                     found.append(_step(x, weight, g))
             assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("offset", [0.0, 50.0])
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((3, 12, 40), 4), ((2, 8, 4, 8), 1), ((2, 6, 5, 7), 6)]
+)
+def test_group_norms_gradients_by_rows_are_pytorchs(
+    shape: tuple[int, ...], groups: int, offset: float
+) -> None:
+    """Beside those in float64, behind a rectifier, whose gradient may wait."""
+    rng = np.random.default_rng(0)
+    x, g = [rng.standard_normal(shape).astype("f4") for _ in range(2)]
+    weight, bias = [rng.standard_normal(shape[1]).astype("f4") for _ in range(2)]
+    found = []
+    for lib, dtype in ((skimp, "f4"), (torch, "f8")):
+        leaves = [lib.from_numpy(a.astype(dtype)) for a in (x + np.float32(offset), weight, bias)]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        y = lib.nn.functional.group_norm(leaves[0], groups, leaves[1], leaves[2])
+        lib.relu(y).backward(lib.from_numpy(g.astype(dtype)))
+        found.append([leaf.grad.numpy() for leaf in leaves])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=3e-5 * np.abs(theirs).max())

@@ -20,7 +20,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
-from skimp._kernels.rows import add_rows, are_distinct
+from skimp._kernels.rows import add_rows, add_slices, are_distinct
 from skimp._ops import batching
 from skimp._ops.index.along import read_along, write_along
 from skimp._ops.index.masks import small_number
@@ -108,7 +108,7 @@ def _small_add(x: Array, dim: int, index: Tensor, source: Any, *, alpha: Any = 1
     elif found[0] == 0:
         add_rows(x, where, values)
     else:
-        np.add.at(x, _at(*found), values)
+        add_slices(x, *found, values)
     return True
 
 

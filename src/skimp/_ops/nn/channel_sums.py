@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import same
@@ -49,7 +50,7 @@ _FAR: Final = 2.75
 
 def has_rows(t: Tensor) -> bool:
     """Whether the places of each channel are a run that is worth a row of its own."""
-    shape = tuple(t.shape)
+    shape = shape_of(t)
     if len(shape) < 3 or 0 in shape or not t._dtype.is_floating_point:
         return False
     return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
@@ -161,19 +162,32 @@ def gradient_sums(
     g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
 ) -> tuple[Array, Array, Array]:
     """The sums of g and of g * (x - mean) for each channel, given one over x's deviations, and g's
-    values: if g is deferred, it is made once and they are in `into`, of the working type."""
+    values, as `gradient_rows` has them."""
+    n = len(x)
+    *rows, own = gradient_rows(g, x, _each(mean, n), _each(rstd, n), into)
+    total, product = [np.add.reduce(a.reshape(n, -1), 0, np.float64).astype(a.dtype) for a in rows]
+    return total, product, own
+
+
+def gradient_rows(
+    g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
+) -> tuple[Array, Array, Array]:
+    """The sums of g and of g * (x - mean) for each row, given x's mean and one over its deviation
+    for each (n, channels, 1), and g's values: if g is deferred, it is made once and they are in
+    `into`, of the working type."""
     acc, x_values = into.dtype, x._skimp_array()
     source = _source(g)
     n, count = x_values.shape[:2]
     far = ~(np.abs(mean * rstd) <= _FAR)
-    alone = isinstance(source, np.ndarray) and source.size < _DIRECT
-    if alone and source.dtype == acc == x_values.dtype and x_values.flags.c_contiguous:
+    if (
+        isinstance(source, np.ndarray)
+        and source.size < _DIRECT
+        and source.dtype == acc == x_values.dtype
+    ):
         flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
-        careful = _each(far, n).reshape(-1, 1) if np.count_nonzero(far) else None
-        totals, products = quietly(
-            _row_products, flat, other, _each(mean, n).reshape(-1, 1), careful
-        )
-        return *_joined_rows(n, totals, products), source
+        careful = far.reshape(-1, 1) if np.count_nonzero(far) else None
+        totals, products = quietly(_row_products, flat, other, mean.reshape(-1, 1), careful)
+        return totals, products, source
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]
@@ -189,12 +203,12 @@ def gradient_sums(
             room.reshape(flat.shape)[...] = flat
         total[...], product[...] = _row_products(flat, other, centre, careful)
 
-    numbers = _each(mean, n), _each(far, n), totals, products
+    numbers = mean, far, totals, products
     if passed is None:
         _over(source, 2, block, x_values, *numbers, *kept)
     else:
         _over_written(passed, into, block, x_values, *numbers)
-    return *_joined_rows(n, totals, products), own
+    return totals, products, own
 
 
 def _row_products(
@@ -210,11 +224,6 @@ def _row_products(
             np.subtract(other[some], centre[some], out=apart)
             product[some] = np.vecdot(flat[some], apart)[:, None]
     return total, product
-
-
-def _joined_rows(n: int, *numbers: Array) -> tuple[Array, ...]:
-    """The sums of a channel's rows, in their order."""
-    return tuple([np.add.reduce(a.reshape(n, -1), 0, np.float64).astype(a.dtype) for a in numbers])
 
 
 def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> None:

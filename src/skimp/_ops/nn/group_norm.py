@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general, hidden
+from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
+from skimp._ops.nn import channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.nn.normalization_channels import accumulated, in_format, moments, standard_back
 from skimp._ops.reduce.softmax import floating
@@ -41,6 +44,8 @@ def _group_shapes(input: Any, groups: int) -> tuple[Ints, Ints]:
 def _group_back(
     g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
 ) -> Any:
+    if not (modes.state.grad or g._hollow) and channel_sums.has_rows(input):
+        return _group_back_in_rows(g, input, groups, weight, result1, result2)
     whole, affine = _group_shapes(input, groups)
     x, g = [accumulated(in_format(t, t)).reshape(whole) for t in (input, g)]
     w = None if weight is None else accumulated(weight).reshape(affine)
@@ -52,6 +57,41 @@ def _group_back(
     dx, xhat = standard_back(g, x, mean, rstd, w, [2, 3])
     dw, db = (g * xhat).sum([0, 3]), g.sum([0, 3])
     return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
+
+
+def _group_back_in_rows(
+    g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any
+) -> Any:
+    """The same in two passes, as of batch_norm: for two sums of each row, and for
+    dx = g * a + x * b + c."""
+    n, c, *size = shape = shape_of(input)
+    # first: a gradient that waits is not to be made for room that is asked for while it is read
+    dx, into = blank(shape, dtypes.accumulator(input._dtype))
+    mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
+    middle, each = [v.repeat(c // groups, 1)[:, :, None] for v in (mean, rstd)]
+    *sums, values = channel_sums.gradient_rows(g, input, middle, each, into)
+    scale = None if weight is None else accumulated(weight)._skimp_array()
+    *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, *sums)
+    rows = [a.reshape(1, n * c, *size) for a in (values, input._skimp_array(), into)]
+    channel_sums.blend(*rows, *line)
+    return dx, fresh(dw, dx._dtype), fresh(db, dx._dtype)
+
+
+def _line_back(
+    places: int, mean: Array, rstd: Array, weight: Array | None, total: Array, product: Array
+) -> list[Array]:
+    """(a, b, c) of g * a + x * b + c for each row, and the gradients of weight and bias, from the
+    sums of g and of g * (x - mean); in float64, as rows are joined everywhere."""
+    n, groups = mean.shape
+    total, product = [v.reshape(n, groups, -1).astype(np.float64) for v in (total, product)]
+    m, r = [v[:, :, None].astype(np.float64) for v in (mean, rstd)]
+    w = np.float64(1) if weight is None else weight.reshape(groups, -1).astype(np.float64)
+    count = total.shape[2] * places
+    b = -(r**3) * (product * w).sum(2, keepdims=True) / count
+    c = -r * (total * w).sum(2, keepdims=True) / count - b * m
+    each = [np.broadcast_to(v, total.shape).reshape(-1) for v in (r * w, b, c)]
+    back = (product * r).sum(0).reshape(-1), total.sum(0).reshape(-1)
+    return [v.astype(mean.dtype) for v in (*each, *back)]
 
 
 def _small_group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.pointwise import call
@@ -134,20 +135,21 @@ def _batch_back_of_few(g: Any, input: Any, weight: Any, result1: Any, result2: A
     return [fresh(each, input._dtype) for each in made]
 
 
-def _channels(values: Array, like: Any, kept: bool) -> Any:
-    """A number for each channel as a tensor that broadcasts against `like` (n, channels, ...).
+def _channels(like: Any, kept: bool, *numbers: Array) -> list[Any]:
+    """Numbers for each channel as tensors that broadcast against `like` (n, channels, ...).
 
     Beside short rows it is one image of its own: then the rows of an image are one run for NumPy,
     which takes twice as long for rows of 256. For fewer elements only if it is not `kept` to make
     the result again.
     """
-    shape = (1, -1) + (1,) * (like.ndim - 2)
-    places = math.prod(like.shape[2:])
+    n, count, *size = shape_of(like)
+    places = math.prod(size)
     least = config.threads_from if kept else config.defer_from
-    short = like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= least
-    if short and not channels_onednn.takes(values.dtype):
-        values, shape = values.repeat(places), (1, *like.shape[1:])
-    return _vector(values.reshape(shape))
+    short = n >= _FEW and 1 < places <= _SHORT and n * count * places >= least
+    if short and not channels_onednn.takes(numbers[0].dtype):
+        return [_vector(each.repeat(places).reshape(1, count, *size)) for each in numbers]
+    shape = (1, -1) + (1,) * len(size)
+    return [_vector(each.reshape(shape)) for each in numbers]
 
 
 def _vector(values: Array) -> Any:
@@ -217,8 +219,8 @@ def _batch_norm(
     if made is not None:
         y = fresh(made, input._dtype)
     else:
-        scale, shift = _channels(a, input, training), _channels(b, input, training)
-        y = call(channel_sums.SCALED, (accumulated(in_format(input, input)), scale, shift))
+        images = input if channel_sums.has_rows(input) else in_format(input, input)
+        y = call(channel_sums.SCALED, (accumulated(images), *_channels(input, training, a, b)))
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
@@ -241,7 +243,7 @@ def _batch_moments(input: Any) -> tuple[Array, Array]:
 def _check_batch(
     input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool
 ) -> None:
-    shape = tuple(input.shape)
+    shape = shape_of(input)
     channels = shape[1] if len(shape) > 1 else 0
     named = (
         ("running_mean", running_mean),
@@ -250,7 +252,7 @@ def _check_batch(
         ("bias", bias),
     )
     for name, t in named:
-        if t is not None and t.numel() != channels:
+        if t is not None and shape_of(t) != (channels,) and t.numel() != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
         if t is None and name.startswith("running") and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
@@ -294,7 +296,7 @@ def batch_norm(
 
 
 def _more_than_one(input: Any) -> None:
-    shape = tuple(input.shape)
+    shape = shape_of(input)
     if math.prod(shape[2:]) * shape[0] == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
