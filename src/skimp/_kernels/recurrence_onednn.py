@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ def product(like: Array, weights: Array, out: Array) -> Iterator[Callable[[Array
         yield None
         return
     with _taken(kinds, [shaping.address(weights)]) as step:
-        yield partial(step, into=out)
+        yield lambda d: step(d, out)
 
 
 def _wide(numbers: Array, gates: int, hidden: int) -> Array:

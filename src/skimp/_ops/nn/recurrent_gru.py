@@ -151,7 +151,7 @@ def _gru_layer(
         bias[:2] += of_h[:2]
         hidden[...] = of_h[2]
     w = [scaled(weight._skimp_array(), scale) for weight in (w_ih, w_hh)]
-    given = contiguous_array(input), (w[0], bias), contiguous_array(h0)
+    given = contiguous_array(input), w[0], bias, contiguous_array(h0)
     made = gates, hidden, out
     quietly(_steps, given, w[1], (scale[:2], 1 - scale[:2]), made, reverse)
     return result, kept_gates, kept_hidden
@@ -160,12 +160,12 @@ def _gru_layer(
 def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
     """The gates, the hidden part of `new`, in whose place is its bias, and results of all
     steps."""
-    (x, by_input, h), (gates, hidden, out) = given, made
+    (x, w_ih, bias, h), (gates, hidden, out) = given, made
     part, sides = np.empty(h.shape, h.dtype), 2 * h.shape[1]
     with (
         recurrence.activation(w[:sides], 2, len(h), line) as to_sides,
         recurrence.activation(w[sides:], 1, len(h), None) as to_hidden,
-        recurrence.projection(*by_input, 3, len(h), most(len(x), gates[0].size)) as project,
+        recurrence.projection(w_ih, bias, 3, len(h), most(len(x), gates[0].size)) as project,
     ):
         for some in some_steps(len(x), gates[0].size, reverse):
             project(x[some], gates[some])

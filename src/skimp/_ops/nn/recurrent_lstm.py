@@ -154,7 +154,7 @@ def _lstm_layer(
         both = (b_ih._skimp_array() + b_hh._skimp_array()).reshape(4, n)
         bias = both * scale[:, 0]
     w = [scaled(weight._skimp_array(), scale) for weight in (w_ih, w_hh)]
-    given = contiguous_array(input), (w[0], bias), contiguous_array(h0), c0._skimp_array()
+    given = contiguous_array(input), w[0], bias, contiguous_array(h0), c0._skimp_array()
     made = gates, cells, out
     quietly(_steps, given, w[1], (scale, 1 - scale), made, reverse)
     return result, tensor(cells[0 if reverse else -1], input), kept_gates, kept_cells
@@ -162,12 +162,12 @@ def _lstm_layer(
 
 def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
     """The gates, cells and results of all steps."""
-    (x, by_input, h, c), (gates, cells, out) = given, made
+    (x, w_ih, bias, h, c), (gates, cells, out) = given, made
     part = np.empty(h.shape, h.dtype)
     many = most(len(x), gates[0].size)
     with (
         recurrence.activation(w, 4, len(h), line) as step,
-        recurrence.projection(*by_input, 4, len(h), many) as project,
+        recurrence.projection(w_ih, bias, 4, len(h), many) as project,
     ):
         for some in some_steps(len(x), gates[0].size, reverse):
             project(x[some], gates[some])
