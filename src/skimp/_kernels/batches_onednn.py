@@ -69,7 +69,7 @@ def _runs(a: Lies, b: Lies, out: Lies, team: int) -> Runs | None:
     one, other, into = [onednn.layout(*lies) for lies in (a, b, out)]
     try:
         with onednn.team(team):
-            primitive = onednn.products(one, other, into, None)
+            primitive = onednn.products(one, other, into, [])
     except onednn.Unsupported:
         return None
     if not (primitive.name or b"").startswith(_KINDS):

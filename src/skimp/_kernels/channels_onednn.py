@@ -174,8 +174,10 @@ def _runs(
     try:
         with onednn.team(team):
             added = [beside] * add + [images] * plus
-            then = [(onednn.ADD, each) for each in added]
-            primitive = onednn.binary(onednn.MULTIPLY, images, beside, then, total, hold)
+            then: list[onednn.After] = [(onednn.ADD, each) for each in added]
+            then += [(onednn.TOTAL, None)] * total
+            then += [] if hold is None else [(onednn.HELD, hold)]
+            primitive = onednn.binary(onednn.MULTIPLY, images, beside, then)
     except onednn.Unsupported:
         return None
     if onednn.REFERENCE in (primitive.name or onednn.REFERENCE):

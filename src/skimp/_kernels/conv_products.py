@@ -178,7 +178,8 @@ def _runs(a: Lies, b: Lies, c: Lies, bias: bool, team: int) -> Runs | None:
     beside = onednn.layout((1, channels, 1), (channels, 1, 1)) if bias else None
     try:
         with onednn.team(team):
-            primitive = onednn.products(one, other, into, beside)
+            then = [] if beside is None else [(onednn.ADD, beside)]
+            primitive = onednn.products(one, other, into, then)
     except onednn.Unsupported:
         return None
     if not (primitive.name or b"").startswith(_KIND):

@@ -24,6 +24,7 @@ from skimp._kernels import teams
 from skimp._kernels.threads import Call
 
 Ints = tuple[int, ...]
+After = tuple[int, Any]  # what is done with a result: which, and a layout or numbers
 
 MODES: Final = ("auto", "never")
 MAJOR: Final = 3  # of the versions whose interface this is
@@ -60,11 +61,15 @@ SHIFT: Final = 52
 AFFINE: Final = (255, 256)  # the gradients of scale and shift
 THEN: Final = 1 << 15  # times 1, 2, ...: of what is done with a result
 ADDED: Final = (THEN + BESIDE, 2 * THEN + BESIDE)  # what is added to it first, and then
-ADD: Final = 0x1FFF0  # of two numbers
+TOTAL: Final = 0  # what is done with a result: what was in its place is added, or a number beside
+ADD: Final = 0x1FFF0
 MULTIPLY: Final = 0x1FFF1
 SUBTRACT: Final = 0x1FFF5
-_HELD: Final = 0x2E  # x held between two numbers
+HELD: Final = 0x2E  # or it is held between two numbers
+TANH: Final = 0x21
+_OF_TWO: Final = (ADD, MULTIPLY, SUBTRACT)
 _SCRATCHPAD_MD: Final = 136
+_WEIGHTS_MD: Final = 131
 _NAME_OF: Final = 8  # the implementation's
 REFERENCE: Final = b"ref"  # in the name of one that goes one by one
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
@@ -321,6 +326,10 @@ class Primitive:
         assert found is not None
         return _Pointer(found.dnnl_primitive_desc_query_md(self.description.value, query, 0))
 
+    def weights(self) -> Handle:
+        """The layout in which it wants its weights."""
+        return Handle("memory_desc", "dnnl_memory_desc_clone", self.wants(_WEIGHTS_MD))
+
 
 class Arguments:
     """A primitive with the memory that it runs on, and scratch memory that is told each time."""
@@ -388,49 +397,40 @@ def elementwise(function: int, lies: Handle, gradient: bool) -> Primitive:
     return Primitive(make, engine, *both, row, zero, zero, hint.value, given)
 
 
-def binary(
-    kind: int,
-    numbers: Handle,
-    beside: Handle,
-    then: Sequence[tuple[int, Handle]],
-    total: bool = False,
-    hold: tuple[float, ...] | None = None,
-) -> Primitive:
-    """numbers and what stands beside them, multiplied, say, by a kind; of that and the next the
-    same by its kind; plus what was in the result's place if `total`, held between two numbers if
-    they are given; each rounded by itself.
+def binary(kind: int, numbers: Handle, beside: Handle, then: Sequence[After]) -> Primitive:
+    """numbers and what stands beside them, multiplied, say, by a kind, and what is done with the
+    result; each rounded by itself.
     """
     make, x = "dnnl_binary_primitive_desc_create", numbers.value
-    given = _followed(then, total, hold)
+    given = _followed(then)
     return Primitive(make, _engine().value, kind, x, beside.value, x, given.value)
 
 
-def products(a: Handle, b: Handle, c: Handle, beside: Handle | None) -> Primitive:
-    """c = a @ b for matrices of a batch, one of which may have one for all, plus what stands beside
+def products(a: Handle, b: Handle, c: Handle, then: Sequence[After]) -> Primitive:
+    """c = a @ b for matrices of a batch, one of which may have one for all, and what is done with
     the result."""
     make = "dnnl_matmul_primitive_desc_create"
-    given = _followed([] if beside is None else [(ADD, beside)], False, None)
+    given = _followed(then)
     return Primitive(make, _engine().value, a.value, b.value, None, c.value, given.value)
 
 
-def _followed(
-    then: Sequence[tuple[int, Handle]], total: bool, hold: tuple[float, ...] | None
-) -> Handle:
-    """The attribute that all these are added to a result, say, by their kinds, and what was in its
-    place, and that it is held between two numbers; and that scratch memory is the caller's."""
+def _followed(then: Sequence[After]) -> Handle:
+    """The attribute that all this is done with a result, and that scratch memory is given by the
+    caller."""
     found = library()
     assert found is not None
     given = Handle("primitive_attr", "dnnl_primitive_attr_create")
     found.dnnl_primitive_attr_set_scratchpad_mode(given.value, _USER)
     after = Handle("post_ops", "dnnl_post_ops_create")
     failed = 0
-    for kind, other in then:
-        failed |= found.dnnl_post_ops_append_binary(after.value, kind, other.value)
-    if total:
-        failed |= found.dnnl_post_ops_append_sum(after.value, ctypes.c_float(1), 0, 0)
-    if hold is not None:
-        limits = [ctypes.c_float(limit) for limit in hold]
-        failed |= found.dnnl_post_ops_append_eltwise(after.value, _HELD, *limits)
+    for kind, what in then:
+        if kind == TOTAL:
+            failed |= found.dnnl_post_ops_append_sum(after.value, ctypes.c_float(1), 0, 0)
+        elif kind in _OF_TWO:
+            failed |= found.dnnl_post_ops_append_binary(after.value, kind, what.value)
+        else:
+            numbers = [ctypes.c_float(number) for number in what]
+            failed |= found.dnnl_post_ops_append_eltwise(after.value, kind, *numbers)
     failed |= found.dnnl_primitive_attr_set_post_ops(given.value, after.value)
     if failed:
         raise Unsupported("dnnl_post_ops")

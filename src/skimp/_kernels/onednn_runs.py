@@ -31,12 +31,12 @@ class Runs:
 
     def __init__(self, primitive: onednn.Primitive, layouts: dict[int, onednn.Handle]) -> None:
         self._primitive, self._layouts = primitive, layouts
-        self._idle: list[_Run] = []
+        self._idle: list[Run] = []
 
     def make(self, addresses: Sequence[int], team: int = 1) -> None:
         """Compute on the thread that asks, or on a team with it, of arguments at these
         addresses."""
-        run = self._run()
+        run = self.borrow()
         onednn.use_threads(team)
         began = teams.begin() if team > 1 else None
         scratch = self._primitive.scratch
@@ -54,18 +54,30 @@ class Runs:
         of oneDNN; none where it needs scratch memory."""
         if self._primitive.scratch:
             return []
-        run = self._run()
+        run = self.borrow()
         onednn.use_threads(1)
         return [run.call(addresses), (self._idle.append, run)]
 
-    def _run(self) -> _Run:
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory that a run takes."""
+        return self._primitive.scratch
+
+    def borrow(self) -> Run:
+        """The primitive with arguments that nobody else tells, until it is given back."""
         try:
             return self._idle.pop()
         except IndexError:  # there is none yet, or other threads use them
-            return _Run(self._primitive, self._layouts)
+            return Run(self._primitive, self._layouts)
+
+    def give(self, run: Run) -> None:
+        """Give back what `borrow` returned. After an exception nobody need."""
+        self._idle.append(run)
 
 
-class _Run:
+class Run:
+    """A primitive with arguments whose addresses are told, by one thread at a time."""
+
     __slots__ = ("_arguments", "_memories", "_stream")
 
     def __init__(self, primitive: onednn.Primitive, layouts: dict[int, onednn.Handle]) -> None:

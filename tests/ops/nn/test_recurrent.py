@@ -76,6 +76,24 @@ def test_values_and_gradients(data: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("words", [{"bidirectional": True}, {"bias": False, "batch_first": True}])
+def test_steps_worth_a_team(kind: str, words: dict[str, Any]) -> None:
+    """Sizes from which oneDNN's products go step by step, some steps at once and then the rest."""
+    theirs, mine = twins(kind, 40, 100, **words)
+    x = torch.randn(19, 17, 40, requires_grad=True)
+    my_x = twin(x)
+    want, got = theirs(x)[0], mine(my_x)[0]
+    same(got, want, 1e-5, strides=False)
+    seed = torch.randn(want.shape)
+    want.backward(seed)
+    got.backward(twin(seed))
+    same(my_x.grad, x.grad, 1e-4, strides=False)
+    for my_weight, weight in zip(mine.parameters(), theirs.parameters(), strict=True):
+        scale = float(weight.grad.abs().max())
+        assert np.abs(my_weight.grad.numpy() - weight.grad.numpy()).max() < 1e-5 * max(scale, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_second_derivatives(kind: str, reverse: bool) -> None:
     net = getattr(skimp.nn, kind)(1, 2, dtype=skimp.float64, bidirectional=reverse)

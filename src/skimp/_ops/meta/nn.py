@@ -190,14 +190,14 @@ def lstm_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     time, batch = input.shape[:2]
     n, d = h0.shape[1], input._dtype
     each = (time, batch, n)
-    return empty(each, d), empty((batch, n), d), empty((time, batch, 4 * n), d), empty(each, d)
+    return empty(each, d), empty((batch, n), d), empty((time, 4, batch, n), d), empty(each, d)
 
 
 def gru_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     time, batch = input.shape[:2]
     n, d = h0.shape[1], input._dtype
     each = (time, batch, n)
-    return empty(each, d), empty((time, batch, 3 * n), d), empty(each, d)
+    return empty(each, d), empty((time, 3, batch, n), d), empty(each, d)
 
 
 def lstm_step(gates: Tensor, c: Tensor) -> Any:

@@ -11,6 +11,9 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import refuse_cast
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn import recurrent
+from skimp._ops.nn.recurrent_gru import gru_layer
+from skimp._ops.nn.recurrent_lstm import lstm_layer
+from skimp._ops.nn.recurrent_step import lstm_step
 from skimp.amp.state import is_autocast_enabled
 from skimp.nn import functional as F, ops
 
@@ -42,7 +45,7 @@ def _lstm(weights: Weights) -> tuple[Any, Cell]:
     def cell(x: Tensor, state: State) -> State:
         gates, c = ops.addmm(x, state[0], across), state[1]
         if recurrent.is_plain((gates, c)) and gates.shape[:-1] == c.shape[:-1]:
-            h, c = recurrent.lstm_step(gates, c)
+            h, c = lstm_step(gates, c)
         else:
             i, f, g, o = gates.chunk(4, 1)
             c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
@@ -77,10 +80,7 @@ CELLS: dict[str, Callable[[Weights], tuple[Any, Cell]]] = {
 }
 
 # modes whose unpacked sequences are one op, where nothing is projected
-_WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
-    "LSTM": recurrent.lstm_layer,
-    "GRU": recurrent.gru_layer,
-}
+_WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {"LSTM": lstm_layer, "GRU": gru_layer}
 
 
 def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:

@@ -1,0 +1,83 @@
+"""Steps of recurrent nets: products of a state with weights that stay, and what is made of them.
+
+Who goes through a sequence asks once for a step, and then makes it again and again: by one call of
+oneDNN (`recurrence_onednn`) where that has it, else by BLAS and NumPy.
+
+Shapes: states (batch, n), gates (gates, batch, hidden), weights (gates * hidden, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from skimp._kernels import recurrence_onednn
+from skimp._kernels.blas import multiplier, multiply
+from skimp._kernels.recurrence_onednn import Line
+from skimp._kernels.scratch import Scratch
+
+Array = np.ndarray[Any, Any]
+Step = Callable[[Array, Array], object]
+
+
+@contextmanager
+def activation(weights: Array, gates: int, batch: int, line: Line | None) -> Iterator[Step]:
+    """`step(h, into)`: into = tanh(into + h @ weights of each gate) * line[0] + line[1], which are
+    a number for each gate; without a line into += h @ weights."""
+    with recurrence_onednn.activation(weights, gates, batch, line) as step:
+        if step is not None:
+            yield step
+            return
+    each = weights.reshape(gates, -1, weights.shape[1])
+    across = np.ascontiguousarray(each.transpose(0, 2, 1))
+    product = np.empty((gates, batch, each.shape[1]), weights.dtype)
+
+    def run(h: Array, into: Array) -> None:
+        into += multiply(h, across, out=product)
+        if line is not None:
+            np.tanh(into, out=into)
+            into *= line[0]
+            into += line[1]
+
+    yield run
+
+
+@contextmanager
+def projection(
+    weights: Array, bias: Array | None, gates: int, batch: int, some: int
+) -> Iterator[Step]:
+    """`project(x, into)`: into = x @ weights of each gate + bias, for some steps, (steps, batch, n)
+    and (steps, gates, batch, hidden); most times so many at once. A bias is a row for each gate.
+    """
+    beside = None if bias is None else np.repeat(bias[:, None], batch, 1)
+    with recurrence_onednn.projection(weights, gates, batch, some) as add:
+
+        def run(x: Array, into: Array) -> None:
+            if add is None or len(x) != some:
+                _project(x, weights, beside, into)
+            else:
+                into[...] = 0 if beside is None else beside
+                add(x, into)
+
+        yield run
+
+
+def _project(x: Array, weights: Array, beside: Array | None, into: Array) -> None:
+    time, gates, batch, n = into.shape
+    with Scratch((time * batch, gates * n), into.dtype) as made:
+        multiply(x.reshape(time * batch, -1), weights.T, out=made)
+        by_gate = made.reshape(time, batch, gates, n).transpose(0, 2, 1, 3)
+        if beside is None:
+            into[...] = by_gate
+        else:
+            np.add(by_gate, beside, out=into)
+
+
+@contextmanager
+def product(like: Array, weights: Array, out: Array) -> Iterator[Callable[[Array], object]]:
+    """`step(d)`: out = d @ weights, for matrices that lie as `like` does."""
+    with recurrence_onednn.product(like, weights, out) as step:
+        yield multiplier(like, weights, out) if step is None else step
