@@ -56,10 +56,16 @@ NORMAL = Rule(
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     """The number of elements and the shape of a small tensor; None where the general way looks."""
-    shape = small_shape(size)
-    if shape is None or (n := math.prod(shape)) > FEW or modes.state.vmaps:
-        return None
-    return n, shape
+    if len(size) == 1 and type(size[0]) is int:
+        n, shape = size[0], size
+        if not 0 < n < config.small_below:
+            return None
+    else:
+        found = small_shape(size)
+        if found is None:
+            return None
+        n, shape = math.prod(found), found
+    return None if n > FEW or modes.state.vmaps else (n, shape)
 
 
 def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
@@ -278,8 +284,7 @@ def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tenso
     engine = engine_of(generator)
     with engine.lock:
         words = engine.random32(n)
-    made = words.astype(np.int64)
-    made %= high - low
+    made = np.remainder(words, _span(high - low), words).astype(np.int64)
     if low:
         made += low
     return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
@@ -299,6 +304,12 @@ def _few_in_order(n: Any, *, dtype: Any = None, generator: Any = None) -> Tensor
         j = i + ahead
         numbers[i], numbers[j] = numbers[j], numbers[i]
     return fresh(np.array(numbers, np.int64), dtypes.int64)
+
+
+@lru_cache(maxsize=64)
+def _span(n: int) -> Array:
+    """A number of choices as ufuncs take it soonest beside words."""
+    return np.array(n, np.uint32)
 
 
 @lru_cache(maxsize=64)
