@@ -56,15 +56,16 @@ NORMAL = Rule(
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     """The number of elements and the shape of a small tensor; None where the general way looks."""
+    shape: tuple[Any, ...] | None = size
     if len(size) == 1 and type(size[0]) is int:
-        n, shape = size[0], size
+        n = size[0]
         if not 0 < n < config.small_below:
             return None
     else:
-        found = small_shape(size)
-        if found is None:
+        shape = small_shape(size)
+        if shape is None:
             return None
-        n, shape = math.prod(found), found
+        n = math.prod(shape)
     return None if n > FEW or modes.state.vmaps else (n, shape)
 
 
