@@ -56,16 +56,11 @@ NORMAL = Rule(
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     """The number of elements and the shape of a small tensor; None where the general way looks."""
-    shape: tuple[Any, ...] | None = size
-    if len(size) == 1 and type(size[0]) is int:
-        n = size[0]
-        if not 0 < n < config.small_below:
-            return None
-    else:
-        shape = small_shape(size)
-        if shape is None:
-            return None
-        n = math.prod(shape)
+    alone = len(size) == 1 and type(size[0]) is int and 0 < size[0] < config.small_below
+    shape = size if alone else small_shape(size)
+    if shape is None:
+        return None
+    n = shape[0] if len(shape) == 1 else math.prod(shape)
     return None if n > FEW or modes.state.vmaps else (n, shape)
 
 
