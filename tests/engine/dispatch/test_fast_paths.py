@@ -467,6 +467,7 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(op: Any, dtype: 
         made = op(x, y)
         assert made.dtype is (skimp.bool if op is operator.gt else dtype)
         assert made.tolist() == expected.to(made.dtype).tolist()
-    assert len(frames_of(lambda: op(x, x))) < 20  # 31 the general way
+    if skimp.config.small_below:  # where nothing is deferred, or large things only
+        assert len(frames_of(lambda: op(x, x))) < 20  # 31 the general way
     into = x.clone()
     assert into.add_(x, alpha=1).tolist() == (x.float() + x.float()).to(dtype).tolist()
