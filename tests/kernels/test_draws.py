@@ -397,6 +397,18 @@ def test_poisson_and_gamma(seed: int, n: int, scale: float, dtype: torch.dtype) 
     assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
 
 
+def test_a_short_draw_by_rejection_leaves_the_words_at_hand() -> None:
+    """It used to make 8,192 words, put the state back and skip what it had used."""
+    engine = Engine(0)
+    engine.random32(3)
+    words = engine.words
+    rates = np.array([0.5, 3.0, 20.0], np.float32)
+    draws.poisson(rates, engine)
+    draws.standard_gamma(rates, engine)
+    assert engine.words is words
+    assert 3 < engine.at < 200
+
+
 def test_shapes_are_filled_in_memory_order() -> None:
     for shape in ((), (3, 4), (2, 3, 5)):
         actual = np.zeros(shape, np.float32)

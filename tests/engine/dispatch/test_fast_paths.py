@@ -455,3 +455,19 @@ def test_gradients_of_few_pieces_are_zeros_for_the_others() -> None:
 
     fast, general = both_ways(run)
     assert fast == general
+
+
+@pytest.mark.parametrize("dtype", [skimp.float16, skimp.bfloat16])
+@pytest.mark.parametrize("op", [operator.add, operator.mul, operator.truediv, operator.gt])
+def test_half_precision_is_computed_in_float32_and_rounded_once(op: Any, dtype: Any) -> None:
+    x = skimp.linspace(-3, 3, 24).view(4, 6).to(dtype)
+    for y in (x.flip(0) + 1, x[0] * 2, 1.7, skimp.tensor(0.3, dtype=dtype)):
+        wide = y.float() if isinstance(y, skimp.Tensor) else y
+        expected = op(x.float(), wide)
+        made = op(x, y)
+        assert made.dtype is (skimp.bool if op is operator.gt else dtype)
+        assert made.tolist() == expected.to(made.dtype).tolist()
+    if skimp.config.small_below:  # where nothing is deferred, or large things only
+        assert len(frames_of(lambda: op(x, x))) < 20  # 31 the general way
+    into = x.clone()
+    assert into.add_(x, alpha=1).tolist() == (x.float() + x.float()).to(dtype).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -268,3 +269,16 @@ def test_a_mean_over_many_rows_has_the_same_bits_whatever_waits(name: str, rows:
             loss = getattr(F, name)(x * 1, target)
             found.append((loss.item(), *skimp.autograd.grad(loss, x)[0].flatten().tolist()))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("far", [-200.0, 200.0, float("nan")])
+def test_the_loss_of_a_row_does_not_depend_on_rows_that_are_far_from_0(far: float) -> None:
+    """Of those the largest is taken off before the exponentials, of others nothing."""
+    skimp.manual_seed(0)
+    x, target = skimp.randn(5, 7), skimp.arange(5)
+    beside = skimp.cat([x, skimp.full((1, 7), far)])
+    losses = skimp.nn.functional.cross_entropy(beside, skimp.arange(6), reduction="none")
+    alone = skimp.nn.functional.cross_entropy(x, target, reduction="none")
+    assert losses[:5].tolist() == alone.tolist()
+    if not math.isnan(far):
+        assert losses[5].item() == pytest.approx(math.log(7), abs=1e-6)

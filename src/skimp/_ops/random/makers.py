@@ -50,10 +50,12 @@ _LISTED = 256  # elements up to which swapping in a list is faster
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     """The number of elements and the shape of a small tensor; None where the general way looks."""
-    shape = small_shape(size)
-    if shape is None or (n := math.prod(shape)) > FEW or modes.state.vmaps:
+    alone = len(size) == 1 and type(size[0]) is int and 0 < size[0] < config.small_below
+    shape = size if alone else small_shape(size)
+    if shape is None:
         return None
-    return n, shape
+    n = shape[0] if len(shape) == 1 else math.prod(shape)
+    return None if n > FEW or modes.state.vmaps else (n, shape)
 
 
 def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
@@ -272,8 +274,7 @@ def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tenso
     engine = engine_of(generator)
     with engine.lock:
         words = engine.random32(n)
-    made = words.astype(np.int64)
-    made %= high - low
+    made = np.remainder(words, _span(high - low), words).astype(np.int64)
     if low:
         made += low
     return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
@@ -293,6 +294,12 @@ def _few_in_order(n: Any, *, dtype: Any = None, generator: Any = None) -> Tensor
         j = i + ahead
         numbers[i], numbers[j] = numbers[j], numbers[i]
     return fresh(np.array(numbers, np.int64), dtypes.int64)
+
+
+@lru_cache(maxsize=64)
+def _span(n: int) -> Array:
+    """A number of choices as ufuncs take it soonest beside words."""
+    return np.array(n, np.uint32)
 
 
 @lru_cache(maxsize=64)

@@ -75,6 +75,14 @@ def rows(input: Any, dim: Any) -> Array | None:
     return x if x.ndim and x.shape[-1] < _PIECE else None
 
 
+def all_finite(x: Array) -> bool:
+    """Whether no number is infinite or NaN; False, too, where squares add up to infinity. BLAS
+    takes a third of a reduction's time.
+    """
+    flat = x.reshape(-1)
+    return math.isfinite(flat.dot(flat))
+
+
 def total(x: Array) -> Any:
     """The sum of all elements, as `eval/reduce.py` adds them."""
     n = x.size
@@ -389,7 +397,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     if x is None or type(keepdim) is not bool:
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
     top = row_tops(x) if x.ndim == 2 else highest(x, -1, None, None, True)
-    if not math.isfinite(add(top.reshape(-1))):
+    if not all_finite(top):
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
     e = np.subtract(x, top)
     sums = add(np.exp(e, out=e), -1, None, None, True)

@@ -13,7 +13,7 @@ import numpy as np
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import starts
-from skimp._ops.reduce.small import ROWS, WHOLE, add, floats, highest
+from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
 
 _ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
@@ -85,7 +85,7 @@ def _backwards(x: Array, dtype: dtypes.dtype) -> Any:
     """What turns the order of values round; None where some are NaN, or may be."""
     if dtype in WHOLE:
         return np.invert  # the negative of the least integer is itself
-    return np.negative if math.isfinite(add(x.reshape(-1))) else None
+    return np.negative if all_finite(x) else None
 
 
 def ranked(input: Any, dim: Any, keepdim: Any, k: int) -> tuple[Tensor, Tensor] | None:
@@ -97,7 +97,7 @@ def ranked(input: Any, dim: Any, keepdim: Any, k: int) -> tuple[Tensor, Tensor] 
         return None  # of longer types positions of what is equal are in no order (`eval/ranks.py`)
     if type(dim) is not int or type(keepdim) is not bool or not -x.ndim <= dim < x.ndim:
         return None
-    if not 0 <= k < x.shape[dim] or not math.isfinite(add(x.reshape(-1))):
+    if not 0 <= k < x.shape[dim] or not all_finite(x):
         return None
     places = x.argsort(dim, "stable").take([k] if keepdim else k, dim)
     values = _picked(x, places, dim)
