@@ -163,8 +163,8 @@ def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
     (x, w_ih, bias, h), (gates, hidden, out) = given, made
     part, sides = np.empty(h.shape, h.dtype), 2 * h.shape[1]
     with (
-        recurrence.activation(w[:sides], 2, len(h), line) as to_sides,
-        recurrence.activation(w[sides:], 1, len(h), None) as to_hidden,
+        recurrence.activation(w[:sides], 2, len(h), True, line) as to_sides,
+        recurrence.activation(w[sides:], 1, len(h), False) as to_hidden,
         recurrence.projection(w_ih, bias, 3, len(h), most(len(x), gates[0].size)) as project,
     ):
         for some in some_steps(len(x), gates[0].size, reverse):

@@ -166,7 +166,7 @@ def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
     part = np.empty(h.shape, h.dtype)
     many = most(len(x), gates[0].size)
     with (
-        recurrence.activation(w, 4, len(h), line) as step,
+        recurrence.activation(w, 4, len(h), True, line) as step,
         recurrence.projection(w_ih, bias, 4, len(h), many) as project,
     ):
         for some in some_steps(len(x), gates[0].size, reverse):
