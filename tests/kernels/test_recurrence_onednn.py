@@ -43,8 +43,8 @@ def _all(gates: int, batch: int, depth: int, hidden: int, ends: int) -> list[Arr
 
 @settings(max_examples=8, deadline=None)
 @given(
-    gates=st.integers(1, 4), batch=st.integers(32, 50), depth=st.integers(64, 300),
-    hidden=st.integers(64, 200), ends=st.integers(0, 2),
+    gates=st.integers(1, 4), batch=st.integers(32, 50), depth=st.integers(128, 300),
+    hidden=st.integers(128, 200), ends=st.integers(0, 2),
 )  # fmt: skip
 def test_values_and_bits_whoever_makes_them(
     gates: int, batch: int, depth: int, hidden: int, ends: int
@@ -89,8 +89,8 @@ def test_what_is_left_to_others() -> None:
 
 
 def test_nan_and_infinities_go_through() -> None:
-    weights, h = np.zeros((4 * 64, 64), "f4"), np.zeros((16, 64), "f4")
-    into = np.zeros((4, 16, 64), "f4")
+    weights, h = np.zeros((4 * 128, 64), "f4"), np.zeros((16, 64), "f4")
+    into = np.zeros((4, 16, 128), "f4")
     into[0, 0, :3] = np.nan, np.inf, -np.inf
     line = np.ones((4, 1, 1), "f4"), np.zeros((4, 1, 1), "f4")
     with recurrence_onednn.activation(weights, 4, 16, True, line) as step:

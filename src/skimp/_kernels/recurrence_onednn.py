@@ -26,8 +26,7 @@ Sizes = tuple[int, int, int, int]  # gates, rows, what is added up, columns
 Made = Callable[[Array, Array], None]
 
 _TYPE: Final = np.dtype(np.float32)
-_LEAST: Final = 1 << 17  # multiplications of a step from which a call pays
-_SHARED: Final = 1 << 19  # and from which threads that are awake do
+_LEAST: Final = 1 << 19  # multiplications of a step that threads share, where a call pays
 _DEEP: Final = 1 << 10  # what is added up in one go: longer sums may be cut, by threads
 _KIND: Final = b"brg"  # how the name of code begins whose sums are not
 _STEPS: Final = 4  # after so many a team's account is settled, which takes 2 us
@@ -159,10 +158,10 @@ def _kinds(
     effort = math.prod(lead) * gates * batch * depth * columns
     if dtype != _TYPE or effort < _LEAST or depth > _DEEP or batch < 2 or onednn.library() is None:
         return ()
-    return _made(sizes, then, lead, config.threads if effort >= _SHARED else 1)
+    return _made(sizes, then, lead, config.threads)
 
 
-@lru_cache(128)
+@lru_cache(32)  # of .4 MiB each
 def _made(sizes: Sizes, then: onednn.Ints, lead: onednn.Ints, threads: int) -> tuple[_Kind, ...]:
     alone = _kind(sizes, then, lead, 1)
     if alone is None or threads == 1:

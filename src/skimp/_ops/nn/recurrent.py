@@ -53,8 +53,9 @@ def scaled(weights: Array, numbers: Array) -> Array:
 
 
 def most(time: int, elements: int) -> int:
-    """How many of so many steps are worked on at once, with so many elements each."""
-    return min(time, max(1, _SOME // elements))
+    """How many of so many steps are worked on at once, with so many elements each. Of a sequence
+    that is soon over a power of two, as products are made for each number."""
+    return min(1 << (time.bit_length() - 1), max(1, _SOME // elements))
 
 
 def some_steps(time: int, elements: int, back: bool) -> Iterator[slice]:
