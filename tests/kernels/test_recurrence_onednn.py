@@ -63,10 +63,10 @@ def test_values_and_bits_whoever_makes_them(
     each = weights.reshape(gates, hidden, depth)
     want = np.einsum("nk,ghk->gnh", _numbers(batch, depth, seed=1), each)
     want += _numbers(gates, batch, hidden, seed=2)
-    if ends:
+    if ends == 1:
         want = np.tanh(want)
-    if ends == 2:
-        want = want * SCALE[:gates] + 1 - SCALE[:gates]
+    elif ends == 2:
+        want = np.tanh(want * SCALE[:gates]) * SCALE[:gates] + 1 - SCALE[:gates]
     assert np.abs(made[0][0] - want).max() < 1e-5
     want = np.einsum("tnk,ghk->tgnh", _numbers(3, batch, depth, seed=3), each)
     assert np.abs(made[0][1] - want - _numbers(3, gates, batch, hidden, seed=4)).max() < 1e-5

@@ -27,8 +27,8 @@ Step = Callable[[Array, Array], object]
 def activation(
     weights: Array, gates: int, batch: int, tanh: bool, line: Line | None = None
 ) -> Iterator[Step]:
-    """`step(h, into)`: into += h @ weights of each gate, and then, if asked for, its tanh, and of
-    that tanh * line[0] + line[1], which are a number for each gate."""
+    """`step(h, into)`: into += h @ weights of each gate, and then, if asked for, its tanh: with a
+    line tanh(into * line[0]) * line[0] + line[1], which are a number for each gate."""
     with recurrence_onednn.activation(weights, gates, batch, tanh, line) as step:
         if step is not None:
             yield step
@@ -39,6 +39,8 @@ def activation(
 
     def run(h: Array, into: Array) -> None:
         into += multiply(h, across, out=product)
+        if line is not None:
+            into *= line[0]
         if tanh:
             np.tanh(into, out=into)
         if line is not None:

@@ -32,8 +32,8 @@ _KIND: Final = b"brg"  # how the name of code begins whose sums are not
 _STEPS: Final = 4  # after so many a team's account is settled, which takes 2 us
 _PLAIN: Final = (onednn.TOTAL,)  # what is done with a product of weights that are laid out
 _BENT: Final = (*_PLAIN, onednn.TANH)
-_LINED: Final = (*_BENT, onednn.MULTIPLY, onednn.ADD)
-_LINE: Final = (onednn.THEN * 3 + onednn.BESIDE, onednn.THEN * 4 + onednn.BESIDE)
+_LINED: Final = (*_PLAIN, onednn.MULTIPLY, onednn.TANH, onednn.MULTIPLY, onednn.ADD)
+_BESIDE: Final = tuple([onednn.THEN * which + onednn.BESIDE for which in (2, 4, 5)])  # of _LINED
 
 
 class _Kind(NamedTuple):
@@ -59,7 +59,7 @@ def activation(
         yield None
         return
     beside = [] if line is None else [_wide(each, gates, rows // gates) for each in line]
-    fixed = [shaping.address(a) for a in beside]
+    fixed = [shaping.address(a) for a in (*beside[:1], *beside)]
     with _laid(kinds[0], weights) as at, _taken(kinds, [at, *fixed]) as step:
         yield step
 
@@ -197,7 +197,7 @@ def _kind(sizes: Sizes, then: onednn.Ints, lead: onednn.Ints, threads: int) -> _
     if not (primitive.name or b"").startswith(_KIND):
         return None
     layouts = {onednn.FROM: a, onednn.TO: into, onednn.WEIGHTS: lies}
-    runs = Runs(primitive, layouts | (dict.fromkeys(_LINE, beside) if then == _LINED else {}))
+    runs = Runs(primitive, layouts | (dict.fromkeys(_BESIDE, beside) if then == _LINED else {}))
     ends = {onednn.FROM: turned, onednn.TO: lies}
     return _Kind(threads, runs, lies, None if brings is None else Runs(brings, ends))
 
