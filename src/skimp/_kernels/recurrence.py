@@ -24,10 +24,12 @@ Step = Callable[[Array, Array], object]
 
 
 @contextmanager
-def activation(weights: Array, gates: int, batch: int, line: Line | None) -> Iterator[Step]:
-    """`step(h, into)`: into = tanh(into + h @ weights of each gate) * line[0] + line[1], which are
-    a number for each gate; without a line into += h @ weights."""
-    with recurrence_onednn.activation(weights, gates, batch, line) as step:
+def activation(
+    weights: Array, gates: int, batch: int, tanh: bool, line: Line | None = None
+) -> Iterator[Step]:
+    """`step(h, into)`: into += h @ weights of each gate, and then, if asked for, its tanh: with a
+    line tanh(into * line[0]) * line[0] + line[1], which are a number for each gate."""
+    with recurrence_onednn.activation(weights, gates, batch, tanh, line) as step:
         if step is not None:
             yield step
             return
@@ -38,7 +40,10 @@ def activation(weights: Array, gates: int, batch: int, line: Line | None) -> Ite
     def run(h: Array, into: Array) -> None:
         into += multiply(h, across, out=product)
         if line is not None:
+            into *= line[0]
+        if tanh:
             np.tanh(into, out=into)
+        if line is not None:
             into *= line[0]
             into += line[1]
 

@@ -26,12 +26,14 @@ Sizes = tuple[int, int, int, int]  # gates, rows, what is added up, columns
 Made = Callable[[Array, Array], None]
 
 _TYPE: Final = np.dtype(np.float32)
-_LEAST: Final = 1 << 17  # multiplications of a step from which a call pays
-_SHARED: Final = 1 << 19  # and from which threads that are awake do
+_LEAST: Final = 1 << 19  # multiplications of a step that threads share, where a call pays
 _DEEP: Final = 1 << 10  # what is added up in one go: longer sums may be cut, by threads
 _KIND: Final = b"brg"  # how the name of code begins whose sums are not
 _STEPS: Final = 4  # after so many a team's account is settled, which takes 2 us
-_LINE: Final = (onednn.THEN * 3 + onednn.BESIDE, onednn.THEN * 4 + onednn.BESIDE)
+_PLAIN: Final = (onednn.TOTAL,)  # what is done with a product of weights that are laid out
+_BENT: Final = (*_PLAIN, onednn.TANH)
+_LINED: Final = (*_PLAIN, onednn.MULTIPLY, onednn.TANH, onednn.MULTIPLY, onednn.ADD)
+_BESIDE: Final = tuple([onednn.THEN * which + onednn.BESIDE for which in (2, 4, 5)])  # of _LINED
 
 
 class _Kind(NamedTuple):
@@ -44,17 +46,20 @@ class _Kind(NamedTuple):
 
 
 @contextmanager
-def activation(weights: Array, gates: int, batch: int, line: Line | None) -> Iterator[Made | None]:
+def activation(
+    weights: Array, gates: int, batch: int, tanh: bool, line: Line | None = None
+) -> Iterator[Made | None]:
     """As `recurrence.activation`; None where oneDNN does not make it, which follows from shapes,
     types and the library alone."""
     rows, depth = weights.shape
     sizes = gates, batch, depth, rows // gates
-    kinds = _kinds(sizes, weights.dtype, True, line is not None)
+    then = _PLAIN if not tanh else _BENT if line is None else _LINED
+    kinds = _kinds(sizes, weights.dtype, then)
     if not kinds:
         yield None
         return
     beside = [] if line is None else [_wide(each, gates, rows // gates) for each in line]
-    fixed = [shaping.address(a) for a in beside]
+    fixed = [shaping.address(a) for a in (*beside[:1], *beside)]
     with _laid(kinds[0], weights) as at, _taken(kinds, [at, *fixed]) as step:
         yield step
 
@@ -63,7 +68,7 @@ def activation(weights: Array, gates: int, batch: int, line: Line | None) -> Ite
 def projection(weights: Array, gates: int, batch: int, some: int) -> Iterator[Made | None]:
     """As `recurrence.projection`; None where oneDNN does not make it."""
     rows, depth = weights.shape
-    kinds = _kinds((gates, batch, depth, rows // gates), weights.dtype, True, False, (some,))
+    kinds = _kinds((gates, batch, depth, rows // gates), weights.dtype, _PLAIN, (some,))
     if not kinds:
         yield None
         return
@@ -87,7 +92,7 @@ def product(like: Array, weights: Array, out: Array) -> Iterator[Callable[[Array
     """As `recurrence.product`; None where oneDNN does not make it."""
     sizes = 1, len(like), *weights.shape
     dense = all([a.flags.c_contiguous for a in (like, weights, out)])
-    kinds = _kinds(sizes, weights.dtype, False, False) if dense else ()
+    kinds = _kinds(sizes, weights.dtype, ()) if dense else ()
     if not kinds:
         yield None
         return
@@ -146,30 +151,28 @@ class _Step:
 
 
 def _kinds(
-    sizes: Sizes, dtype: Any, total: bool, line: bool, lead: onednn.Ints = ()
+    sizes: Sizes, dtype: Any, then: onednn.Ints, lead: onednn.Ints = ()
 ) -> tuple[_Kind, ...]:
     """The step on one thread, and on a team if that pays; none where oneDNN does not make it."""
     gates, batch, depth, columns = sizes
     effort = math.prod(lead) * gates * batch * depth * columns
     if dtype != _TYPE or effort < _LEAST or depth > _DEEP or batch < 2 or onednn.library() is None:
         return ()
-    return _made(sizes, total, line, lead, config.threads if effort >= _SHARED else 1)
+    return _made(sizes, then, lead, config.threads)
 
 
-@lru_cache(128)
-def _made(
-    sizes: Sizes, total: bool, line: bool, lead: onednn.Ints, threads: int
-) -> tuple[_Kind, ...]:
-    alone = _kind(sizes, total, line, lead, 1)
+@lru_cache(32)  # of .4 MiB each
+def _made(sizes: Sizes, then: onednn.Ints, lead: onednn.Ints, threads: int) -> tuple[_Kind, ...]:
+    alone = _kind(sizes, then, lead, 1)
     if alone is None or threads == 1:
         return () if alone is None else (alone,)
-    team = _kind(sizes, total, line, lead, threads)
+    team = _kind(sizes, then, lead, threads)
     if team is None or not onednn.equal(alone.lies.value, team.lies.value):
         return (alone,)
     return alone, team
 
 
-def _kind(sizes: Sizes, total: bool, line: bool, lead: onednn.Ints, threads: int) -> _Kind | None:
+def _kind(sizes: Sizes, then: onednn.Ints, lead: onednn.Ints, threads: int) -> _Kind | None:
     gates, batch, depth, columns = sizes
     ones = (1,) * len(lead)
     each = (*ones, gates, depth, columns)
@@ -180,22 +183,21 @@ def _kind(sizes: Sizes, total: bool, line: bool, lead: onednn.Ints, threads: int
         )
     ]  # fmt: skip
     turned = onednn.layout(each, (*[math.prod(each)] * len(lead), depth * columns, 1, depth))
-    weights = onednn.layout(each) if total else weights
-    then: list[onednn.After] = [(onednn.TOTAL, None)] if total else []
-    if line:
-        then += [(onednn.TANH, (0, 0)), (onednn.MULTIPLY, beside), (onednn.ADD, beside)]
+    weights = onednn.layout(each) if then else weights
+    given = {onednn.TOTAL: None, onednn.TANH: (0, 0)}
+    after: list[onednn.After] = [(what, given.get(what, beside)) for what in then]
     try:
         with onednn.team(threads):
-            primitive = onednn.products(a, weights, into, then)
+            primitive = onednn.products(a, weights, into, after)
             lies = primitive.weights()
         with onednn.team(1):
-            brings = onednn.reorder(turned.value, lies.value) if total else None
+            brings = onednn.reorder(turned.value, lies.value) if then else None
     except onednn.Unsupported:
         return None
     if not (primitive.name or b"").startswith(_KIND):
         return None
     layouts = {onednn.FROM: a, onednn.TO: into, onednn.WEIGHTS: lies}
-    runs = Runs(primitive, layouts | (dict.fromkeys(_LINE, beside) if line else {}))
+    runs = Runs(primitive, layouts | (dict.fromkeys(_BESIDE, beside) if then == _LINED else {}))
     ends = {onednn.FROM: turned, onednn.TO: lies}
     return _Kind(threads, runs, lies, None if brings is None else Runs(brings, ends))
 

@@ -15,7 +15,8 @@ import skimp
 from tests.support.peaks import peak_of
 from tests.support.samples import same, twin
 
-KINDS = ("LSTM", "GRU")
+KINDS = ("LSTM", "GRU", "RNN")
+LAYERS = [("LSTM", {}), ("GRU", {}), *[("RNN", {"nonlinearity": f}) for f in ("tanh", "relu")]]
 
 
 def twins(kind: str, *args: Any, **words: Any) -> tuple[Any, Any]:
@@ -33,12 +34,14 @@ def outputs(found: Any) -> list[Any]:
     return [out, *state] if isinstance(state, tuple) else [out, state]
 
 
-@given(st.data(), st.sampled_from(KINDS))
-@settings(max_examples=40, deadline=None)
-def test_values_and_gradients(data: Any, kind: str) -> None:
+@given(st.data(), st.sampled_from(LAYERS))
+@settings(max_examples=60, deadline=None)
+def test_values_and_gradients(data: Any, layer: tuple[str, dict[str, Any]]) -> None:
     """Over sizes, layers, directions, and which of the results anybody asks a gradient of."""
     pick = lambda *values: data.draw(st.sampled_from(values))  # noqa: E731
+    kind, words = layer
     words = {
+        **words,
         "num_layers": pick(1, 2),
         "bias": pick(True, False),
         "batch_first": pick(True, False),
@@ -75,12 +78,12 @@ def test_values_and_gradients(data: Any, kind: str) -> None:
             same(got, want, 1e-4, strides=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "own"), LAYERS)
 @pytest.mark.parametrize("words", [{"bidirectional": True}, {"bias": False, "batch_first": True}])
-def test_steps_worth_a_team(kind: str, words: dict[str, Any]) -> None:
+def test_steps_worth_a_team(kind: str, own: dict[str, Any], words: dict[str, Any]) -> None:
     """Sizes from which oneDNN's products go step by step, some steps at once and then the rest."""
-    theirs, mine = twins(kind, 40, 100, **words)
-    x = torch.randn(19, 17, 40, requires_grad=True)
+    theirs, mine = twins(kind, 40, 130, **own, **words)
+    x = torch.randn(19, 33, 40, requires_grad=True)
     my_x = twin(x)
     want, got = theirs(x)[0], mine(my_x)[0]
     same(got, want, 1e-5, strides=False)
@@ -93,10 +96,11 @@ def test_steps_worth_a_team(kind: str, words: dict[str, Any]) -> None:
         assert np.abs(my_weight.grad.numpy() - weight.grad.numpy()).max() < 1e-5 * max(scale, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "own"), LAYERS)
 @pytest.mark.parametrize("reverse", [False, True])
-def test_second_derivatives(kind: str, reverse: bool) -> None:
-    net = getattr(skimp.nn, kind)(1, 2, dtype=skimp.float64, bidirectional=reverse)
+def test_second_derivatives(kind: str, own: dict[str, Any], reverse: bool) -> None:
+    skimp.manual_seed(0)
+    net = getattr(skimp.nn, kind)(1, 2, **own, dtype=skimp.float64, bidirectional=reverse)
     x = skimp.randn(3, 2, 1, dtype=skimp.float64).requires_grad_()
     assert skimp.autograd.gradcheck(lambda x: net(x)[0], (x,))
     assert skimp.autograd.gradgradcheck(lambda x: net(x)[0], (x,))
@@ -104,7 +108,8 @@ def test_second_derivatives(kind: str, reverse: bool) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_node_for_a_sequence(kind: str) -> None:
-    """What forward keeps: the result, the gates, and the cells or the hidden part of one gate."""
+    """What forward keeps: the result, and of nets with gates these, and the cells or the hidden
+    part of one gate."""
     time, batch, hidden = 20, 8, 32
     net = getattr(skimp.nn, kind)(16, hidden)
     x = skimp.randn(time, batch, 16)
@@ -113,14 +118,14 @@ def test_one_node_for_a_sequence(kind: str) -> None:
         out.grad_fn.next_functions[0][0] if "Stack" in type(out.grad_fn).__name__ else out.grad_fn
     )
     assert type(node).__name__ == f"{kind.title()}Backward0"
-    gates = 4 if kind == "LSTM" else 3
+    kept = {"LSTM": 4 + 2, "GRU": 3 + 2, "RNN": 1}[kind]
     step = batch * hidden * 4
     before = skimp.cuda.memory_allocated()
     del out, node
     freed = before - skimp.cuda.memory_allocated()
     states = (2 if kind == "LSTM" else 1) * step  # the zeros to begin with
     last = step if kind == "LSTM" else 0
-    assert freed - time * step * (gates + 2) - states - last in range(-step, step + 1)
+    assert freed - time * step * kept - states - last in range(-step, step + 1)
 
 
 def test_saturated_gates() -> None:
@@ -129,6 +134,20 @@ def test_saturated_gates() -> None:
     x = 60 * torch.randn(5, 2, 3)
     (want, _), (got, _) = theirs(x), mine(twin(x))
     assert np.abs(got.detach().numpy() - want.detach().numpy()).max() < 1e-6
+
+
+def test_nan_goes_through_and_infinity_is_shut_out() -> None:
+    """By relu: a product's own relu makes 0 of NaN, and 0 times infinity is NaN."""
+    theirs, mine = twins("RNN", 40, 130, nonlinearity="relu")
+    x = torch.randn(3, 33, 40)
+    x[1, 2, 3] = torch.nan
+    want, got = theirs(x)[0], mine(twin(x))[0]
+    assert want.isnan().any()
+    same(got, want, 1e-5, strides=False)
+    seed = torch.where(want == 0, torch.inf, 0.0)
+    want.backward(seed)
+    got.backward(twin(seed))
+    same(mine.bias_ih_l0.grad, theirs.bias_ih_l0.grad, 1e-5, strides=False)
 
 
 def test_other_types_and_projections_go_step_by_step() -> None:
@@ -231,13 +250,13 @@ def test_a_step_of_many_samples(in_dims: tuple[Any, Any]) -> None:
             np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("LSTM", 4.5), ("GRU", 5.5)])
+@pytest.mark.parametrize(("kind", "most"), [("LSTM", 4.5), ("GRU", 5.5), ("RNN", 5.5)])
 def test_gradients_of_weights_are_made_where_they_stay(kind: str, most: float) -> None:
     """What backward holds beside them is one array of the size of all steps' gates, and what is
     added to one of them (here a gradient of a weight is about as large as the gates)."""
     net = getattr(skimp.nn, kind)(48, 48)
     out = net(skimp.randn(12, 4, 48, requires_grad=True))[0].sum()
-    gates = 12 * 4 * 48 * (4 if kind == "LSTM" else 3) * 4
+    gates = 12 * 4 * 48 * {"LSTM": 4, "GRU": 3, "RNN": 1}[kind] * 4
     with skimp.config.using(threads=1):
         out.backward(retain_graph=True)  # what is made once
         assert peak_of(lambda: out.backward(retain_graph=True)) < most * gates

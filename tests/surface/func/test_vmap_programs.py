@@ -162,7 +162,10 @@ PROGRAMS = [
 def test_recurrent_nets() -> None:
     """Where PyTorch has no rule: beside a loop."""
     skimp.manual_seed(0)
-    for net in (skimp.nn.LSTM(3, 4), skimp.nn.GRU(3, 4, 2, bidirectional=True)):
+    for net in (
+        skimp.nn.LSTM(3, 4), skimp.nn.GRU(3, 4, 2, bidirectional=True),
+        skimp.nn.RNN(3, 4, 2, nonlinearity="relu", bidirectional=True),
+    ):  # fmt: skip
         net.requires_grad_(False)
         x = skimp.randn(2, 6, 1, 3)
         f = skimp.func.grad(lambda v, net=net: net(v)[0].pow(2).sum())

@@ -248,6 +248,8 @@ def recurrent(call: Call) -> Any:
         shape = tuple(rows.shape)
         changed[n] = rows.reshape((*shape[:-3], shape[-3] * shape[-2], shape[-1]))
     found = call.run(**changed)
+    if isinstance(found, Tensor):
+        return _apart(found, size)
     return tuple([_apart(r, size) for r in found])
 
 

@@ -193,6 +193,10 @@ def lstm_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     return empty(each, d), empty((batch, n), d), empty((time, 4, batch, n), d), empty(each, d)
 
 
+def rnn_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
+    return empty((*input.shape[:2], h0.shape[1]), input._dtype)
+
+
 def gru_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     time, batch = input.shape[:2]
     n, d = h0.shape[1], input._dtype

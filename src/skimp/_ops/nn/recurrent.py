@@ -3,7 +3,7 @@ loop over steps on arrays, nothing recorded.
 
 Forward keeps the gates and what else all steps have made. Backward turns them into factors of the
 gradients, some steps at once, and goes back step by step with a few products. Sigmoids are
-(1 + tanh(x / 2)) / 2: the halves ride along in scaled weights, so that one tanh does all gates.
+(1 + tanh(x / 2)) / 2, so that one tanh between two factors does all gates.
 Each gate of a step lies by itself: ufuncs take five times as long over columns of a matrix.
 
 Shapes: input (time, batch, features), gates (time, gates, batch, hidden), states (batch, hidden),
@@ -46,15 +46,10 @@ def each(numbers: tuple[float, ...], dtype: Any) -> Array:
     return np.array(numbers, dtype).reshape(-1, 1, 1)
 
 
-def scaled(weights: Array, numbers: Array) -> Array:
-    """(gates * hidden, n) times a number for each gate."""
-    gates = len(numbers)
-    return (weights.reshape(gates, -1, weights.shape[-1]) * numbers).reshape(weights.shape)
-
-
 def most(time: int, elements: int) -> int:
-    """How many of so many steps are worked on at once, with so many elements each."""
-    return min(time, max(1, _SOME // elements))
+    """How many of so many steps are worked on at once, with so many elements each: a power of two,
+    as a product is made for each number of them."""
+    return 1 << (min(time, max(1, _SOME // elements)).bit_length() - 1)
 
 
 def some_steps(time: int, elements: int, back: bool) -> Iterator[slice]:

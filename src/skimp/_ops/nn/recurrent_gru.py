@@ -27,14 +27,13 @@ from skimp._ops.nn.recurrent import (
     of_w_ih,
     one_by_one,
     rematerialize,
-    scaled,
     some_steps,
     tensor,
 )
 from skimp._ops.reduce.softmax import contiguous_array
 from skimp._ops.shape.joining import stack
 
-_SCALE = (0.5, 0.5, 1.0)  # reset, update, new
+_SCALE = (0.5, 0.5)  # reset, update
 _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
 
 
@@ -147,13 +146,13 @@ def _gru_layer(
     bias = None
     hidden[...] = 0
     if b_ih is not None:
-        bias, of_h = [b._skimp_array().reshape(3, n) * scale[:, 0] for b in (b_ih, b_hh)]
-        bias[:2] += of_h[:2]
+        bias, of_h = [b._skimp_array().reshape(3, n) for b in (b_ih, b_hh)]
+        bias = np.concatenate((bias[:2] + of_h[:2], bias[2:]))
         hidden[...] = of_h[2]
-    w = [scaled(weight._skimp_array(), scale) for weight in (w_ih, w_hh)]
+    w = [weight._skimp_array() for weight in (w_ih, w_hh)]
     given = contiguous_array(input), w[0], bias, contiguous_array(h0)
     made = gates, hidden, out
-    quietly(_steps, given, w[1], (scale[:2], 1 - scale[:2]), made, reverse)
+    quietly(_steps, given, w[1], (scale, 1 - scale), made, reverse)
     return result, kept_gates, kept_hidden
 
 
@@ -163,8 +162,8 @@ def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
     (x, w_ih, bias, h), (gates, hidden, out) = given, made
     part, sides = np.empty(h.shape, h.dtype), 2 * h.shape[1]
     with (
-        recurrence.activation(w[:sides], 2, len(h), line) as to_sides,
-        recurrence.activation(w[sides:], 1, len(h), None) as to_hidden,
+        recurrence.activation(w[:sides], 2, len(h), True, line) as to_sides,
+        recurrence.activation(w[sides:], 1, len(h), False) as to_hidden,
         recurrence.projection(w_ih, bias, 3, len(h), most(len(x), gates[0].size)) as project,
     ):
         for some in some_steps(len(x), gates[0].size, reverse):

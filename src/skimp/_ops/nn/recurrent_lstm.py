@@ -27,7 +27,6 @@ from skimp._ops.nn.recurrent import (
     of_w_ih,
     one_by_one,
     rematerialize,
-    scaled,
     some_steps,
     tensor,
     times_last,
@@ -151,9 +150,8 @@ def _lstm_layer(
     scale = each(SCALE, dtype.np)
     bias = None
     if b_ih is not None:
-        both = (b_ih._skimp_array() + b_hh._skimp_array()).reshape(4, n)
-        bias = both * scale[:, 0]
-    w = [scaled(weight._skimp_array(), scale) for weight in (w_ih, w_hh)]
+        bias = (b_ih._skimp_array() + b_hh._skimp_array()).reshape(4, n)
+    w = [weight._skimp_array() for weight in (w_ih, w_hh)]
     given = contiguous_array(input), w[0], bias, contiguous_array(h0), c0._skimp_array()
     made = gates, cells, out
     quietly(_steps, given, w[1], (scale, 1 - scale), made, reverse)
@@ -166,7 +164,7 @@ def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
     part = np.empty(h.shape, h.dtype)
     many = most(len(x), gates[0].size)
     with (
-        recurrence.activation(w, 4, len(h), line) as step,
+        recurrence.activation(w, 4, len(h), True, line) as step,
         recurrence.projection(w_ih, bias, 4, len(h), many) as project,
     ):
         for some in some_steps(len(x), gates[0].size, reverse):

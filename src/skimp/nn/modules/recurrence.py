@@ -13,6 +13,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn import recurrent
 from skimp._ops.nn.recurrent_gru import gru_layer
 from skimp._ops.nn.recurrent_lstm import lstm_layer
+from skimp._ops.nn.recurrent_rnn import rnn_layer
 from skimp._ops.nn.recurrent_step import lstm_step
 from skimp.amp.state import is_autocast_enabled
 from skimp.nn import functional as F, ops
@@ -79,8 +80,13 @@ CELLS: dict[str, Callable[[Weights], tuple[Any, Cell]]] = {
     "GRU": _gru,
 }
 
-# modes whose unpacked sequences are one op, where nothing is projected
-_WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {"LSTM": lstm_layer, "GRU": gru_layer}
+# an unpacked sequence as one op, where nothing is projected
+_WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
+    "RNN_TANH": rnn_layer("tanh"),
+    "RNN_RELU": rnn_layer("relu"),
+    "LSTM": lstm_layer,
+    "GRU": gru_layer,
+}
 
 
 def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:
@@ -159,15 +165,13 @@ def _direction(
     mode: str, input: Tensor, start: State, weights: Weights, reverse: bool, sizes: list[int] | None
 ) -> tuple[Tensor, State]:
     """One direction of one layer."""
-    whole_layer = _WHOLE.get(mode)
     if (
-        whole_layer is not None
-        and sizes is None
+        sizes is None
         and weights[4] is None
         and not is_autocast_enabled("cpu")
         and recurrent.is_plain((input, *start, *weights))
     ):
-        return whole_layer(input, start, weights, reverse)
+        return _WHOLE[mode](input, start, weights, reverse)
     bias, cell = CELLS[mode](weights)
     xs = F.linear(input, weights[0], bias)
     if sizes is None:
