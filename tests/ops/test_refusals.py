@@ -46,6 +46,13 @@ F.huber_loss(T.ones(2, 3), T.ones(2, 3), weight=T.ones(3))|T.unravel_index(T.one
 F.embedding_bag(I(0), T.ones(2, 3) > 0, I(0))|T.rnn_relu_cell(T.ones(3, 3), L, {}, T.ones(3, 3))
 T.rand_like(7, generator=T.Generator())|C.bernoulli_()|C.random_()|F.dropout(C)
 T.hann_window(3, T.float64)|T.ones(2).var(0, 1)|T.normal(T.ones(2), T.ones(2), (2,))
+T.inner(T.ones(()), 3)|T.ones(()).inner(3.0)|T.ones(4).as_strided((1,), (1,), 2**62)
+T.ones(4).as_strided((2**70,), (0,))|T.ones(4).as_strided((1,), (1,), 2**63)
+T.fft.irfft(C, out=T.ones(2) + 0j)|T.fft.irfft2(T.ones(3, 3), out=T.ones(3, 4) + 0j)
+T.fft.hfft(C, out=T.ones(2) + 0j)|T.fft.hfftn(T.ones(3, 3), out=T.ones(3, 4) + 0j)
+T.fft.fftshift(C, out=C.clone())|T.fft.ifftshift(C, out=C.clone())|C.squeeze(out=C.clone())
+T.squeeze(C, out=C.clone())|T.count_nonzero(C, out=I(0))|T.trapezoid(T.ones(3), out=T.ones(()))
+T.utils.checkpoint.checkpoint_sequential([F.relu], 2**31, T.ones(2), use_reentrant=False)
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 
 
@@ -142,3 +149,24 @@ def test_distinct_values_have_no_derivative(name: str, dim: int | None) -> None:
             y.sum().backward()
         made[lib] = (y.requires_grad, y.grad_fn.name(), str(refused.value))
     assert made[skimp] == made[torch]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda: skimp.ones(4).tensor_split(2**31),
+        lambda: skimp.ones(4).tensor_split(skimp.tensor(2**31)),
+        lambda: skimp.ones(0).chunk(2**31),
+        lambda: skimp.ones(1).expand(2**31).split(1),
+        lambda: skimp.ones(1).expand(2**31).unbind(),
+        lambda: iter(skimp.ones(1).expand(2**31)),
+    ],
+)
+def test_more_views_than_memory_holds_are_refused_at_once(cut: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"2147483648 views are more than memory can hold"):
+        cut()
+
+
+def test_sums_of_too_many_terms_are_refused_at_once() -> None:
+    with pytest.raises(RuntimeError, match="too many terms"):
+        skimp.mvlgamma(skimp.ones(1), 2**31)

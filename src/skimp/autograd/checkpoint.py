@@ -123,7 +123,7 @@ def checkpoint_sequential(
 ) -> Any:
     """A chain of functions in `segments` checkpointed pieces; the last one runs as usual.
 
-    Raises: ValueError for unknown words.
+    Raises: ValueError for unknown words, and for more segments than functions.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -141,12 +141,11 @@ def checkpoint_sequential(
     if hasattr(functions, "children"):
         functions = list(functions.children())
     size = len(functions) // segments
-    start = 0
-    for _ in range(segments - 1):
+    last = size * (segments - 1)
+    for start in range(0, last, size):
         piece = _chain(functions[start : start + size])
         input = checkpoint(piece, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
-        start += size
-    return _chain(functions[start:])(input)
+    return _chain(functions[last:])(input)
 
 
 def _chain(functions: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:

@@ -339,3 +339,26 @@ def test_unravel_index() -> None:
     agree(
         lambda lib, i: lib.unravel_index(i, (2, 4)), torch.tensor([[5, 7], [99, 0]]), strides=False
     )
+
+
+@pytest.mark.parametrize("width", [1, 16, 5000])
+@pytest.mark.parametrize("dtype", [skimp.bfloat16, skimp.float16])
+def test_many_terms_of_half_precision_at_one_place_are_rounded_once(dtype: Any, width: int) -> None:
+    terms = skimp.rand(2048 if width < 5000 else 600, width).to(dtype)
+    exact = terms.double().sum(0)
+    at = skimp.zeros(len(terms), dtype=skimp.int64)
+    everywhere = at[:, None].expand(terms.shape).contiguous()
+    zeros = skimp.zeros(2, width, dtype=dtype)
+    x = skimp.zeros(2, width, dtype=dtype, requires_grad=True)
+    sums = [
+        zeros.index_add(0, at, terms)[0],
+        zeros.t().index_add(1, at, terms.t())[:, 0],
+        zeros.scatter_add(0, everywhere, terms)[0],
+        zeros.scatter_add(0, at[:, None].expand(terms.shape), terms)[0],
+        zeros.scatter_reduce(0, everywhere, terms, "sum")[0],
+        skimp.autograd.grad(x.index_select(0, at), x, terms)[0][0],
+        skimp.autograd.grad(x.gather(0, everywhere), x, terms)[0][0],
+    ]
+    step = skimp.finfo(dtype).eps
+    for found in sums:
+        assert ((found.double() - exact).abs() <= exact * step).all()

@@ -282,3 +282,17 @@ def test_the_loss_of_a_row_does_not_depend_on_rows_that_are_far_from_0(far: floa
     assert losses[:5].tolist() == alone.tolist()
     if not math.isnan(far):
         assert losses[5].item() == pytest.approx(math.log(7), abs=1e-6)
+
+
+def test_the_gradient_of_a_mean_over_many_halves_is_rounded_as_pytorchs() -> None:
+    a, b = torch.randn(100_000), torch.rand(100_000)
+
+    def gradient(library: Any, dtype: Any) -> torch.Tensor:
+        x = library.tensor(a.tolist()).half().to(dtype).requires_grad_()
+        y = library.tensor(b.tolist()).half().to(dtype)
+        library.nn.functional.mse_loss(x, y).backward()
+        return torch.tensor(x.grad.double().tolist(), dtype=torch.float64)
+
+    exact = gradient(torch, torch.float64)
+    theirs = (gradient(torch, torch.half) - exact).norm()
+    assert (gradient(skimp, skimp.half) - exact).norm() <= 1.1 * theirs + 1e-12

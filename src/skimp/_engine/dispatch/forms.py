@@ -131,6 +131,7 @@ def general(
 
     `out="layout"`: an empty one takes the result's strides too.
     `out="same"`: into a tensor of the result's own type that shares no byte with an input.
+    `out="real"`: into floating point alone, though complex numbers could hold it.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     `composite=False`: the body, though it has no rule, is not made of ops alone.
     `copy`: it answers views, and `NAME_copy` copies them.
@@ -321,9 +322,12 @@ def wrapper(
     """
     takes = {"dim", "keepdim"} & set(o.signature.parameters)
     words = bool(takes) and not in_python(title, o.namespaces)
+    writes = add_out or "out" in o.signature.parameters
     p = Parameters(o.signature, add_out, words)
 
     def general(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is not None and not writes:
+            kwargs["out"] = out  # a word as unknown as any other
         given = runners.bind(o, title, args, kwargs)
         kinds = tuple(map(type, given.values()))
         if kinds not in form.fine:

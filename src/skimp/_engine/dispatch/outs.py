@@ -51,6 +51,15 @@ def check_castable_out(
     check_cast(result, out._dtype)
 
 
+def check_real(name: str, out: Tensor) -> None:
+    """Refuse an `out=` of a Fourier transform to real numbers that is not floating point."""
+    if not out._dtype.is_floating_point:
+        raise RuntimeError(
+            f"{name.replace('2', 'n')} expects a floating point output tensor, but got "
+            f"{promotion.scalar_type_name(out._dtype)}"
+        )
+
+
 def check_same(out: Tensor, result: dtypes.dtype) -> None:
     """Refuse an `out=` of another type than the result's, for ops that don't convert."""
     if out._dtype is not result:

@@ -118,6 +118,8 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     for t, r in zip(targets, results, strict=True):
         if op.out == "same":
             outs.check_same(t, r._dtype)
+        elif op.out == "real":
+            outs.check_real(op.name, t)
         else:
             outs.check_cast(r._dtype, t._dtype)
         outs.check_shared(op.overlap or ("apart" if op.out == "same" else "alone"), t, given)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from skimp._engine.memory.layout import Ints, Layout, check_numel, nbytes_needed
+from skimp._engine.memory.layout import Ints, Layout, check_numel, check_width, nbytes_needed
 from skimp._engine.tensor.dtypes import dtype, float16, float32, float64
 from skimp._engine.tensor.promotion import scalar_type_name
+
+_COUNTED: Final = 1 << 63  # bytes that PyTorch can't count
 
 
 def as_strided(shape: Sequence[int], strides: Sequence[int], offset: int) -> Layout:
     """The layout as given; whether it fits a storage is `check_fits_storage`'s to say."""
     if len(shape) != len(strides):
         raise RuntimeError("mismatch in length of strides and shape")
+    check_width((*shape, *strides, offset))
     if any(step < 0 for step in strides):
         raise RuntimeError(
             "as_strided: Negative strides are not supported at the moment, "
@@ -26,12 +30,13 @@ def check_fits_storage(layout: Layout, itemsize: int, storage_nbytes: int) -> No
     shape, strides, offset = layout
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
-    if 0 not in shape and any(s < 0 < step for s, step in zip(shape, strides, strict=True)):
+    needed = nbytes_needed(layout, itemsize)
+    below = 0 not in shape and any(s < 0 < step for s, step in zip(shape, strides, strict=True))
+    if below or needed >= _COUNTED:
         raise RuntimeError(
             f"Storage size calculation overflowed with sizes={list(shape)} "
             f"and strides={list(strides)}"
         )
-    needed = nbytes_needed(layout, itemsize)
     if needed > storage_nbytes:
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, "

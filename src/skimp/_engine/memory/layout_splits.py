@@ -14,6 +14,14 @@ from skimp._engine.memory.layout_views import clamp_slice
 
 Span = tuple[int, int]
 
+_MOST_PARTS: Final = 1 << 28  # views of as many parts take more than 100 GB
+
+
+def _check_parts(name: str, count: int) -> None:
+    """Refuse at once what would run for hours, out of memory in the end."""
+    if count > _MOST_PARTS:
+        raise RuntimeError(f"{name}: {count} views are more than memory can hold")
+
 
 def _spans(lengths: Sequence[int]) -> list[Span]:
     starts = accumulate(lengths, initial=0)
@@ -36,6 +44,7 @@ def split(shape: Ints, split_size: int, dim: int = 0) -> list[Span]:
             )
         return [(0, 0)]
     starts = range(0, max(size, 1), split_size)
+    _check_parts("split", len(starts))
     return [(start, min(split_size, size - start)) for start in starts]
 
 
@@ -65,11 +74,9 @@ def chunk(shape: Ints, chunks: int, dim: int = 0) -> list[Span]:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = shape[normalize_dim(dim, len(shape))]
     if size == 0:
+        _check_parts("chunk", chunks)
         return [(0, 0)] * chunks
     return split(shape, -(-size // chunks), dim)
-
-
-_MOST_PARTS: Final = 1 << 31  # more than any memory holds
 
 
 def tensor_split(shape: Ints, where: int | Sequence[int], dim: int = 0) -> list[Span]:
@@ -85,8 +92,7 @@ def tensor_split(shape: Ints, where: int | Sequence[int], dim: int = 0) -> list[
         return [clamp_slice(size, *pair) for pair in pairwise(edges)]
     if where <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {where}")
-    if where > _MOST_PARTS:
-        raise RuntimeError("cannot create std::vector larger than max_size()")
+    _check_parts("tensor_split", where)
     least, longer = divmod(size, where)
     return _spans([least + (part < longer) for part in range(where)])
 
@@ -95,4 +101,5 @@ def unbind(shape: Ints, dim: int = 0) -> tuple[int, int]:
     """(the dimension counted from the front, the number of parts)."""
     dim = normalize_dim(dim, len(shape))
     need_dims(dim, len(shape))
+    _check_parts("unbind", shape[dim])
     return dim, shape[dim]

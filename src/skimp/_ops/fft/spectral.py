@@ -310,6 +310,7 @@ def _family(stem: str, kernel: Any, forward: bool, doc: str) -> None:
         f.__doc__ = f"{doc} (along {what})."
         # those of PyTorch's that don't scale in place give an empty `out` their own strides
         out = "layout" if not end and stem in ("ifft", "ihfft") else True
+        out = "real" if stem in ("irfft", "hfft") else out
         cast = None if end and stem in ("hfft", "ihfft") else "float32"
         general(f"{stem}{end}", method=False, namespaces=("fft",), out=out, autocast=cast)(f)
 

@@ -20,7 +20,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.order import farthest
 from skimp._ops import batching
-from skimp._ops.index.along import read_along, write_along
+from skimp._ops.index.along import is_half, read_along, write_along
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.writers import writer
 
@@ -259,7 +259,7 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
 
 def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
     values = _small_source(x, index, src)
-    places = None if values is None else small_places(x, dim, index)
+    places = None if values is None or is_half(values) else small_places(x, dim, index)
     if values is None or places is None:
         return False
     np.add.at(x.reshape(-1), places.reshape(-1), values)

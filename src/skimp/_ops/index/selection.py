@@ -22,7 +22,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._kernels.rows import add_rows, add_slices, are_distinct
 from skimp._ops import batching
-from skimp._ops.index.along import read_along, write_along
+from skimp._ops.index.along import is_half, read_along, write_along
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.scatter import REDUCE_BACK, UFUNCS, divided, identity
 from skimp._ops.index.writers import writer
@@ -105,6 +105,8 @@ def _small_add(x: Array, dim: int, index: Tensor, source: Any, *, alpha: Any = 1
     where = found[1]
     if are_distinct(where):
         x[_at(*found)] += values
+    elif is_half(x):
+        return False
     elif found[0] == 0:
         add_rows(x, where, values)
     else:
@@ -259,7 +261,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> None:
     """Merge slices into the target, one after the other; long ones as slices, short ones element
-    by element.
+    by element. Of half precision each sum or product is rounded once.
     """
     n = target.shape[dim] if target.ndim else 1
     if not values.size or (not target.size and target.ndim > 1):
@@ -274,6 +276,11 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
     values = values.reshape(
         tuple([where.size if d == dim else m for d, m in enumerate(target.shape)])
     )
+    if is_half(target) and where.size > 1:
+        wide = target.astype(np.float32)
+        _merge(wide, dim, where, values, ufunc)
+        target[...] = wide
+        return
     if values.size // max(1, where.size) >= _WIDE:
         rows, slices = shaping.dim_first(target, dim), shaping.dim_first(values, dim)
         for k, i in enumerate(where):

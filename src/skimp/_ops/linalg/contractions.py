@@ -11,6 +11,7 @@ from typing import Any
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general, hidden, move
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.outs import resize_out
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
@@ -119,6 +120,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Shape: (..., n) and (..., n); the result has the other dims of both.
     """
+    require_tensor("inner", "other", other, 2)
     if input.ndim == 0 or other.ndim == 0:
         return mul(input, other, out=out)
     if input.shape[-1] != other.shape[-1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import pi, sqrt
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
@@ -192,11 +192,14 @@ MVLGAMMA = Pointwise(
 )
 
 
+_MOST_TERMS: Final = 1 << 28  # what takes minutes
+
+
 def _dimension(input: Tensor, p: int) -> tuple[int]:
     if type(p) is not int:
         raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
-    if p >= 1 << 61:  # PyTorch makes a tensor of so many numbers
-        raise RuntimeError(f"Storage size calculation overflowed with sizes=[{p}]")
+    if p > _MOST_TERMS:  # PyTorch makes a tensor of so many numbers
+        raise RuntimeError(f"mvlgamma(): p={p} is a sum of too many terms")
     require(
         getattr(input, "dtype", None) is not dtypes.bool,
         "The input tensor may not be a boolean tensor.",

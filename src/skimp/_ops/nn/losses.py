@@ -73,7 +73,7 @@ MSE = Pointwise(
     "mse_loss",
     _square,
     same,
-    Rule("MseLossBackward0", _both(lambda g, input, target: g * (input - target) * 2)),
+    Rule("MseLossBackward0", _both(lambda g, input, target: g * 2 * (input - target))),
     PAIR,
 )
 SMOOTH = Pointwise(

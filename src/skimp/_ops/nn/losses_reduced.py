@@ -9,6 +9,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Formula, Rule, parameters
 from skimp._engine.dispatch.pointwise import Pointwise, bindings, call
 from skimp._engine.generated import compiled
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn.reduction import check_reduction
 
@@ -61,11 +62,16 @@ def _mean_of(rule: Rule) -> Rule:
     return made
 
 
+def _share(g: Tensor, count: int) -> Tensor:
+    """Of a mean's gradient what each loss has: in float32, for float16 has few bits below 6e-5."""
+    return (g.float() if count > 1 and g._dtype in dtypes.HALVES else g) / count
+
+
 def _divided(f: Formula) -> Formula:
     """A formula for the mean: parameters are what says what is kept, so it has those of `f`."""
     names = [p for p in parameters(f) if p != "g"]
     text = [
         f"def formula({', '.join(['g', *names, 'count'])}):",
-        f"    return f({', '.join([f'{p}={p}' for p in names] + ['g=g / count'])})",
+        f"    return f({', '.join([f'{p}={p}' for p in names] + ['g=share(g, count)'])})",
     ]
-    return compiled("formula", text, {"f": f}, "mean ")  # type: ignore[no-any-return]
+    return compiled("formula", text, {"f": f, "share": _share}, "mean ")  # type: ignore[no-any-return]

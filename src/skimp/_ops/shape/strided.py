@@ -93,7 +93,7 @@ def _small_as_strided(
     try:
         steps = [step * a.itemsize for step in stride]
         found = np.ndarray(size, a.dtype, a, storage_offset * a.itemsize, steps)
-    except (TypeError, ValueError):  # PyTorch's words are the general way's
+    except (TypeError, ValueError, OverflowError):  # PyTorch's words are the general way's
         return None
     if (size and (min(size) < 1 or min(stride) < 0)) or not a.flags.c_contiguous:
         return None
