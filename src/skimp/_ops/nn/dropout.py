@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
-from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
@@ -68,14 +68,17 @@ def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
     x, stays = g._np, mask._np
     if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
         return g * kept_factors(mask, scale, g._dtype)
-    in_order = x.flags.c_contiguous or not any(x.strides)
-    if not in_order or not stays.flags.c_contiguous or x.shape != stays.shape:
+    if stays.flags.c_contiguous:
+        as_rows = x.flags.c_contiguous or not any(x.strides)
+    else:  # PyTorch's strides of dims of one element are those of neither
+        as_rows = x.flags.c_contiguous and 1 not in x.shape
+    if not as_rows or x.shape != stays.shape:
         return g * kept_factors(mask, scale, g._dtype)
-    return fresh(_times(x, stays, scale), g._dtype)
+    return fresh(_times(x, stays, scale, "C"), g._dtype)
 
 
-def _times(x: Array, stays: Array, scale: float) -> Array:
-    noise: Array = np.multiply(stays, scale, dtype=x.dtype)
+def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Array:
+    noise: Array = np.multiply(stays, scale, dtype=x.dtype, order=order)
     return np.multiply(x, noise, out=noise)
 
 
@@ -119,15 +122,23 @@ def _small_dropout(
     x = input._np
     if x is None or training is not True or inplace is not False or type(p) is not float:
         return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= _FEW:
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
         return None
-    stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
+    in_memory = x
+    if not x.flags.c_contiguous:
+        order = layouts.memory_order(input._skimp_layout_of())
+        in_memory = x.transpose(order)
+        if not in_memory.flags.c_contiguous or 1 in x.shape:
+            return None
+    stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(in_memory.shape)
+    if in_memory is not x:
+        stays = stays.transpose(np.argsort(order))
     scale = 1.0 / (1.0 - p)
-    made = fresh(_times(x, stays, scale), input._dtype)
+    made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
-        _RECORDED.record(made, input, fresh(stays, dtypes.bool), scale)
+        _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale)
     return made
 
 
