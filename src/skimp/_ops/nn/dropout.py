@@ -15,6 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.layout import Ints
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
@@ -28,7 +29,7 @@ ALPHA, SCALE = (
 )  # of selu, whose mean and variance alpha dropout keeps
 
 
-_FEW = 1 << 17  # elements up to which whole arrays are the shortest way
+FEW = 1 << 17  # elements up to which whole arrays are the shortest way
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -55,6 +56,12 @@ def kept_mask(like: Any, p: float, feature: bool) -> Any:
     mask: Any = empty(shape, dtypes.bool, strides)
     mask.bernoulli_(1.0 - p)
     return mask
+
+
+def small_mask(shape: Ints, p: float) -> Tensor:
+    """The same, row-major, of at most `FEW` elements."""
+    stays = draws.stays(math.prod(shape), 1.0 - p, default_generator._engine)
+    return fresh(stays.reshape(shape), dtypes.bool)
 
 
 def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
@@ -122,7 +129,7 @@ def _small_dropout(
     x = input._np
     if x is None or training is not True or inplace is not False or type(p) is not float:
         return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= _FEW:
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= FEW:
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
         return None
