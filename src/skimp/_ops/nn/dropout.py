@@ -133,15 +133,15 @@ def _small_dropout(
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
         return None
-    in_memory = x
-    if not x.flags.c_contiguous:
+    if x.flags.c_contiguous:
+        stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
+    else:
         order = layouts.memory_order(input._skimp_layout_of())
         in_memory = x.transpose(order)
         if not in_memory.flags.c_contiguous or 1 in x.shape:
             return None
-    stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(in_memory.shape)
-    if in_memory is not x:
-        stays = stays.transpose(np.argsort(order))
+        stays = draws.stays(x.size, 1.0 - p, default_generator._engine)
+        stays = stays.reshape(in_memory.shape).transpose(np.argsort(order))
     scale = 1.0 / (1.0 - p)
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
