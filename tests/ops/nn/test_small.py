@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -239,3 +240,27 @@ def test_dropout_and_its_gradient(shape: tuple[int, ...], dtype: Any, laid: str)
     g.sum().backward()
     assert weight.grad is not None
     np.testing.assert_array_equal(weight.grad.numpy(), g.detach().numpy())
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (2, 0, 1)])
+@pytest.mark.parametrize("shape", [(5, 3, 8), (5, 1, 8)])
+@pytest.mark.parametrize("g", ["rows", "same", "sum"])
+def test_dropout_of_turned_tensors(shape: tuple[int, ...], order: tuple[int, ...], g: str) -> None:
+    def both(library: Any) -> list[Any]:
+        library.manual_seed(5)
+        x = library.arange(1.0, math.prod(shape) + 1).view(shape).permute(order)
+        x.requires_grad_()
+        y = library.nn.functional.dropout(x, 0.3)
+        given = library.ones(()).expand(y.shape) if g == "sum" else y.detach() * 2
+        y.backward(given.contiguous() if g == "rows" else given)
+        assert x.grad is not None
+        return [
+            y.detach().numpy().tolist(), y.stride(), x.grad.numpy().tolist(), x.grad.stride()
+        ]  # fmt: skip
+
+    quick = both(skimp)
+    with using(small_below=0):
+        assert both(skimp) == quick
+    expected = both(torch)
+    np.testing.assert_allclose(quick[0], expected[0], rtol=1e-6)
+    assert quick[1] == expected[1]

@@ -433,6 +433,35 @@ def test_attention_masks(need: bool, padding: bool, mask: str) -> None:
     same(program, 1e-4)
 
 
+@pytest.mark.parametrize("kind", ["same", "two", "widths", "bias_kv"])
+@pytest.mark.parametrize("need", [True, False])
+def test_attention_by_batch_first_draws_and_lies_as_by_length(kind: str, need: bool) -> None:
+    def program(torch: Any) -> Any:
+        wide = {"kdim": 6, "vdim": 6} if kind == "widths" else {}
+        m = torch.nn.MultiheadAttention(
+            8, 2, 0.3, add_bias_kv=kind == "bias_kv", batch_first=True, **wide
+        )
+        q = torch.randn(3, 4, 8, requires_grad=True)
+        k = q if kind == "same" else torch.randn(3, 5, 6 if wide else 8)
+        out, _ = m(q, k, k, need_weights=need)
+        dropped = torch.nn.functional.dropout(out, 0.4)  # drawn in the order of memory
+        (dropped * torch.arange(8.0)).sum().backward()
+        strides = torch.tensor(out.stride())
+        return [dropped, strides, q.grad, *[p.grad for p in m.parameters()]]
+
+    same(program, 1e-4)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_refuses_keys_and_values_of_other_lengths(batch_first: bool) -> None:
+    m = skimp.nn.MultiheadAttention(8, 2, batch_first=batch_first)
+    inputs = [skimp.ones(length, 2, 8) for length in (5, 4, 3)]
+    if batch_first:
+        inputs = [t.transpose(0, 1) for t in inputs]
+    with pytest.raises(AssertionError, match=r"key shape torch.Size\(\[4, 2, 8\]\) does not match"):
+        m(*inputs)
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_transformers() -> None:
     def program(torch: Any) -> Any:

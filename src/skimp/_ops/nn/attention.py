@@ -22,7 +22,7 @@ from skimp._kernels import attention as attend, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.dropout import kept_factors, kept_mask
+from skimp._ops.nn.dropout import FEW, kept_factors, kept_mask, small_mask
 from skimp._ops.reduce.softmax import _safe_softmax
 
 
@@ -32,7 +32,7 @@ def _described(
     work = dtypes.accumulator(query._dtype).np
     added = None
     if mask is not None:
-        whole = (*query.shape[:-1], key.shape[-2])
+        whole = (*shape_of(query)[:-1], shape_of(key)[-2])
         array = mask._skimp_array()
         added = shaping.broadcast(
             array if array.dtype == bool else array.astype(work, copy=False), whole
@@ -81,7 +81,7 @@ def _back(
 
 def _gradient_of(t: Any, turned: bool) -> tuple[Tensor, Array]:
     """(batch, heads, rows, e) lies as (batch, rows, heads, e), in which a projection's rows lie."""
-    shape = tuple(t.shape)
+    shape = shape_of(t)
     return blank(shape, t._dtype, shapes.heads_inside(shape) if turned else None)
 
 
@@ -155,19 +155,19 @@ def _attention(
 
 
 def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
-    for t in (query, key, value):
-        if t.ndim < 2:
-            raise RuntimeError(
-                "Expected query, key, and value to all be  at least 2 dimensional, but got "
-                f"query.dim(): {query.ndim}, "
-                f"key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
-            )
+    if min([len(shape_of(t)) for t in (query, key, value)]) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got "
+            f"query.dim(): {query.ndim}, "
+            f"key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
+        )
     if not query._dtype is key._dtype is value._dtype:
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{query._dtype} key.dtype: {key._dtype} and value.dtype: {value._dtype} instead."
         )
-    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+    of_key = shape_of(key)
+    if shape_of(query)[-1] != of_key[-1] or of_key[-2] != shape_of(value)[-2]:
         raise RuntimeError(
             "Expected size for first two dimensions of batch2 tensor to be: "
             f"{[*key.shape[:-2], query.shape[-1]]} but got: {[*key.shape[:-2], key.shape[-1]]} "
@@ -206,8 +206,8 @@ def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
 
 def _common(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
     """The three with the same leading dims, at least one."""
-    own = query.shape[:-2]
-    if own and own == key.shape[:-2] == value.shape[:-2]:
+    own = shape_of(query)[:-2]
+    if own and own == shape_of(key)[:-2] == shape_of(value)[:-2]:
         return query, key, value
     lead = layouts.broadcast_shapes(*[tuple(t.shape[:-2]) for t in (query, key, value)])
     return tuple([t.expand((*(lead or (1,)), *t.shape[-2:])) for t in (query, key, value)])
@@ -234,9 +234,10 @@ def scaled_dot_product_attention(
     Source: Dao et al., 2022 (the blocks).
     """
     _check(query, key, value, attn_mask, is_causal)
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    shape = (*query.shape[:-1], value.shape[-1])
-    grouped = enable_gqa and query.ndim > 2 and query.shape[-3] != key.shape[-3]
+    own = shape_of(query)
+    factor = 1.0 / math.sqrt(own[-1]) if scale is None else float(scale)
+    shape = (*own[:-1], shape_of(value)[-1])
+    grouped = enable_gqa and len(own) > 2 and own[-3] != key.shape[-3]
     if grouped:
         query, key, value = _grouped(query, key, value)
         if attn_mask is not None and attn_mask.ndim > 2:
@@ -245,7 +246,7 @@ def scaled_dot_product_attention(
                 if attn_mask.shape[-3] != 1
                 else attn_mask.unsqueeze(-3)
             )
-    flat = query.ndim == 2
+    flat = len(own) == 2
     query, key, value = _common(query, key, value)
     kept, grow = _dropout(query, key, dropout_p)
     wanted = attn_mask is not None and modes.state.grad and attn_mask.requires_grad
@@ -278,8 +279,11 @@ def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
         return None, 1.0
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
-    like = query.new_empty((1,)).expand((*query.shape[:-1], key.shape[-2]))
-    return kept_mask(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    shape = (*shape_of(query)[:-1], shape_of(key)[-2])
+    grow = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    if not (query._hollow or modes.state.vmaps) and 0 < math.prod(shape) <= FEW:
+        return small_mask(shape, p), grow
+    return kept_mask(query.new_empty((1,)).expand(shape), p, False), grow
 
 
 def _small(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.layout import Ints
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
-from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
@@ -28,7 +29,7 @@ ALPHA, SCALE = (
 )  # of selu, whose mean and variance alpha dropout keeps
 
 
-_FEW = 1 << 17  # elements up to which whole arrays are the shortest way
+FEW = 1 << 17  # elements up to which whole arrays are the shortest way
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -57,6 +58,12 @@ def kept_mask(like: Any, p: float, feature: bool) -> Any:
     return mask
 
 
+def small_mask(shape: Ints, p: float) -> Tensor:
+    """The same, row-major, of at most `FEW` elements."""
+    stays = draws.stays(math.prod(shape), 1.0 - p, default_generator._engine)
+    return fresh(stays.reshape(shape), dtypes.bool)
+
+
 def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
     """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 -
     p)."""
@@ -68,14 +75,17 @@ def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
     x, stays = g._np, mask._np
     if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
         return g * kept_factors(mask, scale, g._dtype)
-    in_order = x.flags.c_contiguous or not any(x.strides)
-    if not in_order or not stays.flags.c_contiguous or x.shape != stays.shape:
+    if stays.flags.c_contiguous:
+        as_rows = x.flags.c_contiguous or not any(x.strides)
+    else:  # PyTorch's strides of dims of one element are those of neither
+        as_rows = x.flags.c_contiguous and 1 not in x.shape
+    if not as_rows or x.shape != stays.shape:
         return g * kept_factors(mask, scale, g._dtype)
-    return fresh(_times(x, stays, scale), g._dtype)
+    return fresh(_times(x, stays, scale, "C"), g._dtype)
 
 
-def _times(x: Array, stays: Array, scale: float) -> Array:
-    noise: Array = np.multiply(stays, scale, dtype=x.dtype)
+def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Array:
+    noise: Array = np.multiply(stays, scale, dtype=x.dtype, order=order)
     return np.multiply(x, noise, out=noise)
 
 
@@ -119,15 +129,23 @@ def _small_dropout(
     x = input._np
     if x is None or training is not True or inplace is not False or type(p) is not float:
         return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= FEW:
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
         return None
-    stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
+    if x.flags.c_contiguous:
+        stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
+    else:
+        order = layouts.memory_order(input._skimp_layout_of())
+        in_memory = x.transpose(order)
+        if not in_memory.flags.c_contiguous or 1 in x.shape:
+            return None
+        stays = draws.stays(x.size, 1.0 - p, default_generator._engine)
+        stays = stays.reshape(in_memory.shape).transpose(np.argsort(order))
     scale = 1.0 / (1.0 - p)
-    made = fresh(_times(x, stays, scale), input._dtype)
+    made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
-        _RECORDED.record(made, input, fresh(stays, dtypes.bool), scale)
+        _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale)
     return made
 
 

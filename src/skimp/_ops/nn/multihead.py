@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
-from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.call_site import named, warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.matmul import matmul
@@ -164,54 +164,99 @@ def multi_head_attention_forward(
     Dtypes: floating point, alike.
     Raises: RuntimeError and AssertionError for shapes that don't fit.
     """
-    batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    return attention_in_heads(
+        query,
+        key,
+        value,
+        embed_dim_to_check,
+        num_heads,
+        separate if use_separate_proj_weight else in_proj_weight,
+        in_proj_bias,
+        (bias_k, bias_v),
+        add_zero_attn,
+        dropout_p if training else 0.0,
+        (out_proj_weight, out_proj_bias),
+        key_padding_mask,
+        need_weights,
+        attn_mask,
+        average_attn_weights,
+        is_causal,
+        static=(static_k, static_v),
+    )
+
+
+@named("multi_head_attention_forward")
+def attention_in_heads(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    heads: int,
+    weights: Any,
+    bias: Tensor | None,
+    bias_kv: tuple[Tensor | None, Tensor | None],
+    add_zero_attn: bool,
+    dropout: float,
+    out: tuple[Tensor, Tensor | None],
+    padding: Tensor | None,
+    need_weights: bool,
+    mask: Tensor | None,
+    average: bool,
+    is_causal: bool,
+    batch_first: bool = False,
+    static: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of (length, batch, features), or (batch, length, features) with `batch_first`:
+    rows are projected as they lie. The result lies by length first in both cases, as PyTorch's
+    does, since dropout draws in that order.
+    """
+    batched = _check_shapes(query, key, value, padding, mask, heads)
     if not batched:
+        batch_first = False
         same_kv, same_q = key is value, query is key
         query = query.unsqueeze(1)
         key = query if same_q else key.unsqueeze(1)
         value = key if same_kv else value.unsqueeze(1)
-        key_padding_mask = key_padding_mask.unsqueeze(0) if key_padding_mask is not None else None
+        padding = padding.unsqueeze(0) if padding is not None else None
+    along = 1 if batch_first else 0
     rows, batch, width = query.shape
-    attn_mask, padding, is_causal = _masks(
-        attn_mask, key_padding_mask, is_causal, need_weights, query.dtype
-    )
-    _check_widths(width, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
-
-    weights: Any = (
-        (q_proj_weight, k_proj_weight, v_proj_weight)
-        if use_separate_proj_weight
-        else in_proj_weight
-    )
-    q, k, v = _project(query, key, value, weights, in_proj_bias)
-    columns = k.size(0)
-    mask = None if attn_mask is None else _mask_by_head(attn_mask, batch, num_heads, rows, columns)
+    if batch_first:
+        rows, batch = batch, rows
+    mask, padding, is_causal = _masks(mask, padding, is_causal, need_weights, query.dtype)
+    _check_widths(width, embed_dim, heads, key, value, isinstance(weights, tuple), along)
+    q, k, v = _project(query, key, value, weights, bias)
+    if mask is not None:
+        mask = _mask_by_head(mask, batch, heads, rows, k.size(along))
+    bias_k, bias_v = bias_kv
     extra = 0  # keys and values beside those given
     if bias_k is not None and bias_v is not None:
-        k, v = cat([k, bias_k.repeat(1, batch, 1)]), cat([v, bias_v.repeat(1, batch, 1)])
+        times = (batch, 1, 1) if batch_first else (1, batch, 1)
+        k, v = [cat([t, b.repeat(times)], along) for t, b in ((k, bias_k), (v, bias_v))]
         extra += 1
-    head = width // num_heads
-    # (length, batch, features) as (batch, heads, length, head): views
-    q, k, v = [t.unflatten(-1, (num_heads, head)).permute(1, 2, 0, 3) for t in (q, k, v)]
-    if static_k is not None:
-        k = static_k.view(batch, num_heads, -1, head)
-    if static_v is not None:
-        v = static_v.view(batch, num_heads, -1, head)
+    head = width // heads
+    # as (batch, heads, length, head): views
+    order = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
+    q, k, v = [t.unflatten(-1, (heads, head)).permute(order) for t in (q, k, v)]
+    k, v = [
+        t if s is None else s.view(batch, heads, -1, head)
+        for t, s in zip((k, v), static, strict=True)
+    ]
     if add_zero_attn:
-        zero = q.new_zeros((batch, num_heads, 1, head))
+        zero = q.new_zeros((batch, heads, 1, head))
         k, v = cat([k, zero], 2), cat([v, zero], 2)
         extra += 1
     mask = _merged(mask, padding, extra)
-    dropout = dropout_p if training else 0.0
+    scores = None
     if need_weights:
         found, scores = _with_weights(q, k, v, mask, dropout)
     else:
         found = scaled_dot_product_attention(q, k, v, mask, dropout, is_causal and mask is None)
-        scores = None
-    found = linear(
-        found.permute(2, 0, 1, 3).reshape(rows * batch, width), out_proj_weight, out_proj_bias
-    )
+    found = linear(found.permute(2, 0, 1, 3).reshape(rows * batch, width), *out)
     output = found.view(rows, batch, found.size(1))
-    if scores is not None and average_attn_weights:
+    if batch_first:
+        output = output.transpose(1, 0)
+    if scores is not None and average:
         scores = scores.mean(dim=1)
     if not batched:
         output = output.squeeze(1)
@@ -220,17 +265,21 @@ def multi_head_attention_forward(
 
 
 def _check_widths(
-    width: int, expected: int, heads: int, key: Tensor, value: Tensor, separate: bool
+    width: int, expected: int, heads: int, key: Tensor, value: Tensor, separate: bool, along: int
 ) -> None:
     if width != expected:
         raise AssertionError(f"was expecting embedding dimension of {expected}, but got {width}")
     if width % heads:
         raise AssertionError(f"embed_dim {width} not divisible by num_heads {heads}")
+    if key.shape == value.shape:
+        return
+    if along:  # what is refused is told as PyTorch does, length first
+        key, value = key.transpose(1, 0), value.transpose(1, 0)
     if separate and key.shape[:2] != value.shape[:2]:
         raise AssertionError(
             f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
         )
-    if not separate and key.shape != value.shape:
+    if not separate:
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
 
 

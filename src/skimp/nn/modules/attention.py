@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.nn.multihead import multi_head_attention_forward
+from skimp._ops.nn.multihead import attention_in_heads
 from skimp.nn import init, ops
 from skimp.nn.modules.linear import NonDynamicallyQuantizableLinear
 from skimp.nn.modules.module import Module
@@ -119,35 +119,26 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        turned = self.batch_first and query.dim() == 3
-        if turned:
-            same_kv, same_q = value is key, key is query
-            query = query.transpose(1, 0)
-            key = query if same_q else key.transpose(1, 0)
-            value = key if same_kv else value.transpose(1, 0)
-        output, weights = multi_head_attention_forward(
+        weights: Any = self.in_proj_weight
+        if not self._qkv_same_embed_dim:
+            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        out = self.out_proj
+        return attention_in_heads(
             query,
             key,
             value,
             self.embed_dim,
             self.num_heads,
-            self.in_proj_weight,
+            weights,
             self.in_proj_bias,
-            self.bias_k,
-            self.bias_v,
+            (self.bias_k, self.bias_v),
             self.add_zero_attn,
-            self.dropout,
-            self.out_proj.weight,
-            self.out_proj.bias,
-            training=self.training,
-            key_padding_mask=key_padding_mask,
-            need_weights=need_weights,
-            attn_mask=attn_mask,
-            use_separate_proj_weight=not self._qkv_same_embed_dim,
-            q_proj_weight=self.q_proj_weight,
-            k_proj_weight=self.k_proj_weight,
-            v_proj_weight=self.v_proj_weight,
-            average_attn_weights=average_attn_weights,
-            is_causal=is_causal,
+            self.dropout if self.training else 0.0,
+            (out.weight, out.bias),
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            average_attn_weights,
+            is_causal,
+            self.batch_first,
         )
-        return (output.transpose(1, 0) if turned else output), weights
