@@ -51,7 +51,12 @@ def ours(x: Array, weight: Array, bias: Array, g: Array, w: Window, groups: int)
     factor, to_factor = split(weight, 0, groups), split(to_weight, 0, groups)
     places, images = split(g, 1, groups), split(x, 1, groups)
     assert conv_onednn.forward(images, factor, add, split(y, 1, groups), w)
-    assert conv_onednn.adjoint(places, factor, split(to_x, 1, groups), w)
+    shift = np.sin(np.arange(x.shape[1], dtype=x.dtype)).reshape(groups, -1)
+    shifted = np.empty_like(to_x)
+    assert conv_onednn.adjoint(places, factor, shift, split(shifted, 1, groups), w)
+    assert conv_onednn.adjoint(places, factor, None, split(to_x, 1, groups), w)
+    beside = shift.reshape(-1, *(1,) * (x.ndim - 2))
+    np.testing.assert_array_equal(shifted, to_x + beside)
     assert conv_onednn.weights(places, images, to_factor, w, to_add)
     apart = [a.copy() for a in (to_x, to_weight, to_bias)]
     together = split(to_x, 1, groups), to_factor

@@ -76,3 +76,33 @@ def test_bits_are_the_same_on_any_number_of_threads(name: str) -> None:
     for threads in (2, 7):
         for one, other in zip(alone, run(threads), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.batch_norm(x, None, None, training=True),
+        lambda x: F.group_norm(x, 2),
+        lambda x: F.layer_norm(x, x.shape[2:]),
+    ],
+    ids=["batch_norm", "group_norm", "layer_norm"],
+)
+def test_bits_of_long_rows_in_double_precision_are_the_same_on_any_number_of_threads(
+    call: Call,
+) -> None:
+    """BLAS shares a dot product of more than 10,000 float64 as its threads are."""
+    a = np.random.default_rng(0).standard_normal((4, 4, 20_000))
+
+    def run(threads: int) -> list[Any]:
+        before = skimp.get_num_threads()
+        skimp.set_num_threads(threads)
+        try:
+            x = skimp.tensor(a, requires_grad=True)
+            y = call(x)
+            y.backward(y.detach().cos())
+            return [y.detach().numpy(), x.grad.numpy()]
+        finally:
+            skimp.set_num_threads(before)
+
+    for one, other in zip(run(1), run(2), strict=True):
+        np.testing.assert_array_equal(one, other)

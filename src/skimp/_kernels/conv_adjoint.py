@@ -22,11 +22,17 @@ from skimp._kernels.scratch import Scratch
 _NARROW: Final = 16  # channels of an input below which a product with it is slow
 
 
-def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
+def adjoint(g: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> None:
     """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel
-    covers it."""
-    if conv_onednn.adjoint(g, weight, out, w):
+    covers it, plus a bias (groups, ci)."""
+    if conv_onednn.adjoint(g, weight, bias, out, w):
         return
+    _by_products(g, weight, out, w)
+    if bias is not None:
+        conv_onednn.add_to_channels(out, bias)
+
+
+def _by_products(g: Array, weight: Array, out: Array, w: Window) -> None:
     back = _turned_window(w)
     if _to_few(weight, w):
         _scatter(g[:, 0], weight[0], out[:, 0], w)
@@ -61,7 +67,7 @@ def adjoint_and_weights(
         return
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW or _to_few(weight, w):
-        pieces = partial(adjoint, g, weight, out, w), partial(weights, g, x, grad, w, bias)
+        pieces = partial(adjoint, g, weight, None, out, w), partial(weights, g, x, grad, w, bias)
         # several groups' are many short calls, in which two threads would wait for each other
         side_by_side(pieces, 2 * g.size * weight[0, 0].size if x.shape[1] == 1 else 0)
         return

@@ -53,9 +53,10 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
     return _made(w, ("forward", (x, weight, out), bias))
 
 
-def adjoint(g: Array, weight: Array, out: Array, w: Window) -> bool:
-    """out = what each element of the input gives to the places whose kernel covers it."""
-    return _made(w, ("adjoint", (out, weight, g), None))
+def adjoint(g: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> bool:
+    """out = what each element of the input gives to the places whose kernel covers it, plus a bias
+    (groups, ci)."""
+    return _made(w, ("adjoint", (out, weight, g), bias))
 
 
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> bool:
@@ -81,7 +82,8 @@ def _made(w: Window, *asked: Asked) -> bool:
         return True
     found: list[tuple[_Work, ...]] = []
     for face, arrays, bias in asked:
-        works = _works_for(face, arrays, w, bias is not None)
+        # oneDNN's adjoint knows no bias: pieces add it
+        works = _works_for(face, arrays, w, bias is not None and face != "adjoint")
         if works is None:
             return False
         found.append(works)
@@ -262,6 +264,7 @@ class _Work:
         several = len(pieces) > 1 and len(self._pieces) == 1  # that read the same weights
         ready = _Ready(pieces[0].plan, arrays[1]) if several else None
         x, weight, g = [shaping.address(a) for a in arrays]
+        after, bias = (bias, None) if self._face == "adjoint" else (None, bias)
         flat = None if bias is None else np.ascontiguousarray(bias, TYPE)
         add = 0 if flat is None else shaping.address(flat)
 
@@ -270,6 +273,8 @@ class _Work:
             a, b, c, d = piece.behind
             where = [x + a, weight + b, g + c, add + d, 0, held]
             piece.plan.make(where, partial(self._parts, piece, arrays), room)
+            if after is not None:
+                add_to_channels(self._parts(piece, arrays)[0], self._bias(piece, after))
 
         tasks = [partial(fn, piece, flat=flat) for piece in pieces]  # which is read until then
         return _Job(tasks, self._effort, _nothing if ready is None else ready.close, self._team)
@@ -280,7 +285,8 @@ class _Work:
         lanes: list[tuple[list[_Piece], Sum]] = []
         ends: list[tuple[Sum, list[Sum]]] = []
         for some in self._pieces:
-            into = self._parts(some[0], arrays)[1], self._bias(some[0], bias)
+            own = None if bias is None else self._bias(some[0], bias)
+            into = self._parts(some[0], arrays)[1], own
             alone = len(some) == 1 and _takes_bias(into[1])
             sums = [into] if alone else [_blank(into) for _ in some[:LANES]]
             lanes += [(some[lane::LANES], found) for lane, found in enumerate(sums)]
@@ -315,10 +321,13 @@ class _Work:
 
         return _Job([partial(fn, *lane) for lane in lanes], self._effort, end, self._team)
 
-    def _bias(self, piece: _Piece, bias: Array | None) -> Array | None:
-        if bias is None:
-            return None
+    def _bias(self, piece: _Piece, bias: Array) -> Array:
         return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
+
+
+def add_to_channels(images: Array, bias: Array) -> None:
+    """images (n, groups, channels, *size) += bias (groups, channels)."""
+    np.add(images, bias.reshape(*bias.shape, *(1,) * (images.ndim - 3)), out=images)
 
 
 def _takes_bias(bias: Array | None) -> bool:

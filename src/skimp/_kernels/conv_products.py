@@ -62,7 +62,7 @@ def made(face: str, arrays: Three, bias: Array | None, w: Window) -> bool:
         one = (1, co, ci), (co * ci, ci, 1)
         return _run(one, seen, given, matrix, x, g, add, effort)
     one = (1, ci, co), (co * ci, 1, ci)
-    return _run(one, given, seen, matrix, g, x, None, effort)
+    return _run(one, given, seen, matrix, g, x, add, effort)
 
 
 def _many_parts(n: int, co: int, ci: int, places: int) -> bool:

@@ -249,6 +249,20 @@ def test_group_and_instance_norm(shape: tuple[int, ...]) -> None:
     both("normalize", randn(*shape, grad=True))
 
 
+@pytest.mark.parametrize("affine", ["none", "weight", "both"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_group_norm_of_large_images(affine: str, dtype: torch.dtype) -> None:
+    """Those whose channels' places are rows of their own, which are joined for a group. Gradients
+    are sums of thousands: in float64."""
+    grad = dtype is torch.float64
+    x = (randn(3, 6, 90, 90, dtype=dtype) * 2 + 1).requires_grad_(grad)
+    w, b = [
+        randn(6, dtype=dtype, grad=grad) if affine in (name, "both") else None
+        for name in ("weight", "bias")
+    ]
+    both("group_norm", x, 2, w, b)
+
+
 @pytest.mark.parametrize(
     ("shape", "groups", "native", "functional"),
     [

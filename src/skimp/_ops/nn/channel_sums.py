@@ -28,7 +28,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import channels, channels_onednn
 from skimp._kernels.pointwise import CLIP
-from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.scratch import Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
 from skimp._ops.nn.rectified import Rectified, rectified
 
@@ -57,8 +57,21 @@ def has_rows(t: Tensor) -> bool:
 
 
 def moments(x: Tensor) -> tuple[Array, Array]:
-    """Mean and biased variance of each channel in the working type: each row's own, joined as by
-    Chan, Golub, LeVeque (1983)."""
+    """Mean and biased variance of each channel in the working type."""
+    totals, squares, length = _moments_of_rows(x)
+    n = x.shape[0]
+    return _joined_rows(totals.reshape(n, -1), squares.reshape(n, -1), length)
+
+
+def group_moments(x: Tensor, groups: int) -> tuple[Array, Array]:
+    """The same of each of so many groups of an image's channels, (n * groups,)."""
+    totals, squares, length = _moments_of_rows(x)
+    each = x.shape[0] * groups
+    return _joined_rows(totals.reshape(each, -1).T, squares.reshape(each, -1).T, length)
+
+
+def _moments_of_rows(x: Tensor) -> tuple[Array, Array, int]:
+    """`_row_moments` of all rows, and how many places they have."""
     acc = dtypes.accumulator(x._dtype).np
     n, source = x.shape[0], _source(x)
     if isinstance(source, np.ndarray) and source.size < _DIRECT and source.dtype == acc:
@@ -74,13 +87,19 @@ def moments(x: Tensor) -> tuple[Array, Array]:
             total[...], square[...] = _row_moments(flat)
 
         _over(source, 2, block, totals, squares)
-    sums = totals.reshape(n, -1).astype(np.float64)
+    return totals, squares, length
+
+
+def _joined_rows(totals: Array, squares: Array, length: int) -> tuple[Array, Array]:
+    """Mean and variance of rows of so many places from those of each (rows, results), joined as by
+    Chan, Golub, LeVeque (1983)."""
+    acc, n, sums = totals.dtype, len(totals), totals.astype(np.float64)
     if n == 1:  # nothing is joined, but what is not finite spreads
         mean = sums[0] / length
         spread = squares.reshape(-1) + (mean - mean)
         return mean.astype(acc), (spread / length).astype(acc)
     mean = np.add.reduce(sums, 0) / (n * length)
-    spread = np.add.reduce(squares.reshape(n, -1), 0, np.float64)
+    spread = np.add.reduce(squares, 0, np.float64)
     spread += np.add.reduce(np.square(sums / length - mean), 0) * length
     return mean.astype(acc), (spread / (n * length)).astype(acc)
 
@@ -89,13 +108,13 @@ def _row_moments(flat: Array) -> tuple[Array, Array]:
     """The sum of each row and that of the squares around its mean, in columns."""
     total = row_sums(flat)
     centre = total / flat.dtype.type(flat.shape[1])
-    square = np.vecdot(flat, flat)[:, None]
+    square = row_products(flat, flat)
     own: Array = square - total * centre
     careful = ~(square <= (1 + _FAR**2) * own)  # nan is careful too
     for some in _groups(careful, flat):
         with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
             np.subtract(flat[some], centre[some], out=apart)
-            own[some] = np.vecdot(apart, apart)[:, None]
+            own[some] = row_products(apart, apart)
     return total, own
 
 
@@ -217,12 +236,12 @@ def _row_products(
     """The sum of each row, and that of its products with the other's distance from its centre, in
     columns."""
     total = row_sums(flat)
-    product = np.vecdot(flat, other)[:, None]
+    product = row_products(flat, other)
     product -= centre * total
     for some in [] if careful is None else _groups(careful, flat):
         with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
             np.subtract(other[some], centre[some], out=apart)
-            product[some] = np.vecdot(flat[some], apart)[:, None]
+            product[some] = row_products(flat[some], apart)
     return total, product
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import export, hidden, watching
 from skimp._engine.dispatch.rows import conj
@@ -76,7 +75,7 @@ def _summed(g: Any) -> Any:
 
 
 def input_gradient(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
-    return _conv_adjoint(g, conj(weight), tuple(shape[2:]), *steps)
+    return _conv_adjoint(g, conj(weight), None, tuple(shape[2:]), *steps)
 
 
 def _to_places(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
@@ -188,11 +187,19 @@ def _conv(
         weight=lambda g, input, weight_shape, stride, padding, dilation, groups: weight_gradient(
             conj(input), g, weight_shape, stride, padding, dilation, groups
         ),
+        bias=lambda g: _summed(g),
     ),
     batch=batching.layers.conv,
 )
 def _conv_adjoint(
-    input: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    input: Any,
+    weight: Any,
+    bias: Any,
+    size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
 ) -> Any:
     """(n, co, *out) by (co, ci / groups, *kernel): the transposed convolution to spatial `size`."""
     (n, _, *out), (_, count, *kernel) = shape_of(input), shape_of(weight)
@@ -200,9 +207,11 @@ def _conv_adjoint(
     if target is None:
         return result
     window = _window(size, tuple(kernel), stride, padding, dilation, tuple(out))
+    add = None if bias is None else bias._skimp_array().reshape(groups, -1)
     adjoint(
         _images(input, groups),
         _kernels(weight._skimp_array(), groups),
+        add,
         _split(target, groups),
         window,
     )
@@ -313,9 +322,7 @@ def _transpose(
     likes = [likeness(t) for t in (input, weight, bias)]
     size, *steps = transposed_steps(nd, *likes, *given, int(groups))
     batched = input if len(likes[0].shape) == nd + 2 else input.unsqueeze(0)
-    result = _conv_adjoint(batched, weight, size, *steps, int(groups))
-    if bias is not None:
-        result = result + bias.reshape((-1,) + (1,) * nd)
+    result = _conv_adjoint(batched, weight, bias, size, *steps, int(groups))
     return result if batched is input else result.squeeze(0)
 
 
@@ -327,15 +334,12 @@ Memory: a new tensor; im2col's matrix of all places is never written at once."""
 
 
 def _declare(nd: int) -> None:
-    def title(input: Any, **_: Any) -> str | None:
-        return "ConvolutionBackward0" if input.ndim == nd + 2 else None
-
     doc = f"Convolution over {nd} dimensions.\n\n{_SECTIONS.format('(co, ci / groups, ...)')}"
     conv = of_dims(convolve, nd, f"conv{nd}d", doc)
     adjoint = f"The adjoint of conv{nd}d: its gradient with respect to the input."
     doc = f"{adjoint}\n\n{_SECTIONS.format('(ci, co / groups, ...)')}"
     transpose = of_dims(_transpose, nd, f"conv_transpose{nd}d", doc)
-    for f in (conv, shown(title, "input", "weight", "bias")(transpose)):
+    for f in (conv, transpose):
         export(f.__name__, f, ("", "nn.functional"), method=False, autocast="lower")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general, hidden
+from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
@@ -25,6 +26,7 @@ from skimp._ops.nn.normalization_channels import accumulated, in_format, moments
 from skimp._ops.reduce.softmax import floating
 
 Ints = tuple[int, ...]
+_LARGE: Final = 1 << 17  # elements from which a pass less is worth the joining of rows
 
 
 def _affine(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
@@ -94,9 +96,40 @@ def _line_back(
     return [v.astype(mean.dtype) for v in (*each, *back)]
 
 
+def _in_rows(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    """`_group_norm` where the places of each channel are a row, as of batch_norm: one pass for the
+    sums of each row, and one for x * a + b."""
+    n, c, *size = shape = shape_of(input)
+    acc = dtypes.accumulator(input._dtype)
+    mean, var = [v.reshape(n, groups, 1) for v in channel_sums.group_moments(input, groups)]
+    affine = [
+        None if t is None else accumulated(t)._skimp_array().reshape(groups, -1)
+        for t in (weight, bias)
+    ]
+    rstd, *line = quietly(_line, c // groups, mean, var, eps, *affine)
+    # each channel of each image is one of a single image
+    images = accumulated(input.reshape((1, n * c, *size)))
+    beside = [fresh(v.reshape(1, -1, *(1,) * len(size)), acc) for v in line]
+    y = call(channel_sums.SCALED, (images, *beside)).to(input._dtype)
+    y = ghost(y.reshape(shape))  # a result of its own, no view: what follows may write to it
+    return y, *[fresh(v.reshape(n, groups), acc) for v in (mean, rstd)]
+
+
+def _line(
+    many: int, mean: Array, var: Array, eps: float, weight: Any, bias: Any
+) -> tuple[Array, ...]:
+    """(rstd, a, b) such that x * a + b is normalised, the latter for each of so many channels of
+    each group of each image."""
+    rstd, a, b = channel_sums.line(mean, var, eps, weight, bias)
+    each = (*mean.shape[:2], many)
+    return rstd, *[v.reshape(-1) if v.shape == each else v.repeat(many) for v in (a, b)]
+
+
 def _small_group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     x, dtype = input._np, input._dtype
-    if x is None or dtype not in dtypes.FLOATING or not x.flags.c_contiguous or not x.size:
+    if x is None or dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
+        return None
+    if not 0 < x.size < _LARGE:
         return None
     vectors: list[Any] = []
     for t in (weight, bias):
@@ -142,6 +175,8 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     batch=batching.layers.group_norm,
 )
 def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    if input.numel() >= _LARGE and channel_sums.has_rows(input) and not input._hollow:
+        return _in_rows(input, groups, weight, bias, eps)
     whole, affine = _group_shapes(input, groups)
     x = in_format(input, input).reshape(whole)
     mean, var = moments(x, [2, 3])

@@ -16,7 +16,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
-from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.scratch import Scratch, row_products, row_sums
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.normalization_small import (
@@ -76,7 +76,7 @@ def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> A
                     np.subtract(x, mean, out=y)
             else:
                 y[...] = x
-            square = np.vecdot(y, y)[:, None]
+            square = row_products(y, y)
             np.divide(1, np.sqrt(square / n + mean.dtype.type(eps)), out=rstd)
             if not normalization_onednn.scaled(y, rstd, w, b):
                 np.multiply(y, rstd, out=y)
@@ -153,7 +153,7 @@ def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
                 np.multiply(g, w, out=gw)
             else:
                 gw[...] = g
-            along = np.vecdot(gw, xhat)[:, None] / n
+            along = row_products(gw, xhat) / n
             mid = row_sums(gw) / n if centre else None
             np.multiply(xhat, along, out=xhat)
             np.subtract(gw, xhat, out=gw)

@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
-from skimp._kernels.scratch import beside_rows, row_sums
+from skimp._kernels.scratch import beside_rows, row_products, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
 
@@ -70,8 +70,8 @@ def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Ar
         w, b = None if w is None else w[None], None if b is None else b[None]
     mean = np.divide(row_sums(x), n)
     y = np.subtract(x, beside_rows(mean))
-    rstd = np.divide(np.vecdot(y, y), n)
-    rstd = np.reciprocal(np.sqrt(np.add(rstd, eps)))[:, None]
+    rstd = np.divide(row_products(y, y), n)
+    rstd = np.reciprocal(np.sqrt(np.add(rstd, eps)))
     np.multiply(y, beside_rows(rstd), out=y)
     if w is not None:
         np.multiply(y, w, out=y)
@@ -114,7 +114,7 @@ def _normalize_back(
     if affine:
         dw, db = np.add.reduce(g * xhat, axis=0), np.add.reduce(g, axis=0)
     gw = g.copy() if w is None else g * w
-    along = np.vecdot(gw, xhat)[:, None] / n
+    along = row_products(gw, xhat) / n
     mid = row_sums(gw) / n
     np.multiply(xhat, along, out=xhat)
     np.subtract(gw, xhat, out=gw)
