@@ -35,6 +35,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
     """
     if (
         a.size * b.shape[-1] < _WORTH
+        or onednn.library() is None
         or a.shape[:-2] != b.shape[:-2]
         or not 1 < a.shape[-1] <= _DEEP
         or min(out.shape[-2:]) < 2
