@@ -200,25 +200,19 @@ def sigmoid(x: Array, *, out: Array) -> None:
 
 def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
-    one: Any = _ONE.get(out.dtype.char)
-    if one is None:
-        one = 1
-        if y.dtype.kind == "c":
-            y = np.conj(y)
-    np.subtract(one, y, out=out)
+    if y.dtype.kind == "c":
+        y = np.conj(y)
+    np.subtract(_ONE.get(out.dtype.char, 1), y, out=out)
     np.multiply(out, y, out=out)
     np.multiply(g, out, out=out)
 
 
 def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     """g (1 - y**2), conjugated for complex y."""
-    one: Any = _ONE.get(out.dtype.char)
-    if one is None:
-        one = 1
-        if y.dtype.kind == "c":
-            y = np.conj(y)
+    if y.dtype.kind == "c":
+        y = np.conj(y)
     np.multiply(y, y, out=out)
-    np.subtract(one, out, out=out)
+    np.subtract(_ONE.get(out.dtype.char, 1), out, out=out)
     np.multiply(g, out, out=out)
 
 

@@ -67,7 +67,6 @@ MULTIPLY: Final = 0x1FFF1
 SUBTRACT: Final = 0x1FFF5
 HELD: Final = 0x2E  # or it is held between two numbers
 TANH: Final = 0x21
-_OF_TWO: Final = (ADD, MULTIPLY, SUBTRACT)
 _SCRATCHPAD_MD: Final = 136
 _WEIGHTS_MD: Final = 131
 _NAME_OF: Final = 8  # the implementation's
@@ -426,7 +425,7 @@ def _followed(then: Sequence[After]) -> Handle:
     for kind, what in then:
         if kind == TOTAL:
             failed |= found.dnnl_post_ops_append_sum(after.value, ctypes.c_float(1), 0, 0)
-        elif kind in _OF_TWO:
+        elif kind >= ADD:  # of two numbers, as its neighbours are
             failed |= found.dnnl_post_ops_append_binary(after.value, kind, what.value)
         else:
             numbers = [ctypes.c_float(number) for number in what]

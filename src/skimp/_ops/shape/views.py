@@ -466,32 +466,6 @@ def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> L
     return V.diagonal(layout, offset, dim1, dim2)
 
 
-def _matrix(name: str, f: Any, fast_view: str, rule: Rule, doc: str, batch: Any) -> Any:
-    f.__doc__ = doc
-    declare = view(name, function=False, method=False, rule=rule, fast_view=fast_view, batch=batch)
-    declared = declare(f)
-    setattr(Tensor, name, property(declared, doc=doc))
-    return declared
-
-
-_matrix(
-    "T",
-    lambda layout: V.reverse_dims(layout),
-    "a.T if a.ndim == 2 else None",  # of others PyTorch warns
-    Rule("PermuteBackward0", input=lambda g: g.permute(tuple(range(g.ndim))[::-1])),
-    "The dimensions reversed.",
-    batching.dims.reversed,
-)
-_matrix(
-    "mT",
-    lambda layout: V.matrix_transpose(layout),
-    "a.swapaxes(-2, -1) if a.ndim > 1 else None",
-    Rule("TransposeBackward0", input=lambda g: g.transpose(-2, -1)),
-    "The last two dimensions exchanged.",
-    batching.dims.MATRICES,
-)
-
-
 _known: dict[str, Any] = {"composite": False, "samples": lambda tensor: [(tensor([1, 2]),)]}
 export("detach", Tensor.detach, method=False, batch=batching.dims.ELEMENTWISE, **_known)
 export("detach_", Tensor.detach_, method=False, **_known)

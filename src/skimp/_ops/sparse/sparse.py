@@ -13,20 +13,11 @@ from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
-from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
 from skimp._ops.sparse import rules
-from skimp._ops.sparse.arithmetic import (
-    add_entries,
-    flattened,
-    plus_dense,
-    product,
-    refuse,
-    summed,
-    times,
-)
+from skimp._ops.sparse.arithmetic import add_entries, plus_dense, product, refuse, times
 from skimp._ops.sparse.tensor import SparseTensor, made
 from skimp._ops.sparse.turned import Turned
 
@@ -422,53 +413,6 @@ def sum_(input: Any, dim: Any = None, dtype: Any = None) -> Any:
     Raises: IndexError for a dim that is not there.
     """
     return input.sum(dim, dtype=dtype)
-
-
-def _normalised(input: Any, dim: int, dtype: Any, log: bool) -> SparseTensor:
-    """softmax along a sparse dim over the entries that are there: in steps of ordinary ops."""
-    if not isinstance(input, SparseTensor):
-        raise RuntimeError("torch.sparse.softmax: expected a sparse tensor")
-    whole = input.coalesce()
-    held = whole._held if dtype is None else whole._held.to(dtype)
-    k = whole.sparse_dim()
-    dim = normalize_dim(dim, whole.ndim)
-    if dim >= k:
-        inner = dim - k + 1
-        return whole.like(held.log_softmax(inner) if log else held.softmax(inner))
-    rest = [d for d in range(k) if d != dim]
-    shape = tuple([int(whole.shape[d]) for d in rest])
-    at = whole._at._skimp_array()[rest]
-    pools, back = np.unique(flattened(at, shape), return_inverse=True)
-    n = len(pools)
-    pool = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)
-    top = held.detach().new_full((n, *held.shape[1:]), -np.inf)
-    top = top.index_reduce(0, pool, held.detach(), "amax")
-    lowered = held - top.index_select(0, pool)
-    raised = lowered.exp()
-    total = summed(raised, pool, n).index_select(0, pool)
-    return whole.like(lowered - total.log() if log else raised / total)
-
-
-@_in_sparse("softmax")
-def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
-    """softmax over the entries that are there.
-
-    Dtypes: floating point.
-    Raises: RuntimeError or NotImplementedError for other dtypes, IndexError for a dim that is not
-    there.
-    """
-    return _normalised(input, dim, dtype, False)
-
-
-@_in_sparse("log_softmax")
-def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
-    """log_softmax over the entries that are there.
-
-    Dtypes: floating point.
-    Raises: RuntimeError or NotImplementedError for other dtypes, IndexError for a dim that is not
-    there.
-    """
-    return _normalised(input, dim, dtype, True)
 
 
 def _legacy(kind: str, dtype: dtypes.dtype) -> Callable[..., Any]:
