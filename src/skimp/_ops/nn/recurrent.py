@@ -12,7 +12,7 @@ gradients of the gates, which products read (time, batch, gates * hidden).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,9 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels.blas import multiply
 from skimp._ops.reduce.softmax import contiguous_array
+from skimp._ops.shape.joining import stack
+
+State = tuple[Any, ...]  # what a step hands on: its result first
 
 _SOME: Final = 1 << 16  # elements of the gates that are worked on at once
 
@@ -106,6 +109,12 @@ def of_bias(grads: Array, bias: Any) -> Any:
     return None if bias is None else tensor(np.add.reduce(rows(grads), axis=0), bias)
 
 
+def of_biases(grads: Array, bias: Any) -> tuple[Any, Any]:
+    """The gradients of two biases that are added to the same gates."""
+    made = of_bias(grads, bias)
+    return made, None if made is None else tensor(made._skimp_array(), made)
+
+
 def input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
     """The gradient of the input of all steps."""
     if "input" not in needs:
@@ -113,6 +122,17 @@ def input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
     made, into = blank(tuple(input.shape), input._dtype)
     multiply(rows(grads), w_ih._skimp_array(), out=rows(into))
     return made
+
+
+def in_ops(
+    step: Callable[[Any, State], State], input: Any, state: State, reverse: bool
+) -> tuple[Any, State]:
+    """(the results of all steps, the last state), a step at a time, in ops."""
+    found = []
+    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
+        state = step(x, state)
+        found.append(state[0])
+    return stack(found[::-1] if reverse else found), state
 
 
 def rematerialize(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:

@@ -19,7 +19,9 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
+    State,
     each,
+    in_ops,
     input_back,
     most,
     of_bias,
@@ -31,7 +33,6 @@ from skimp._ops.nn.recurrent import (
     tensor,
 )
 from skimp._ops.reduce.softmax import contiguous_array
-from skimp._ops.shape.joining import stack
 
 _SCALE = (0.5, 0.5)  # reset, update
 _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
@@ -40,17 +41,16 @@ _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
 def _in_ops(
     input: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
 ) -> tuple[Any]:
-    found = []
-    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
+    def step(x: Any, state: State) -> State:
+        (h,) = state
         of_x, of_h = x.matmul(w_ih.t()), h.matmul(w_hh.t())
         if b_ih is not None:
             of_x, of_h = of_x + b_ih, of_h + b_hh
         (x_r, x_z, x_n), (h_r, h_z, h_n) = of_x.chunk(3, 1), of_h.chunk(3, 1)
         new = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
-        h = new + (x_z + h_z).sigmoid() * (h - new)
-        found.append(h)
+        return (new + (x_z + h_z).sigmoid() * (h - new),)
 
-    return (stack(found[::-1] if reverse else found),)
+    return (in_ops(step, input, (h,), reverse)[0],)
 
 
 def _back(

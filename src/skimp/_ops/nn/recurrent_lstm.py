@@ -19,10 +19,12 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
+    State,
     each,
+    in_ops,
     input_back,
     most,
-    of_bias,
+    of_biases,
     of_w_hh,
     of_w_ih,
     one_by_one,
@@ -32,7 +34,6 @@ from skimp._ops.nn.recurrent import (
     times_last,
 )
 from skimp._ops.reduce.softmax import contiguous_array
-from skimp._ops.shape.joining import stack
 
 SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
 _NAMES = ("input", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh")
@@ -41,16 +42,16 @@ _NAMES = ("input", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh")
 def _in_ops(
     input: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
 ) -> tuple[Any, Any]:
-    found = []
-    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
+    def step(x: Any, state: State) -> State:
+        h, c = state
         gates = x.matmul(w_ih.t()) + h.matmul(w_hh.t())
         gates = gates if b_ih is None else gates + b_ih + b_hh
         i, f, g, o = gates.chunk(4, 1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        found.append(h)
+        return o.sigmoid() * c.tanh(), c
 
-    return stack(found[::-1] if reverse else found), c
+    out, (_, last) = in_ops(step, input, (h, c), reverse)
+    return out, last
 
 
 def _back(
@@ -78,8 +79,7 @@ def _back(
     dw_ih = of_w_ih(d, input)
     dx = input_back(d, w_ih, input, needs)
     ends = [tensor(a, input) for a in (dh, dc)]
-    db = of_bias(d, b_ih)
-    return dx, *ends, dw_ih, dw_hh, db, None if db is None else tensor(db._skimp_array(), db)
+    return dx, *ends, dw_ih, dw_hh, *of_biases(d, b_ih)
 
 
 def _steps_back(

@@ -19,9 +19,11 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
+    State,
+    in_ops,
     input_back,
     most,
-    of_bias,
+    of_biases,
     of_w_hh,
     of_w_ih,
     one_by_one,
@@ -30,7 +32,6 @@ from skimp._ops.nn.recurrent import (
     tensor,
 )
 from skimp._ops.reduce.softmax import contiguous_array
-from skimp._ops.shape.joining import stack
 
 _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
 
@@ -38,14 +39,12 @@ _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
 def _in_ops(
     input: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, relu: bool, reverse: bool
 ) -> tuple[Any]:
-    found = []
-    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
-        a = x.matmul(w_ih.t()) + h.matmul(w_hh.t())
+    def step(x: Any, state: State) -> State:
+        a = x.matmul(w_ih.t()) + state[0].matmul(w_hh.t())
         a = a if b_ih is None else a + b_ih + b_hh
-        h = a.relu() if relu else a.tanh()
-        found.append(h)
+        return (a.relu() if relu else a.tanh(),)
 
-    return (stack(found[::-1] if reverse else found),)
+    return (in_ops(step, input, (h,), reverse)[0],)
 
 
 def _back(
@@ -66,10 +65,9 @@ def _back(
     back = _relu_back if relu else _tanh_back
     quietly(back, d[way], dh, g._skimp_array()[way], out[way], w_hh._skimp_array())
     dw_hh = of_w_hh(d, out, h0._skimp_array(), reverse, input)
-    dw_ih, db = of_w_ih(d, input), of_bias(d, b_ih)
+    dw_ih = of_w_ih(d, input)
     dx = input_back(d, w_ih, input, needs)
-    other = None if db is None else tensor(db._skimp_array(), db)
-    return dx, tensor(dh, input), dw_ih, dw_hh, db, other
+    return dx, tensor(dh, input), dw_ih, dw_hh, *of_biases(d, b_ih)
 
 
 def _tanh_back(d: Array, dh: Array, g: Array, out: Array, w: Array) -> None:
