@@ -60,8 +60,11 @@ def kept_mask(like: Any, p: float, feature: bool) -> Any:
 
 def small_mask(shape: Ints, p: float) -> Tensor:
     """The same, row-major, of at most `FEW` elements."""
-    stays = draws.stays(math.prod(shape), 1.0 - p, default_generator._engine)
-    return fresh(stays.reshape(shape), dtypes.bool)
+    return fresh(_stays(shape, p), dtypes.bool)
+
+
+def _stays(shape: Ints, p: float) -> Array:
+    return draws.stays(math.prod(shape), 1.0 - p, default_generator._engine).reshape(shape)
 
 
 def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
@@ -134,14 +137,13 @@ def _small_dropout(
     if not 0.0 < p < 1.0 or modes.state.vmaps:
         return None
     if x.flags.c_contiguous:
-        stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
+        stays = _stays(x.shape, p)
     else:
         order = layouts.memory_order(input._skimp_layout_of())
         in_memory = x.transpose(order)
         if not in_memory.flags.c_contiguous or 1 in x.shape:
             return None
-        stays = draws.stays(x.size, 1.0 - p, default_generator._engine)
-        stays = stays.reshape(in_memory.shape).transpose(np.argsort(order))
+        stays = _stays(in_memory.shape, p).transpose(np.argsort(order))
     scale = 1.0 / (1.0 - p)
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
