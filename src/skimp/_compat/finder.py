@@ -33,7 +33,7 @@ class Finder:
         real = ours(fullname)
         if importlib.util.find_spec(real) is None:
             raise _no_module(fullname, real)
-        return ModuleSpec(fullname, _Alias(real))
+        return ModuleSpec(fullname, _Alias(real))  # type: ignore[arg-type]
 
 
 class _Alias:

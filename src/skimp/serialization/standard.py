@@ -43,7 +43,7 @@ def of_tensor(t: Tensor) -> Parts | None:
     return _with_one(pickler.tensor_parts(t))
 
 
-def of_sparse(t: Tensor) -> Parts:
+def of_sparse(t: Any) -> Parts:
     """The same for a sparse tensor."""
     return pickler.sparse_parts(t)
 
