@@ -9,6 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import skimp  # noqa: F401  (declares the rows)
@@ -94,9 +95,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     text = "".join([f"{line}\n" for line in lines()])
     if not parser.parse_args().check:
-        FILE.write_text(text)
-    elif FILE.read_text() != text:
-        sys.exit(f"{FILE.name} is stale: run tools/schemas.py")
+        Path(FILE).write_text(text)
+    elif Path(FILE).read_text() != text:
+        sys.exit(f"{Path(FILE).name} is stale: run tools/schemas.py")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from skimp import (
     backends,
     cuda,
     distributed,
-    distributions,
     fft,
     func,
     jit,
@@ -36,11 +35,9 @@ from skimp import (
     optim,
     overrides,
     random,
-    serialization,
     signal,
     sparse,
     special,
-    testing,
     types,
     utils,
     version,
@@ -215,11 +212,11 @@ from skimp.nn.native import (
     triplet_margin_loss,
 )
 from skimp.random import fork_rng, thread_safe_generator
-from skimp.serialization import load, save
 from skimp.version import __version__
 
 if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
-    from skimp import library, profiler
+    from skimp import distributions, library, profiler, serialization, testing
+    from skimp.serialization import load, save
 
 short, int, long, half, float, double, cfloat, cdouble = (
     int16, int32, int64, float16, float32, float64, complex64, complex128,
@@ -246,8 +243,9 @@ let_idle_threads_sleep()
 del let_idle_threads_sleep
 _serve()
 _keep()
-__getattr__ = _lookup(__name__)
+_HOME = __name__  # which becomes `torch`
+__getattr__ = _lookup(_HOME)
 
 
 def __dir__() -> list[str]:
-    return _listed(__name__, globals())
+    return _listed(_HOME, globals())

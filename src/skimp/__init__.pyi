@@ -209,6 +209,7 @@ inf: builtins.float
 nan: builtins.float
 newaxis: None
 Storage: _StorageType
+_HOME: str
 accelerator: ModuleType
 ao: ModuleType
 compiler: ModuleType

@@ -229,7 +229,7 @@ def test_a_home_hides_no_module_of_ours(tmp_path: Path) -> None:
     printed = python(
         """
         import importlib.util, sys
-        import skimp
+        import skimp, skimp.distributions, skimp.multiprocessing.spawning, skimp.serialization
         from skimp._compat.homes import HOMES
         for home in HOMES:
             name = f"skimp.{home}".rstrip(".")
@@ -433,3 +433,45 @@ def test_an_error_that_nobody_reads_looks_for_nothing(monkeypatch: pytest.Monkey
     assert set(sought) == {"zeroes"}
     read = pickle.loads(pickle.dumps(caught.value))
     assert str(read).endswith("has no attribute 'zeroes'!")
+
+
+def test_what_is_loaded_later_says_pytorchs_names(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp._compat
+        skimp.compat.install()
+        import pickle, sys
+        import torch
+        late = ("distributions", "serialization", "testing", "multiprocessing.spawning")
+        assert not [name for name in late if f"skimp.{name}" in sys.modules]
+        words = [torch.distributions.Normal(0.0, 1.0), torch.distributions.constraints.positive]
+        words += [torch.multiprocessing.ProcessRaisedException, torch.save]
+        print(*[getattr(w, "__module__", None) for w in words])
+        print(torch.serialization.__name__, torch.distributions.__name__, torch.testing.__name__)
+        print("load" in dir(torch), "spawn" in dir(torch.multiprocessing))
+        print(b"torch._utils" in pickle.dumps(torch.ones(2)))
+        """,
+        tmp_path,
+    )
+    assert printed == (
+        "torch.distributions.normal torch.distributions.constraints torch.multiprocessing.spawn "
+        "skimp.serialization.saving\n"
+        "torch.serialization torch.distributions torch.testing\nTrue True\nTrue\n"
+    )
+
+
+def test_an_import_loads_no_module_that_training_does_not_need(tmp_path: Path) -> None:
+    """Each is half a MiB or more, with what it loads itself."""
+    printed = python(
+        """
+        import sys
+        import numpy
+        before = set(sys.modules)
+        import skimp
+        late = "argparse concurrent decimal difflib html json logging pathlib pickletools"
+        late += " safetensors subprocess sysconfig tempfile traceback uuid zipfile"
+        print(*[name for name in late.split() if name in sys.modules and name not in before])
+        """,
+        tmp_path,
+    )
+    assert printed == "\n"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import multiprocessing
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 
 from skimp._compat import homes
@@ -19,12 +17,13 @@ from skimp._compat.table import OURS, THEIRS, ours, theirs
 
 # A folder with a package `torch` that installs this hook. It stands in sys.path for the sake of
 # processes that `multiprocessing` starts afresh: they get the parent's sys.path, and no hooks.
-SHIM = str(Path(__file__).parent / "shim")
+SHIM = os.path.join(os.path.dirname(__file__), "shim")
 CHILD = "skimp._compat.child"
 
 
-class Finder(MetaPathFinder):
-    """Finds `torch` and everything below it, and nothing else."""
+class Finder:
+    """Finds `torch` and everything below it, and nothing else. (The classes of `importlib.abc`,
+    which it need not have, bring 30 modules.)"""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -34,10 +33,10 @@ class Finder(MetaPathFinder):
         real = ours(fullname)
         if importlib.util.find_spec(real) is None:
             raise _no_module(fullname, real)
-        return ModuleSpec(fullname, _Alias(real))
+        return ModuleSpec(fullname, _Alias(real))  # type: ignore[arg-type]
 
 
-class _Alias(Loader):
+class _Alias:
     """Puts an existing module where the import system looks for a new one.
 
     Done in `exec_module`: a module returned by `create_module` would get the new name's `__spec__`.
@@ -45,6 +44,9 @@ class _Alias(Loader):
 
     def __init__(self, real: str) -> None:
         self._real = real
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The import system makes the new one."""
 
     def exec_module(self, module: ModuleType) -> None:
         real = importlib.import_module(self._real)
@@ -67,13 +69,11 @@ def install() -> None:
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, Finder())
-    _rename(OURS, THEIRS)
-    _share_modules()
-    homes.give_homes()
+    join()
     sys.path.insert(1, SHIM)
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
-    multiprocessing.set_forkserver_preload([CHILD])
+    _preload([CHILD])
 
 
 def _share_modules() -> None:
@@ -90,6 +90,16 @@ def _share_modules() -> None:
 _OWN = frozenset({"array_api", "cli", "config", "errors", "lens", "memory"})  # PyTorch has none
 
 
+def join() -> None:
+    """Let what a program has loaded by now say PyTorch's names, if they stand for ours: the last
+    line of packages that are loaded when they are named.
+    """
+    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+        _rename(OURS, THEIRS)
+        _share_modules()
+        homes.give_homes()
+
+
 def uninstall() -> None:
     """Forget the name `torch` again; modules that imported it keep what they have."""
     homes.take_homes()
@@ -100,7 +110,13 @@ def uninstall() -> None:
         if ours(name) != name and module is sys.modules.get(ours(name)):
             module.__name__ = ours(name)
             del sys.modules[name]
-    multiprocessing.set_forkserver_preload(["__main__"])
+    _preload(["__main__"])
+
+
+def _preload(modules: list[str]) -> None:
+    import multiprocessing  # with sockets, for programs that say `torch`
+
+    multiprocessing.set_forkserver_preload(modules)
 
 
 _BARE = ("Tensor", "Size", "dtype", "device")

@@ -31,9 +31,9 @@ _added: list[tuple[ModuleType, str]] = []
 
 
 def give_homes() -> None:
-    """Let the classes that are there say where PyTorch has them, and be found there."""
-    if _added:
-        return
+    """Let the classes that are there say where PyTorch has them, and be found there; again, when
+    others have come.
+    """
     for name in MODULES:  # below a parent that is a file, the import system looks for nothing
         made = sys.modules.get(name)
         if isinstance(made, Made):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -40,6 +39,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     """
     if name.startswith("__"):
         return ""
+    import difflib  # once a name is wrong
+
     public = [word for word in candidates if not word.startswith("_")]
     found = difflib.get_close_matches(name, public, n=1)
     return f"; the nearest is {found[0]!r}" if found else ""

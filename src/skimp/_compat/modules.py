@@ -7,31 +7,41 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import types
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import Any
 
 from skimp._compat import refusals
 from skimp._compat.missing import missing
 from skimp._compat.table import MODULES, Module, Row, ours, theirs
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _made: dict[tuple[str, str], Any] = {}
 
 
 class Made(types.ModuleType):
-    """A module that has rows and no file."""
+    """A module that has rows and no file. There are 330: what nobody asks one for, it has not."""
 
     def __init__(self, name: str, section: Module) -> None:
         super().__init__(name, f"{theirs(name)}: {section.doc or 'names that are elsewhere.'}")
-        self.__spec__ = ModuleSpec(name, None, is_package=True)
-        self.__path__: list[str] = []
         self._home = name  # `__name__` follows the name `torch`
-        self.__all__ = public(name)
-        vars(self)["__getattr__"] = lookup(name)
+
+    @property
+    def __spec__(self) -> ModuleSpec:  # type: ignore[override]
+        return ModuleSpec(self._home, None, is_package=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__path__":
+            made: Any = []
+        elif name == "__all__":
+            made = public(self._home)
+        else:
+            return lookup(self._home)(name)
+        setattr(self, name, made)
+        return made
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *MODULES[self._home].rows})
@@ -132,8 +142,8 @@ _WORDS = {
 
 def has_file(name: str) -> bool:
     """Whether there is code for a module of ours."""
-    place = _PACKAGE.joinpath(*name.split(".")[1:])
-    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
+    place = os.path.join(_PACKAGE, *name.split(".")[1:])
+    return os.path.exists(f"{place}.py") or os.path.exists(os.path.join(place, "__init__.py"))
 
 
 def serve() -> None:

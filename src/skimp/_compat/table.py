@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Set
-from pathlib import Path
+from sys import intern
 from typing import Final, NamedTuple
 
 OURS, THEIRS = "skimp", "torch"
@@ -44,7 +45,7 @@ def read(text: str) -> dict[str, Module]:
     words: dict[str, str] = {}
     found: dict[str, Module] = {}
     rows: dict[str, Row] = {}
-    builtins: set[str] = set()
+    module = ""
     for line in _whole_lines(text):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -53,19 +54,20 @@ def read(text: str) -> dict[str, Module]:
         if part["word"]:
             words[part["word"]] = part["text"]
         elif part["module"]:
-            rows, builtins = {}, set()
-            found[ours(part["module"])] = Module(part["doc"], rows, builtins)
+            rows, module = {}, ours(part["module"])
+            found[module] = Module(part["doc"], rows)
         elif part["call"]:
             rows[part["call"]] = Row("call", part["result"], part["arguments"])
         elif part["value"]:
             rows[part["value"]] = Row("value", part["expression"])
         elif part["verb"] == "builtin":
-            builtins |= set(part["names"].split())
+            more = found[module].builtins | set(part["names"].split())
+            found[module] = found[module]._replace(builtins=more)
         else:
             what = re.sub(r"\$(\w+)", lambda m: words[m[1]], part["what"] or "")
             for each in part["names"].split():
-                shown, _, name = each.partition("=")
-                rows[shown] = Row(part["verb"], what, name or shown)
+                shown, _, name = map(intern, each.partition("="))
+                rows[shown] = Row(intern(part["verb"]), what, name or shown)
     return found
 
 
@@ -89,6 +91,7 @@ def theirs(name: str) -> str:
     return name
 
 
-MODULES: Final = read(Path(__file__).with_name("names.txt").read_text())
+with open(os.path.join(os.path.dirname(__file__), "names.txt"), encoding="utf-8") as _file:
+    MODULES: Final = read(_file.read())
 # What Tensor lacks stands in the same file, though it is no module: {name: reason}.
 METHODS: Final = {name: row.what for name, row in MODULES.pop(f"{OURS}.Tensor").rows.items()}

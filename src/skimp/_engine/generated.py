@@ -17,6 +17,7 @@ import linecache
 import marshal
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from types import CodeType, FunctionType
 from typing import Any
@@ -32,34 +33,69 @@ def compiled(name: str, text: list[str], space: dict[str, Any], kind: str = "") 
     file = f"<skimp {title}>" if number == 1 else f"<skimp {title} {number}>"
     source = "\n".join(text)
     exec(compile(source, file, "exec"), space)
-    linecache.cache[file] = (len(source), None, [f"{line}\n" for line in text], file)
+    _remember(file, f"{source}\n")
     return space[name]
 
 
-_codes: dict[str, CodeType] = {}
-_kept: dict[str, CodeType] = {}  # what an earlier import compiled
+class _Lines(Sequence[str]):
+    """The lines of a text, split when somebody reads them: 900 texts take 1.8 MiB as lists."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.text.splitlines(True)[at]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.text.splitlines(True))
+
+    def __len__(self) -> int:
+        return self.text.count("\n")
+
+
+def _remember(file: str, source: str) -> None:
+    known: Any = linecache.cache
+    known[file] = (len(source), None, _Lines(source), file)
+
+
+Codes = dict[str, dict[str, CodeType]]  # by text, and then by title
+_codes: Codes = {}
+_kept: Codes = {}  # what an earlier import compiled and this one has not asked for
+_compiled: dict[str, CodeType] = {}  # by text, before they have a title
 
 
 def function_of(title: str, text: list[str], space: dict[str, Any]) -> FunctionType:
     """The function that the lines (`def function(...):` first) define, called `title`.
 
-    Functions of the same text share their code, which takes longer to compile than all else:
-    defaults, and what a text calls by name, are a function's own.
+    Functions of the same text are compiled once, which takes longer than all else: defaults, and
+    what a text calls by name, are a function's own.
     """
     source = "\n".join(text) + "\n"
-    code = _codes.get(source)
+    titled = _codes.get(source)
+    if titled is None:
+        titled = _codes[source] = _kept.pop(source, {})
+        _remember(_file_of(source), source)
+    code = titled.get(title)
     if code is None:
-        file = f"<skimp op {crc32(source.encode()):08x}>"
-        code = _codes[source] = _kept.get(source) or _code_of(source, file)
-        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    f = FunctionType(code.replace(co_name=title, co_qualname=title), space, title)
+        code = titled[title] = _named(title, source)
+    f = FunctionType(code, space, title)
     f.__qualname__ = title
     return f
 
 
-def _code_of(source: str, file: str) -> CodeType:
-    module = compile(source, file, "exec")
-    return next(c for c in module.co_consts if isinstance(c, CodeType))
+def _named(title: str, source: str) -> CodeType:
+    code = _compiled.get(source)
+    if code is None:
+        module = compile(source, _file_of(source), "exec")
+        code = next(c for c in module.co_consts if isinstance(c, CodeType))
+        _compiled[source] = code
+    return code.replace(co_name=title, co_qualname=title)
+
+
+def _file_of(source: str) -> str:
+    return f"<skimp op {crc32(source.encode()):08x}>"
 
 
 def _place() -> str:
@@ -77,10 +113,15 @@ def recall() -> None:
 
 
 def keep() -> None:
-    """Write what this import used, after the last text, if any of it had to be compiled."""
-    if sys.dont_write_bytecode or _codes.keys() <= _kept.keys():
+    """Write what this import used, after the last text, if any of it had to be compiled. What comes
+    later shares its code with none of it.
+    """
+    codes, whole = dict(_codes), not _compiled
+    for known in (_codes, _kept, _compiled):
+        known.clear()
+    if whole or sys.dont_write_bytecode:
         return
-    data = marshal.dumps(_codes)
+    data = marshal.dumps(codes)
     with contextlib.suppress(OSError, NotImplementedError):  # as for bytecode: it is kept, or not
         place = _place()
         part = f"{place}.{os.getpid()}"
@@ -90,8 +131,9 @@ def keep() -> None:
 
 
 def _check_of(data: bytes) -> bytes:
-    return MAGIC_NUMBER + crc32(data).to_bytes(4, "little")
+    return MAGIC_NUMBER + _FORM + crc32(data).to_bytes(4, "little")
 
 
+_FORM = b"by text and title"
 _CHECK = len(_check_of(b""))
 recall()

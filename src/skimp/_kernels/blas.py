@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -41,10 +40,11 @@ _PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
 @cache
 def library() -> ctypes.CDLL | None:
     """The OpenBLAS in NumPy's wheels; None with any other BLAS."""
-    home = Path(np.__file__).parent
-    for folder in (home.parent / "numpy.libs", home / ".dylibs"):
-        for path in folder.glob("*scipy_openblas*") if folder.is_dir() else ():
-            return ctypes.CDLL(str(path))
+    home = os.path.dirname(np.__file__)
+    for folder in (f"{home}.libs", os.path.join(home, ".dylibs")):
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if "scipy_openblas" in name:
+                return ctypes.CDLL(os.path.join(folder, name))
     return None
 
 

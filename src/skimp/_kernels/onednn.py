@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -122,9 +121,9 @@ def library() -> ctypes.CDLL | None:
     """
     if _chosen == "never" or not sys.platform.startswith("linux"):
         return None
-    beside = Path(sys.prefix) / "lib" / _NAME
-    for place in (str(beside), _NAME):
-        if place == _NAME or beside.exists():
+    beside = os.path.join(sys.prefix, "lib", _NAME)
+    for place in (beside, _NAME):
+        if place == _NAME or os.path.exists(beside):
             try:
                 with _patience():
                     found = ctypes.CDLL(place)

@@ -41,9 +41,9 @@ class _OwnStack:
 
     def __init__(self, change: Callable[..., int]) -> None:
         self._change = change
-        self._memory = ctypes.create_string_buffer(_HANDLERS)
+        self._memory = np.empty(_HANDLERS, np.uint8)  # without pages until a signal comes
         self._none = ctypes.byref(_AltStack(None, _NONE, 0))
-        change(ctypes.byref(_AltStack(ctypes.addressof(self._memory), 0, _HANDLERS)), None)
+        change(ctypes.byref(_AltStack(self._memory.ctypes.data, 0, _HANDLERS)), None)
 
     def __del__(self) -> None:
         self._change(self._none, None)  # a thread drops what is its own at its own end

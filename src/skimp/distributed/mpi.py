@@ -10,13 +10,15 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skimp._engine.tensor import dtypes
 from skimp.distributed.reduce_ops import ReduceOp
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Array = np.ndarray[Any, Any]
 INSTALL = "pip install 'skimp[mpi]'"
@@ -89,6 +91,7 @@ def wheel_file(package: str, name: str) -> Path | None:
     """Where an installed package has a file of this name."""
     # it loads the email package, which a program of one process has no use for
     import importlib.metadata
+    from pathlib import Path  # the same of `urllib`
 
     try:
         files = importlib.metadata.files(package) or []

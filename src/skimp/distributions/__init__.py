@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skimp._compat.finder import join as _join
 from skimp._engine.dispatch.docstrings import complete_classes as _complete
 from skimp.distributions import constraints, relaxed_bernoulli, relaxed_categorical, transforms
 from skimp.distributions.bernoulli import Bernoulli
@@ -92,3 +93,4 @@ __all__ = [
 ]  # fmt: skip
 for _names in (globals(), vars(relaxed_bernoulli), vars(relaxed_categorical)):
     _complete(_names)
+_join()

@@ -5,7 +5,7 @@ is deferred first.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any
 
 from skimp._engine.budget.setting import budget, get_budget, set_budget
 from skimp._engine.memory.copies import no_copies
@@ -27,9 +27,11 @@ from skimp._engine.memory.stats import (
 )
 from skimp._engine.memory.steps import step
 from skimp.errors import OutOfMemoryError
-from skimp.memory.drawing.picture import Picture, picture
-from skimp.memory.graph import saved
 from skimp.memory.holders import aliases, holders
+
+if _TYPE_CHECKING:
+    from skimp.memory.drawing.picture import Picture, picture
+    from skimp.memory.graph import saved
 
 __all__ = [
     "OutOfMemoryError", "Picture", "Region", "aliases", "budget", "empty_cache", "get_budget",
@@ -39,8 +41,11 @@ __all__ = [
     "saved", "set_budget", "set_limit", "set_per_process_memory_fraction", "step", "synchronize",
 ]  # fmt: skip
 
-# What the lens has, which stands above this module: it is imported when it is asked for.
-_LENS = {
+# What is imported when it is asked for: the lens, which stands above this module, and what few
+# programs ask.
+_LATE = {
+    **{name: ("skimp.memory.drawing.picture", name) for name in ("Picture", "picture")},
+    "saved": ("skimp.memory.graph", "saved"),
     "record": ("skimp.lens.recording", "Recording"),
     **{
         name: ("skimp.lens.history", name)
@@ -50,9 +55,9 @@ _LENS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LENS:
+    if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _LENS[name]
+    module, attribute = _LATE[name]
     return getattr(importlib.import_module(module), attribute)
 
 

@@ -11,9 +11,9 @@ import gc
 import inspect
 import re
 import sys
-import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,6 @@ import numpy as np
 
 from skimp._engine.memory.call_site import OWN_CODE
 
-_LIBRARY: Final = tuple([p for p in {sysconfig.get_path(n) for n in ("stdlib", "purelib")} if p])
 _INSTALLED: Final = re.compile(r"[/\\](site|dist)-packages[/\\]")  # another environment's, too
 _OPAQUE: Final = (
     *(str, bytes, int, float, complex, bool, type(None), ModuleType, CodeType),
@@ -181,9 +180,19 @@ def variables(frame: FrameType) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name[0] != "@"}  # pytest's own
 
 
+@cache
+def _library() -> tuple[str, ...]:
+    """Where Python's own code and installed packages lie."""
+    import sysconfig  # a table of how Python was built, for who asks what holds a tensor
+
+    return tuple([p for p in {sysconfig.get_path(n) for n in ("stdlib", "purelib")} if p])
+
+
 def is_library(file: str) -> bool:
     """Whether a file is this package's or Python's, or of an installed package."""
-    return file.startswith((*OWN_CODE, "<frozen", *_LIBRARY)) or _INSTALLED.search(file) is not None
+    return (
+        file.startswith((*OWN_CODE, "<frozen", *_library())) or _INSTALLED.search(file) is not None
+    )
 
 
 def _is_users(name: str) -> bool:

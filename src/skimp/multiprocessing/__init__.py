@@ -8,15 +8,19 @@ from __future__ import annotations
 import multiprocessing as _multiprocessing
 import sys
 from multiprocessing import *  # noqa: F403
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from skimp._compat.modules import listed as _listed, lookup as _lookup
 from skimp.multiprocessing import sharing
-from skimp.multiprocessing.spawning import (
-    ProcessContext,
-    ProcessExitedException,
-    ProcessRaisedException,
-    spawn,
-    start_processes,
-)
+
+if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
+    from skimp.multiprocessing.spawning import (
+        ProcessContext,
+        ProcessExitedException,
+        ProcessRaisedException,
+        spawn,
+        start_processes,
+    )
 
 __all__ = [
     "ProcessContext", "ProcessExitedException", "ProcessRaisedException",
@@ -25,6 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 __all__ += _multiprocessing.__all__
+_HOME = __name__
+__getattr__ = _lookup(_HOME)
 _STRATEGIES = {"file_descriptor", "file_system"} if sys.platform == "linux" else {"file_system"}
 
 
@@ -47,3 +53,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
         raise AssertionError(
             f"unknown sharing strategy {new_strategy!r}; it is one of {sorted(_STRATEGIES)}"
         )
+
+
+def __dir__() -> list[str]:
+    return _listed(_HOME, globals())

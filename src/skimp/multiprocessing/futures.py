@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import concurrent.futures
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -13,6 +15,8 @@ class Future:
     """A result that somebody will set."""
 
     def __init__(self, *, devices: Any = None) -> None:
+        import concurrent.futures  # brings `logging`
+
         self._inner: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def __class_getitem__(cls, _: Any) -> type[Future]:

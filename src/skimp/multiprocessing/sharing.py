@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
+import sys
 import threading
 import weakref
-from multiprocessing import reduction, resource_sharer
-from multiprocessing.pool import Pool
+from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
@@ -87,6 +86,8 @@ def _segment(nbytes: int) -> Segment:
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("skimp", os.MFD_CLOEXEC)
     else:
+        import tempfile  # where files have names
+
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
     segment = Segment(fd, nbytes)
@@ -131,9 +132,13 @@ def _forget_with_pool(handle: Any) -> None:
     terminated never does. The thread that hands out a pool's tasks lives as long as the pool can
     have workers.
     """
+    pool: Any = sys.modules.get("multiprocessing.pool")
+    if pool is None:
+        return
     thread = threading.current_thread()
-    waiting = getattr(getattr(resource_sharer, "_resource_sharer", None), "_cache", None)
-    if getattr(thread, "_target", None) is not Pool._handle_tasks or waiting is None:  # type: ignore[attr-defined]
+    sharer = sys.modules.get("multiprocessing.resource_sharer")  # `DupFd` has imported it
+    waiting = getattr(getattr(sharer, "_resource_sharer", None), "_cache", None)
+    if getattr(thread, "_target", None) is not pool.Pool._handle_tasks or waiting is None:
         return
     weakref.finalize(thread, _close, waiting, handle._id[1])
 

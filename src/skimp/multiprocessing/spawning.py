@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from skimp._compat import finder
+
 # what reports end in: of a rank of a job that failed, and of one that waited for such
 OF_RANK, WAITED = ".rank", ".waited"
 LAST_WORDS = 3.0  # seconds in which ranks that wait for a failed process may end by themselves
@@ -184,3 +186,6 @@ def spawn(
 ) -> ProcessContext | None:
     """`start_processes` with new interpreters: `fn` must be importable, and `args` be picklable."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
+
+
+finder.join()

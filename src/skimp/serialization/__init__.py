@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from skimp._compat.finder import join as _join
 from skimp._compat.modules import lookup as _lookup
-from skimp.serialization import safetensors, standard as _standard
+from skimp.serialization import safetensors
 from skimp.serialization.loading import get_unsafe_globals_in_checkpoint, load
 from skimp.serialization.options import (
     LoadEndianness,
@@ -31,5 +32,5 @@ __all__ = [
     "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "safetensors", "save",
     "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options",
 ]  # fmt: skip
-_standard.register_types()
 __getattr__ = _lookup(__name__)
+_join()

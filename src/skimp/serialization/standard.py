@@ -11,12 +11,8 @@ from weakref import WeakValueDictionary
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.create import pickling
 from skimp._ops.create.storages import TypedStorage
-from skimp._ops.sparse.tensor import SparseTensor
-from skimp.nn.parameter import Parameter
 from skimp.serialization import legacy, pickler, rebuild
-from skimp.serialization.names import THEIRS
 
 Parts = tuple[Any, ...]
 
@@ -42,35 +38,18 @@ def _with_one(parts: Parts) -> Parts | None:
     return parts if build is rebuild.without_bytes or isinstance(args[0], Tensor) else None
 
 
-_parameter: Any = Parameter.__reduce_ex__
+def of_tensor(t: Tensor) -> Parts | None:
+    """PyTorch's builder and its arguments; None for what its files don't hold."""
+    return _with_one(pickler.tensor_parts(t))
 
 
-def _reduce(self: Tensor, protocol: Any) -> Parts:
-    own: Any = _parameter if isinstance(self, Parameter) else pickling.reduce
-    parts: Parts | None = None
-    if Tensor.__module__ == THEIRS:
-        parts = _with_one(pickler.tensor_parts(self))
-    return parts or own(self, protocol)
+def of_sparse(t: Any) -> Parts:
+    """The same for a sparse tensor."""
+    return pickler.sparse_parts(t)
 
 
-def _reduce_sparse(self: SparseTensor, protocol: Any) -> Parts:
-    return pickler.sparse_parts(self)
-
-
-def _reduce_storage(self: TypedStorage, protocol: Any) -> Parts:
-    if Tensor.__module__ != THEIRS:
-        own: Any = object.__reduce_ex__
-        return own(self, protocol)  # type: ignore[no-any-return]
+def of_storage(s: TypedStorage) -> Parts:
+    """The same for a storage."""
     file = io.BytesIO()
-    legacy.save(self, file, 2)
+    legacy.save(s, file, 2)
     return legacy.load_from_bytes, (file.getvalue(),)
-
-
-def register_types() -> None:
-    """Let tensors write it."""
-    kinds: tuple[tuple[Any, Any], ...] = (
-        (Tensor, _reduce), (Parameter, _reduce), (SparseTensor, _reduce_sparse),
-        (TypedStorage, _reduce_storage),
-    )  # fmt: skip
-    for kind, f in kinds:
-        kind.__reduce_ex__ = f

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._compat.finder import join as _join
 from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import promote_types
@@ -223,3 +224,6 @@ def _at(text: str, path: list[Any]) -> str:
         if not path
         else f"{text}\n\nThe failure occurred for item {''.join(f'[{p!r}]' for p in path)}"
     )
+
+
+_join()

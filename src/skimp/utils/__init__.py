@@ -6,12 +6,13 @@ from typing import Any
 
 from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.tensor import Tensor
-from skimp.utils import _pytree, checkpoint, data, deterministic, dlpack, hooks
+from skimp.utils import _pickling, _pytree, checkpoint, data, deterministic, dlpack, hooks
 
 __all__ = [
     "_pytree", "checkpoint", "data", "deterministic", "dlpack", "hooks", "set_module",
     "swap_tensors",
 ]  # fmt: skip
+_pickling.register_types()
 __getattr__ = _lookup(__name__)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
-import traceback
 from types import CodeType, FrameType
 from typing import Any
 
@@ -67,6 +66,8 @@ def describe(code: CodeType | None, lasti: int) -> str:
 
 def trace() -> str:
     """The stack down to the user's line, as anomaly mode prints it."""
+    import traceback  # in anomaly mode, which few ask for
+
     frames = [f for f in traceback.extract_stack() if not _is_inside(f.filename)]
     return "".join(traceback.format_list(frames))
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "SKIMP_SPILL_DIR"
@@ -22,7 +20,9 @@ def directory(wanted: str | None = None) -> str:
     asked = wanted or os.environ.get(VARIABLE)
     if asked:
         return _as_asked(asked)
-    tried = list(dict.fromkeys([tempfile.gettempdir(), "/var/tmp", str(Path.cwd())]))
+    import tempfile  # with `shutil` and its formats, once a budget spills
+
+    tried = list(dict.fromkeys([tempfile.gettempdir(), "/var/tmp", os.getcwd()]))
     for place in tried:
         if os.access(place, os.W_OK) and not in_memory(place):
             return place
@@ -48,7 +48,8 @@ def _as_asked(asked: str) -> str:
 def in_memory(place: str) -> bool:
     """Whether a directory's file system keeps its files in memory, as far as the system tells."""
     try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        with open("/proc/self/mountinfo") as file:
+            lines = file.read().splitlines()
     except OSError:
         return False
     return _kind_of(os.path.realpath(place), lines) in _IN_MEMORY

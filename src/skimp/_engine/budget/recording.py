@@ -6,10 +6,10 @@ other ops, by their arguments; and random numbers that fill a tensor, by their g
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -458,7 +458,7 @@ def begin(ready: Callable[[], bool] | None = None) -> None:
 # where code of this package is no op that may have begun: what calls ops, and their first lines
 _CALLERS: Final = tuple(
     [call_site.OWN_CODE[0] + name for name in ("nn", "lens", "cli")]
-    + [call_site.OWN_CODE[0] + str(Path("_engine", name)) for name in ("budget", "dispatch")]
+    + [call_site.OWN_CODE[0] + os.path.join("_engine", name) for name in ("budget", "dispatch")]
     + [call_site.OWN_CODE[1]]
 )
 

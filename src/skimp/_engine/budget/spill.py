@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 from collections import deque
 from queue import SimpleQueue
@@ -265,6 +264,8 @@ def _open(directory: str) -> int:
     if flag:
         with contextlib.suppress(OSError):  # not every file system has it
             return os.open(directory, os.O_RDWR | os.O_CLOEXEC | flag, 0o600)
+    import tempfile  # where the system has no files without a name
+
     fd, name = tempfile.mkstemp(prefix="skimp-spill-", dir=directory)
     os.unlink(name)
     return fd

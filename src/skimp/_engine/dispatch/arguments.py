@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch import schemas
@@ -115,7 +115,7 @@ def _refuse_arrays(name: str, error: Exception) -> None:
 def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
     """Judge a call before it is made, unless calls with such arguments are taken."""
     if form.name.startswith("_"):  # a part of an op, which was judged
-        form.fine.add(kinds)
+        form.fine[kinds] = None
         return
     finer = elements(kinds, given.values())
     if finer in form.fine:
@@ -144,14 +144,15 @@ def judge(form: Form, given: Mapping[str, Any], finer: tuple[Any, ...], key: Sor
     """
     defaults = _defaults(form.f)
     schemas.judge(form, _given(form.f, given), defaults)
-    if len(form.judged) > _MANY:
-        form.judged.clear()
-    form.judged.add(key)
+    if not form.judged or len(form.judged) > _MANY:
+        form.judged = {key}
+    else:
+        cast(set[Any], form.judged).add(key)
     if len(form.fine) > _MANY or not _by_types_alone(form, given, defaults):
         return
-    form.fine.add(finer)
+    form.fine[finer] = None
     if LISTS.isdisjoint([k for kind in finer[0] for k in _inside(kind)]):
-        form.fine.add(finer[0])
+        form.fine[finer[0]] = None
 
 
 _MANY = 1000

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.row import Function
+from skimp._engine.dispatch.signatures import arguments_of
 from skimp._engine.dispatch.wrappers import Parameters
 from skimp._engine.generated import function_of
 
@@ -45,7 +46,7 @@ def pointwise(
         main = form_of(body, body.__name__, ("inplace",))
         for title in titles:
             export(title, main, namespaces, method, fast=fast, row=row, **known)
-        first = next(iter(inspect.signature(body).parameters))
+        first = arguments_of(body)[0].name
         made = in_place_of(body, f", out={first}", says_in_place)
         for title in titles:
             export(f"{title}_", made, in_place, method, fast=fast_in_place, row=row)
@@ -102,7 +103,7 @@ def caller_of(
     """A function with this signature and name, whose text calls the body with what is `passed`;
     `space`: what that names beside the arguments.
     """
-    p = Parameters(own, False, False)
+    p = Parameters([*own.parameters.values()], False, False)
     text = [p.header(), f"    return body({passed})"]
     made = function_of(title, text, {"body": body, **space})
     p.give_defaults(made)

@@ -7,7 +7,6 @@ is its `SAYS`. Where nobody says something else, all dtypes are taken and the re
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -18,7 +17,8 @@ from skimp._engine.dispatch import result_types
 from skimp._engine.dispatch.docstrings import completed, is_said, of_file, sections
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.pointwise_forms import ROWS
-from skimp._engine.dispatch.row import FORMS, NAMESPACES, Form, signature
+from skimp._engine.dispatch.row import FORMS, NAMESPACES, REQUIRED, Form
+from skimp._engine.dispatch.signatures import Argument, arguments_of, arguments_of_code
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
@@ -58,9 +58,9 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     """What the row knows, then what the op's file says of all its ops."""
     op = form.op
     row = op.row or ROWS.get(op.name.removesuffix("_"))
+    parameters = _taken(f)
     if isinstance(row, Pointwise):
-        return _of_pointwise(row, form.writes, signature(f).parameters)
-    parameters = signature(f).parameters
+        return _of_pointwise(row, form.writes, parameters)
     known = _of_reduction(parameters) if op.kind == "reduction" else []
     if form.writes:
         moved = "the tensor itself has the new shape; no byte moves."
@@ -78,7 +78,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
 
 def _usual(form: Form, f: Callable[..., Any]) -> list[str]:
     """What holds where nobody says something else."""
-    new = "a new tensor, or `out`." if "out" in signature(f).parameters else "a new tensor."
+    new = "a new tensor, or `out`." if "out" in _taken(f) else "a new tensor."
     taken = "Dtypes: bool, integers, floating point and complex numbers."
     if form.op.looks:
         return ["Shape: any.", taken, "Raises: nothing.", "Memory: no tensor is made."]
@@ -132,10 +132,16 @@ def _error(row: Pointwise, dtype: dtypes.dtype) -> str | None:
     return None
 
 
-def _of_reduction(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+def _taken(f: Any) -> dict[str, Any]:
+    """The names of what a form takes, with their defaults."""
+    found = arguments_of(f) if "__wrapped__" in f.__dict__ else arguments_of_code(f)
+    return {a.name: a.default for a in found}
+
+
+def _of_reduction(parameters: Mapping[str, Any]) -> list[str]:
     if not {"dim", "keepdim"} <= set(parameters):
         return []
-    whole = parameters["dim"].default is not inspect.Parameter.empty
+    whole = not any([parameters["dim"] is none for none in (Argument.empty, REQUIRED)])
     return [
         f"Shape: {'one number without `dim`; ' if whole else ''}the input's less `dim`, which "
         "`keepdim` leaves with size 1.",

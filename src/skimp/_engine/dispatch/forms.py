@@ -35,6 +35,7 @@ from skimp._engine.dispatch.row import (
     publish,
 )
 from skimp._engine.dispatch.runners import move
+from skimp._engine.dispatch.signatures import Late
 from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
     Parameters,
@@ -320,10 +321,11 @@ def wrapper(
     """A public function with the body's signature: the fast path of its kind, then `dispatch`, and
     behind that runner(arguments by name, out).
     """
-    takes = {"dim", "keepdim"} & set(o.signature.parameters)
-    words = bool(takes) and not in_python(title, o.namespaces)
-    writes = add_out or "out" in o.signature.parameters
-    p = Parameters(o.signature, add_out, words)
+    arguments = o.arguments
+    takes = {a.name for a in arguments}
+    words = not takes.isdisjoint(("dim", "keepdim")) and not in_python(title, o.namespaces)
+    writes = add_out or "out" in takes
+    p = Parameters(arguments, add_out, words)
 
     def general(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is not None and not writes:
@@ -348,7 +350,7 @@ def wrapper(
     FORMS[f] = form
     f.__doc__ = o.raw.__doc__
     f.__module__ = o.raw.__module__
-    f.__signature__ = _shown(o, title, add_out)  # type: ignore[attr-defined]
+    f.__signature__ = Late(_shown, o, title, add_out)  # type: ignore[attr-defined]
     return f
 
 

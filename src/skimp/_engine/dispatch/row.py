@@ -7,7 +7,7 @@ method, `name_`, operators. Every form is a public callable made by `wrappers.py
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.signatures import Argument, Arguments, arguments_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.formats import layout, memory_format
@@ -25,7 +26,6 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 # one, or the one for the arguments of a call
 AnyRule: TypeAlias = Rule | Callable[[dict[str, Any]], Rule]
-signature = cache(inspect.signature)  # of the functions that users hold, and of bodies
 
 # Tensors of these classes take the fast paths, whose results are plain tensors; `nn.Parameter`
 # joins. Other classes may want to be asked, or results of their own class.
@@ -36,6 +36,12 @@ KNOWN: set[type[Any]] = {
     type(Ellipsis), type, Size, dtypes.dtype, device, layout, memory_format, np.ndarray,
     np.float32, np.float64, np.int64, np.int32, np.bool_, bytes,
 }  # fmt: skip
+
+
+@cache
+def signature(f: Function) -> inspect.Signature:
+    """Of the functions that users hold, and of bodies."""
+    return inspect.signature(f).replace()
 
 
 class _Required:
@@ -104,7 +110,7 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}, {self.kind}>"
 
-    @cached_property
+    @property
     def signature(self) -> inspect.Signature:
         """The body's, with a tensor where the body of a view takes a layout."""
         own = inspect.signature(self.raw)
@@ -113,12 +119,20 @@ class Op:
             parameters[0] = parameters[0].replace(name="input", annotation="Tensor")
         return own.replace(parameters=parameters)
 
+    @property
+    def arguments(self) -> Arguments:
+        """What it takes."""
+        first, *others = arguments_of(self.raw)
+        if first.name == "layout":
+            first = Argument("input", first.kind, first.default)
+        return [first, *others]
+
     @cached_property
     def parameters(self) -> list[tuple[str, Any, Any]]:
         """Name, kind and default of each of them, for those who ask at every call."""
         return [
             (p.name, p.kind, REQUIRED if p.default is p.empty else p.default)
-            for p in self.signature.parameters.values()
+            for p in self.arguments
         ]
 
 
@@ -132,6 +146,9 @@ def sampled(calls: Callable[[Function], list[tuple[Any, ...]]]) -> Callable[[F],
     return declare
 
 
+_NOTHING: frozenset[tuple[Any, ...]] = frozenset()
+
+
 class Form:
     """One public callable of an op: `f` is what users hold, `run` the general way behind it."""
 
@@ -143,8 +160,10 @@ class Form:
         self.run = run
         self.writes = writes  # to its first argument
         self.f: Function = run
-        self.fine: set[tuple[Any, ...]] = set()  # types of arguments that are taken, whichever
-        self.judged: set[tuple[Any, ...]] = set()  # what was known of arguments that were taken
+        # Types of arguments that are taken, whichever: the keys (an empty dict takes 64 bytes, an
+        # empty set 216, and few forms are called); and what was known of those that were taken.
+        self.fine: dict[tuple[Any, ...], None] = {}
+        self.judged: Set[tuple[Any, ...]] = _NOTHING
 
     def __repr__(self) -> str:
         return f"<{self.name} of {self.op!r}>"

@@ -9,9 +9,9 @@ words.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -27,7 +27,7 @@ from skimp._engine.tensor.tensor import Tensor
 _KERNELS: Final = {"unfold": "im2col", "fold": "col2im"}
 # arguments that a function in Python takes as other things than the kernel it calls
 _IN_PYTHON: Final = ("reduction", "mode", "output_size", "offsets")
-FILE: Final = Path(__file__).with_name("schemas.txt")
+FILE: Final = os.path.join(os.path.dirname(__file__), "schemas.txt")
 # where PyTorch takes numbers for tensors
 _NUMBERS_TOO: Final = re.compile(
     r"(add|sub(tract)?|mul(tiply)?|(true_|floor_)?div(ide)?|fmod|remainder|copy|to)_?"
@@ -62,7 +62,9 @@ def keys(form: Form) -> Iterator[str]:
 @functools.cache
 def _lines() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for line in FILE.read_text().splitlines():
+    with open(FILE, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    for line in lines:
         name, _, text = line.partition(": ")
         found.setdefault(name, []).append(text)
     return found

@@ -12,7 +12,6 @@ Methods of tensors, and what the package calls by itself, are the functions that
 from __future__ import annotations
 
 import inspect
-import itertools
 import linecache
 import re
 from collections.abc import Callable
@@ -24,7 +23,9 @@ from skimp._compat.table import MODULES, OURS
 from skimp._engine.dispatch.in_python import binds, builtins_of
 from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, SPREAD, Form, signature
+from skimp._engine.dispatch.signatures import Late
 from skimp._engine.generated import function_of
+from skimp._engine.memory.call_site import OWN_CODE
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 
@@ -108,7 +109,7 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     own: Form | None = form
     named: Any = f
     title = named.__name__ if title is None else title
-    lines = linecache.getlines(named.__code__.co_filename)
+    lines = _text_of(named) if form is not None else []
     if form is not None and lines and lines[0].startswith("def function("):
         own = Form(form.op, form.name, form.run, form.writes)
         header, *body = [line.rstrip("\n") for line in lines]
@@ -136,6 +137,12 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     return made  # type: ignore[no-any-return]
 
 
+def _text_of(f: Any) -> list[str]:
+    """The lines of a function that is made of text; none of one that stands in a file."""
+    file = f.__code__.co_filename
+    return linecache.getlines(file) if file.startswith(OWN_CODE[1]) else []
+
+
 # -- lists of ints: only a method whose one argument it is takes them one by one -------------------
 
 
@@ -143,10 +150,7 @@ def _as_one_list(f: Function, header: str, space: dict[str, Any]) -> list[str]:
     """The header of a function of `*order, dims=None` that takes `order` as one list, and the line
     that makes it the body's; of any other function, its header.
     """
-    for star, word in itertools.pairwise(signature(f).parameters.values()):
-        if star.name not in SPREAD or f"*{star.name}, {word.name}=None" not in header:
-            continue
-        name, given = star.name, word.name
+    for name, given in re.findall(_STARRED, header):
         space.update(listed=_LISTS, starred=_starred, word=given)
         left_out = f"() if {name} is None and {given} is not None"
         return [
@@ -157,6 +161,7 @@ def _as_one_list(f: Function, header: str, space: dict[str, Any]) -> list[str]:
     return [header]
 
 
+_STARRED = re.compile(rf"\*({'|'.join(SPREAD)}), (\w+)=None")
 _LISTS = frozenset((tuple, list, Size))
 
 
@@ -176,7 +181,7 @@ def _starred(form: Form, word: str, value: Any, named: Any) -> tuple[Any, ...]:
 
 def _one_by_one(name: str, f: FunctionType) -> FunctionType:
     """The method that takes the numbers of its one list one by one too: `x.squeeze(0, 1)`."""
-    form, lines = FORMS[f], linecache.getlines(f.__code__.co_filename)
+    form, lines = FORMS[f], _text_of(f)
     word = form.op.one_by_one
     own = Form(form.op, form.name, form.run, form.writes)
     header, *body = [line.rstrip("\n") for line in lines]
@@ -204,9 +209,11 @@ def _shown_as(f: Any, twin: FunctionType, takes_any: bool) -> FunctionType:
     twin.__annotations__ = f.__annotations__
     twin.__dict__.update(f.__dict__)
     if takes_any or "__signature__" in f.__dict__ or "__wrapped__" in f.__dict__:
-        signature = inspect.signature(f)
-        owner = inspect.Parameter("owner", inspect.Parameter.POSITIONAL_ONLY)
-        twin.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[owner, *signature.parameters.values()]
-        )
+        twin.__signature__ = Late(_with_owner, f)  # type: ignore[attr-defined]
     return twin
+
+
+def _with_owner(f: Function) -> inspect.Signature:
+    own = inspect.signature(f)
+    owner = inspect.Parameter("owner", inspect.Parameter.POSITIONAL_ONLY)
+    return own.replace(parameters=[owner, *own.parameters.values()])

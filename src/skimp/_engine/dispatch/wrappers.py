@@ -7,8 +7,7 @@ kind must stand in the same frame.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -16,13 +15,19 @@ from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, look
 from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.recorded import LIST_NAMES, recorded_fast
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
+from skimp._engine.dispatch.signatures import (
+    Argument,
+    Arguments,
+    Parameter,
+    arguments_of,
+    arguments_of_code,
+)
 from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.size import Size
 
 Function = Callable[..., Any]
-Parameter = inspect.Parameter
 
 # arguments that are never tensors: no wrapper asks for their type
 PLAIN_NAMES = frozenset({
@@ -41,8 +46,8 @@ PLAIN_NAMES = frozenset({
 class Parameters:
     """A signature as text: how a wrapper receives its arguments and hands them on."""
 
-    def __init__(self, shown: inspect.Signature, add_out: bool, words: bool) -> None:
-        self.all = list(shown.parameters.values())
+    def __init__(self, takes: Arguments, add_out: bool, words: bool) -> None:
+        self.all = takes
         self.words = words  # takes NumPy's names of arguments too
         self.add_out = add_out
         self.takes_out = add_out or any([p.name == "out" for p in self.all])
@@ -51,7 +56,7 @@ class Parameters:
         """Whether it takes arguments without naming them."""
         return any([p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in self.all])
 
-    def _optional(self, p: Parameter) -> bool:
+    def _optional(self, p: Argument | Parameter) -> bool:
         return self.words and p.kind is not p.VAR_POSITIONAL and p.default is p.empty
 
     def header(self) -> str:
@@ -144,7 +149,7 @@ class Parameters:
                 found.append(f"type({p.name})")
         return "".join([f"{word}, " for word in found])
 
-    def usual(self, first: str = "known", but: Sequence[Parameter] = ()) -> list[str]:
+    def usual(self, first: str = "known", but: Arguments = ()) -> list[str]:
         """Conditions under which no transform concerns the call; `first`: what the type of the
         first argument must be among; `but`: what is known to be left out.
         """
@@ -213,7 +218,7 @@ def failing(lines: list[str], call: str) -> list[str]:
     ]
 
 
-def _as_passed(p: Parameter) -> str:
+def _as_passed(p: Argument | Parameter) -> str:
     if p.kind is p.VAR_POSITIONAL:
         return f"*{p.name}"
     if p.kind is p.VAR_KEYWORD:
@@ -313,13 +318,13 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     `answer` is an expression of `a`, the small array of its first argument: what it answers where
     nothing else is given.
     """
-    p = Parameters(_bare_signature(f), False, False)
+    p = Parameters(_bare_arguments(f), False, False)
     space = space_of(form, f=f, fast=fast, Size=Size)
     lines = [p.header()]
     if answer is not None:
         lines += _answering(p, answer, space)
     if fast is not None:
-        skipped = _not_taken(p, inspect.signature(fast).parameters)
+        skipped = _not_taken(p, arguments_of(fast))
         if skipped and skipped[0] is p.all[0]:
             raise TypeError(f"{f.__name__}: its fast path would never be asked")
         first = p.all[0]  # no tensor where it may be left out, or is the first of a range
@@ -329,7 +334,7 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
             if one.kind is one.KEYWORD_ONLY:
                 space[f"usual_{one.name}"] = one.default
                 more.append(f"{one.name} is usual_{one.name}")
-            elif one.kind is one.VAR_KEYWORD and "device" in inspect.signature(f).parameters:
+            elif one.kind is one.VAR_KEYWORD and "device" in [a.name for a in arguments_of(f)]:
                 space["usual_options"] = _usual_options
                 more.append(f"(not {one.name} or usual_options({one.name}))")
             else:
@@ -378,15 +383,16 @@ def _usual_options(given: Mapping[str, Any]) -> bool:
     return True
 
 
-def _not_taken(p: Parameters, taken: Mapping[str, Parameter]) -> list[Parameter]:
+def _not_taken(p: Parameters, taken: Arguments) -> Arguments:
     """The parameters that a fast path does not have: it is for calls without them."""
-    listed = any([one.kind is one.VAR_POSITIONAL for one in taken.values()])
+    listed = any([one.kind is one.VAR_POSITIONAL for one in taken])
+    names = {one.name for one in taken}
     return [
         one
         for one in p.all
         if one.kind is one.VAR_KEYWORD
         or (one.kind is one.VAR_POSITIONAL and not listed)
-        or (one.kind is one.KEYWORD_ONLY and (one.name not in taken or one.name == "out"))
+        or (one.kind is one.KEYWORD_ONLY and (one.name not in names or one.name == "out"))
     ]
 
 
@@ -417,21 +423,18 @@ def _answering(p: Parameters, answer: str, space: dict[str, Any]) -> list[str]:
     ]
 
 
-def _bare_signature(f: Any) -> inspect.Signature:
-    """The signature that the code has, whatever the function shows; of what hands on anything that
-    it is called with, that of the function behind it.
+def _bare_arguments(f: Any) -> Arguments:
+    """What the code takes, whatever the function shows; of what hands on anything that it is called
+    with, that of the function behind it.
     """
     code = f.__code__
     if not (code.co_argcount or code.co_kwonlyargcount) and hasattr(f, "__wrapped__"):
-        return _bare_signature(f.__wrapped__)
-    bare = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
-    bare.__kwdefaults__ = f.__kwdefaults__
-    return inspect.signature(bare)
+        return _bare_arguments(f.__wrapped__)
+    return arguments_of_code(f)
 
 
 def _shown_as(f: Function, wrapper: Any) -> Function:
     wrapper.__module__ = f.__module__
     wrapper.__doc__ = f.__doc__
     wrapper.__wrapped__ = f
-    wrapper.__signature__ = inspect.signature(f)
     return wrapper  # type: ignore[no-any-return]

@@ -12,7 +12,6 @@ import mmap
 import os
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -211,8 +210,9 @@ def free_memory() -> int:
 
 
 def _available() -> int:
-    with contextlib.suppress(OSError, ValueError):  # other systems have no such file
-        for line in Path("/proc/meminfo").read_text().splitlines():
+    # other systems have no such file
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
+        for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return _physical("SC_AVPHYS_PAGES")
@@ -227,6 +227,7 @@ def _physical(name: str) -> int:
 def _container_limits() -> list[int]:
     limits = []
     for path in _CONTROL_GROUPS:
-        with contextlib.suppress(OSError, ValueError):  # no such file, or no limit: "max"
-            limits.append(int(Path(path).read_text()))
+        # no such file, or no limit: "max"
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            limits.append(int(file.read()))
     return limits

@@ -11,15 +11,15 @@ import threading
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, TypeVar
 
+_ROOM: Final = os.path.dirname(__file__)
 # how the file names of this package's code begin: its folder, and what it compiles itself
-OWN_CODE: Final = (str(Path(__file__).parents[2]) + os.sep, "<skimp ")
-_MODES: Final = str(Path("_engine", "autograd", "modes"))  # `@no_grad()` is no op
+OWN_CODE: Final = (f"{os.path.dirname(os.path.dirname(_ROOM))}{os.sep}", "<skimp ")
+_MODES: Final = os.path.join("_engine", "autograd", "modes")  # `@no_grad()` is no op
 _SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES)])
-_OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + str(Path("_engine", "dispatch")), OWN_CODE[1])
+_OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + os.path.join("_engine", "dispatch"), OWN_CODE[1])
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
 _MANY: Final = 4096  # file names that are remembered: notebooks have one for each cell
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -153,6 +152,8 @@ def _to_odd(total: F64, lost: F64) -> F64:
 def _fma_one(a: float, b: float, c: float) -> float:
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
+    from fractions import Fraction  # with `decimal`, for one element in millions
+
     try:
         return float(Fraction(a) * Fraction(b) + Fraction(c))
     except OverflowError:

@@ -8,7 +8,6 @@ they then add to the others are too small to change a bit, or are not added.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cache
 from math import inf, pi
 
@@ -26,6 +25,8 @@ _FRACTION_STEPS = 2000
 @cache
 def _temme() -> tuple[tuple[float, ...], ...]:
     """The coefficients d[k][n] of eta**n a**-k, by DLMF 8.12.12 in exact arithmetic."""
+    from fractions import Fraction  # with `decimal`, for one table
+
     size = _ETA_TERMS + 2 * _A_TERMS + 3
     alpha = [Fraction(0), Fraction(1)]
     for n in range(2, size):

@@ -59,7 +59,7 @@ def loss(**known: Any) -> Callable[[F], F]:
             for name in _OLD
         ]
         own = own.replace(parameters=parameters)
-        passed = Parameters(own, False, False).passed(_OLD).split(", ")
+        passed = Parameters([*own.parameters.values()], False, False).passed(_OLD).split(", ")
         passed[at] = "reduction_of(size_average, reduce, reduction)"
         doc = completed(f.__doc__ or "", _SAYS)
         made = caller_of(f, f.__name__, own, ", ".join(passed), doc, reduction_of=reduction_of)

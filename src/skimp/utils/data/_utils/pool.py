@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import connection
 from typing import Any
 
 from skimp.utils.data._utils.worker import INTERRUPTED, End, Resume, Work, run
@@ -55,6 +54,8 @@ class Pool:
 
         RuntimeError: a worker died, or `timeout` seconds (0: no limit) have passed.
         """
+        from multiprocessing import connection  # the processes have imported it
+
         readers = {results._reader: i for i, results in enumerate(self._results)}
         sentinels = {p.sentinel: i for i, p in enumerate(self.processes)}
         end = time.monotonic() + timeout if timeout else None

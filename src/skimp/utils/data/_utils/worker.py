@@ -11,7 +11,6 @@ import queue
 import random
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
@@ -49,6 +48,8 @@ class ExceptionWrapper:
     """An exception as text, with its traceback, for another process."""
 
     def __init__(self, where: str) -> None:
+        import traceback  # when a worker fails
+
         kind, error, trace = sys.exc_info()
         assert kind is not None
         self.exc_type: Any = kind
