@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.linalg import _umath_linalg as _routines  # type: ignore[attr-defined]
+from numpy.linalg import _umath_linalg as _routines
 
 from skimp._kernels.threads import quietly
 
