@@ -1,13 +1,15 @@
 """Steps of recurrent nets: products of a state with weights that stay, and what is made of them.
 
 Who goes through a sequence asks once for a step, and then makes it again and again: by one call of
-oneDNN (`recurrence_onednn`) where that has it, else by BLAS and NumPy.
+oneDNN (`recurrence_onednn`) where that has it, else by BLAS and NumPy. For one step alone no
+weights are laid out.
 
 Shapes: states (batch, n), gates (gates, batch, hidden), weights (gates * hidden, n).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,15 +41,29 @@ def activation(
 
     def run(h: Array, into: Array) -> None:
         into += multiply(h, across, out=product)
-        if line is not None:
-            into *= line[0]
-        if tanh:
-            np.tanh(into, out=into)
-        if line is not None:
-            into *= line[0]
-            into += line[1]
+        _bend(into, tanh, line)
 
     yield run
+
+
+def activation_once(weights: Array, tanh: bool, line: Line | None = None) -> Step:
+    """As `activation`, for one step."""
+
+    def run(h: Array, into: Array) -> None:
+        into += _by_gate(multiply(h, weights.T), into)
+        _bend(into, tanh, line)
+
+    return run
+
+
+def _bend(into: Array, tanh: bool, line: Line | None) -> None:
+    if line is not None:
+        into *= line[0]
+    if tanh:
+        np.tanh(into, out=into)
+    if line is not None:
+        into *= line[0]
+        into += line[1]
 
 
 @contextmanager
@@ -70,10 +86,31 @@ def projection(
         yield run
 
 
+def projection_once(weights: Array | None, bias: Array | None) -> Step:
+    """As `projection`, for one step. Without weights x is the product."""
+
+    def run(x: Array, into: Array) -> None:
+        given = _by_gate(x[0] if weights is None else multiply(x[0], weights.T), into[0])
+        if bias is None:
+            into[0] = given
+        else:
+            np.add(given, bias[:, None], out=into[0])
+
+    return run
+
+
+def _by_gate(product: Array, into: Array) -> Array:
+    """A step's product (batch, gates * hidden) as its gates."""
+    gates, batch, n = into.shape
+    if batch == 1:  # which lie so, and NumPy adds one run to another sooner than three to three
+        return product.reshape(into.shape)
+    return product.reshape(batch, gates, n).transpose(1, 0, 2)
+
+
 def _project(x: Array, weights: Array, beside: Array | None, into: Array) -> None:
-    time, gates, batch, n = into.shape
-    with Scratch((time * batch, gates * n), into.dtype) as made:
-        multiply(x.reshape(time * batch, -1), weights.T, out=made)
+    with Scratch((math.prod(x.shape[:-1]), len(weights)), into.dtype) as made:
+        multiply(x.reshape(len(made), -1), weights.T, out=made)
+        time, gates, batch, n = into.shape
         by_gate = made.reshape(time, batch, gates, n).transpose(0, 2, 1, 3)
         if beside is None:
             into[...] = by_gate
@@ -86,3 +123,8 @@ def product(like: Array, weights: Array, out: Array) -> Iterator[Callable[[Array
     """`step(d)`: out = d @ weights, for matrices that lie as `like` does."""
     with recurrence_onednn.product(like, weights, out) as step:
         yield multiplier(like, weights, out) if step is None else step
+
+
+def product_once(weights: Array, out: Array) -> Callable[[Array], object]:
+    """As `product`, for one step."""
+    return lambda d: multiply(d, weights, out)

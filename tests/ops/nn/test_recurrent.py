@@ -231,6 +231,95 @@ def test_second_derivatives_of_a_step(asked: tuple[int, ...]) -> None:
     assert skimp.autograd.gradgradcheck(call, (x, h, c))
 
 
+@pytest.mark.parametrize(("kind", "own"), LAYERS[1:])
+def test_second_derivatives_of_other_steps(kind: str, own: dict[str, Any]) -> None:
+    skimp.manual_seed(0)
+    cell = getattr(skimp.nn, f"{kind}Cell")(1, 2, **own, dtype=skimp.float64)
+    x, h = [skimp.randn(2, n, dtype=skimp.float64).requires_grad_() for n in (1, 2)]
+    assert skimp.autograd.gradcheck(cell, (x, h))
+    assert skimp.autograd.gradgradcheck(cell, (x, h))
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("LSTM", 1 + 4 + 1), ("GRU", 1 + 3 + 1), ("RNN", 1)])
+def test_a_step_is_one_node(kind: str, kept: int) -> None:
+    """From the tensors given, which keeps what one step of a layer does."""
+    cell = getattr(skimp.nn, f"{kind}Cell")(16, 32)
+    x, h, c = skimp.randn(8, 16), skimp.randn(8, 32), skimp.randn(8, 32)
+    given = (x, (h, c)) if kind == "LSTM" else (x, h)
+    before = skimp.cuda.memory_allocated()
+    found = cell(*given)
+    assert skimp.cuda.memory_allocated() - before == kept * 8 * 32 * 4
+    node = (found[0] if kind == "LSTM" else found).grad_fn
+    to = [edge for edge, _ in node.next_functions if edge is not None]
+    assert [edge.variable for edge in to] == list(cell.parameters())
+
+
+@pytest.mark.parametrize(("kind", "own"), LAYERS)
+@pytest.mark.parametrize("words", [{}, {"bias": False}, {"bidirectional": True}])
+def test_packed_rows_go_by_steps(kind: str, own: dict[str, Any], words: dict[str, Any]) -> None:
+    theirs, mine = twins(kind, 3, 4, **own, **words)
+    rows, lengths = torch.randn(5, 3, 3, requires_grad=True), [5, 3, 1]
+    my_rows = twin(rows)
+
+    def run(lib: Any, net: Any, x: Any) -> Any:
+        out, _ = net(lib.nn.utils.rnn.pack_padded_sequence(x, lengths))
+        out.data.sin().sum().backward()
+        return out.data
+
+    same(run(skimp, mine, my_rows), run(torch, theirs, rows), 1e-5, strides=False)
+    same(my_rows.grad, rows.grad, 1e-5, strides=False)
+    for my_weight, weight in zip(mine.parameters(), theirs.parameters(), strict=True):
+        same(my_weight.grad, weight.grad, 1e-5, strides=False)
+
+
+def test_packed_rows_of_a_projected_lstm() -> None:
+    theirs, mine = twins("LSTM", 3, 4, proj_size=2)
+    rows = torch.randn(5, 3, 3)
+    found = []
+    for lib, net, x in ((torch, theirs, rows), (skimp, mine, twin(rows))):
+        out, _ = net(lib.nn.utils.rnn.pack_padded_sequence(x, [5, 3, 1]))
+        out.data.sin().sum().backward()
+        found.append(out.data)
+    same(found[1], found[0], 1e-5, strides=False)
+    for my_weight, weight in zip(mine.parameters(), theirs.parameters(), strict=True):
+        same(my_weight.grad, weight.grad, 1e-5, strides=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frozen_weights_get_no_gradient(kind: str) -> None:
+    for name in (kind, f"{kind}Cell"):
+        theirs, mine = twins(name, 3, 4)
+        x = torch.randn(5, 2, 3) if name == kind else torch.randn(2, 3)
+        for net, steps in ((theirs, x), (mine, twin(x))):
+            for which, weight in enumerate(net.parameters()):
+                weight.requires_grad_(which == 2)
+            out = net(steps)
+            (out[0] if isinstance(out, tuple) else out).sin().sum().backward()
+        for my_weight, weight in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert (my_weight.grad is None) == (weight.grad is None)
+            if weight.grad is not None:
+                same(my_weight.grad, weight.grad, 1e-5, strides=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_of_many_weights(kind: str) -> None:
+    """An ensemble: weights of many samples at once, by the cell in ops."""
+    skimp.manual_seed(0)
+    cell = getattr(skimp.nn, f"{kind}Cell")(3, 4)
+    weights = {k: skimp.stack([v, 2 * v]).detach() for k, v in cell.named_parameters()}
+    x = skimp.randn(2, 5, 3)
+
+    def loss(weights: Any, x: Any) -> Any:
+        found = skimp.func.functional_call(cell, weights, (x,))
+        return (found[0] if kind == "LSTM" else found).sin().sum()
+
+    all_of = skimp.vmap(skimp.func.grad(loss))(weights, x)
+    for n in range(2):
+        own = skimp.func.grad(loss)({k: v[n] for k, v in weights.items()}, x[n])
+        for k, want in own.items():
+            np.testing.assert_allclose(all_of[k][n].numpy(), want.numpy(), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 1)])
 def test_a_step_of_many_samples(in_dims: tuple[Any, Any]) -> None:
     skimp.manual_seed(0)

@@ -10,6 +10,8 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, require_inexact
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -115,10 +117,11 @@ def rows(array: Any, dtype: dtypes.dtype) -> Tensor:
 
 def columns(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A result with each matrix column-major, as LAPACK writes it and PyTorch returns it."""
-    turned = np.ascontiguousarray(array.swapaxes(-1, -2), dtype.np)
-    if turned.base is not None or not turned.flags.owndata:
-        turned = turned.copy()
-    return fresh(turned, dtype).mT
+    *lead, m, n = shape = array.shape
+    *outer, down, right = layouts.contiguous_strides((*lead, n, m))
+    made, into = blank(shape, dtype, (*outer, right, down))
+    into[...] = array
+    return made
 
 
 def integers(array: Any) -> Tensor:

@@ -14,7 +14,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import shaping
+from skimp._kernels import lapack, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -121,7 +121,7 @@ def _minor(a: Array) -> int:
 def _factor(a: Array) -> tuple[Array, Array]:
     """Lower factors, and for each matrix the first minor that has none (0: all have)."""
     try:
-        return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
+        return lapack.lower(a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         flat = a.reshape(-1, *a.shape[-2:])
         info = np.array([_minor(one) for one in flat], np.int32)

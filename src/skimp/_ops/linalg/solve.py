@@ -14,7 +14,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats, meta
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import shaping
+from skimp._kernels import lapack, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -47,7 +47,7 @@ def zero_pivots(a: Array) -> Array:
 
 def _inverse(a: Array) -> tuple[Array, Array]:
     try:
-        return np.linalg.inv(a), np.zeros(a.shape[:-2], np.int32)
+        return lapack.inverse(a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         info = zero_pivots(a)
         good = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
@@ -94,7 +94,7 @@ def inverse(input: Tensor) -> Tensor:
 def _solution(a: Array, b: Array) -> tuple[Array, Array]:
     batch = a.shape[:-2]
     try:
-        return np.linalg.solve(a, b), np.zeros(batch, np.int32)
+        return lapack.solution(a, b), np.zeros(batch, np.int32)
     except np.linalg.LinAlgError:
         info = zero_pivots(a)
         good = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
@@ -339,7 +339,7 @@ def _cofactors(a: Tensor) -> Tensor:
     meta=shapes.determinant,
 )
 def _det(input: Tensor) -> Tensor:
-    return rows(np.linalg.det(input._skimp_array()), input._dtype)
+    return rows(lapack.determinant(input._skimp_array()), input._dtype)
 
 
 @linear("det")

@@ -194,16 +194,15 @@ def lstm_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
 
 
 def rnn_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
-    return empty((*input.shape[:2], h0.shape[1]), input._dtype)
+    return empty((*input.shape[:-2], *h0.shape), input._dtype)
 
 
 def gru_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
-    time, batch = input.shape[:2]
-    n, d = h0.shape[1], input._dtype
-    each = (time, batch, n)
-    return empty(each, d), empty((time, 3, batch, n), d), empty(each, d)
+    lead, d = tuple(input.shape[:-2]), input._dtype
+    each = (*lead, *h0.shape)
+    return empty(each, d), empty((*lead, 3, *h0.shape), d), empty(each, d)
 
 
-def lstm_step(gates: Tensor, c: Tensor) -> Any:
-    kept = (*c.shape[:-1], 4 * c.shape[-1])
-    return empty(c.shape, c._dtype), empty(c.shape, c._dtype), empty(kept, c._dtype)
+def lstm_step(input: Tensor, h0: Tensor, c0: Tensor, *_: Any) -> Any:
+    d = input._dtype
+    return empty(c0.shape, d), empty(c0.shape, d), empty((4, *c0.shape), d)

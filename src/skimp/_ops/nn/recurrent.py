@@ -1,10 +1,13 @@
 """What recurrent layers over whole sequences have in common: one op for a direction of a layer, a
-loop over steps on arrays, nothing recorded.
+loop over steps on arrays, nothing recorded. A cell's step is an op of its own, which goes through
+a sequence of one.
 
 Forward keeps the gates and what else all steps have made. Backward turns them into factors of the
 gradients, some steps at once, and goes back step by step with a few products. Sigmoids are
 (1 + tanh(x / 2)) / 2, so that one tanh between two factors does all gates.
 Each gate of a step lies by itself: ufuncs take five times as long over columns of a matrix.
+
+A step's input may be the product with its weights already (of packed sequences): `w_ih` is None.
 
 Shapes: input (time, batch, features), gates (time, gates, batch, hidden), states (batch, hidden),
 gradients of the gates, which products read (time, batch, gates * hidden).
@@ -12,7 +15,8 @@ gradients of the gates, which products read (time, batch, gates * hidden).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +26,15 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels.blas import multiply
+from skimp._ops.nn.linear import linear
 from skimp._ops.reduce.softmax import contiguous_array
 from skimp._ops.shape.joining import stack
 
 State = tuple[Any, ...]  # what a step hands on: its result first
+# the step's share of the input projection, the state -> the new state
+Cell = Callable[[Any, State], State]
+# weight_ih, weight_hh, bias_ih, bias_hh -> the bias of the input projection, the cell
+Build = Callable[[Sequence[Any]], tuple[Any, Cell]]
 
 _SOME: Final = 1 << 16  # elements of the gates that are worked on at once
 
@@ -39,14 +48,46 @@ def is_plain(tensors: Any) -> bool:
     )
 
 
+def makes_step(input: Any, state: Any, weights: Any, gates: int) -> bool:
+    """Whether one op makes a step of these, whose shapes nobody has looked at. The cell in ops
+    takes others, refuses or broadcasts them, and maps weights of many samples at once."""
+    dtype = input._dtype
+    shapes = []
+    for t in (input, *state, *weights):
+        if t is not None:
+            if t._dtype is not dtype or t._conj or t._skimp_neg:
+                return False
+            a = t._np
+            shapes.append(tuple(t.shape) if a is None else a.shape)
+    x, h, *_ = shapes
+    if dtype not in dtypes.FLOATING or len(x) != 2 or len(h) != 2 or weights[0]._hollow:
+        return False
+    rows, n = h
+    width, wide = x[1], gates * n
+    biases = [(wide,)] * (len(shapes) - len(state) - 3)
+    fitting = [(rows, width), *[h] * len(state), (wide, width), (wide, n), *biases]
+    return shapes == fitting and rows * width * n > 0
+
+
 def rows(x: Array) -> Array:
     """(time, batch, n) as (time * batch, n)."""
     return x.reshape(-1, x.shape[-1])
 
 
-def each(numbers: tuple[float, ...], dtype: Any) -> Array:
-    """A number for each gate, beside gates of a step."""
-    return np.array(numbers, dtype).reshape(-1, 1, 1)
+@cache
+def line(numbers: tuple[float, ...], dtype: Any) -> tuple[Array, Array]:
+    """(scale, shift) with which tanh(x * scale) * scale + shift is each gate's activation, beside
+    gates of a step."""
+    scale = np.array(numbers, dtype).reshape(-1, 1, 1)
+    return scale, 1 - scale
+
+
+def bias_of(b_ih: Any, b_hh: Any, gates: int) -> Array | None:
+    """The sum of both, a row for each gate."""
+    if b_ih is None:
+        return None
+    total: Array = b_ih._skimp_array() + b_hh._skimp_array()
+    return total.reshape(gates, -1)
 
 
 def most(time: int, elements: int) -> int:
@@ -79,20 +120,28 @@ def times_last(into: Array, first: Array, others: Array, steps: slice) -> None:
         into[1:] *= others[: steps.stop - 1]
 
 
-def of_w_ih(grads: Array, input: Any) -> Any:
+def of_w_ih(grads: Array, input: Any, needs: Any) -> Any:
     """The gradient of w_ih from those of the gates."""
-    made, into = blank((grads.shape[-1], input.shape[-1]), input._dtype)
-    multiply(rows(grads).T, rows(contiguous_array(input)), out=into)
+    if "w_ih" not in needs:
+        return None
+    x = rows(contiguous_array(input))
+    made, into = blank((grads.shape[-1], x.shape[1]), input._dtype)
+    multiply(rows(grads).T, x, out=into)
     return made
 
 
-def of_w_hh(grads: Array, out: Array, h0: Array, reverse: bool, like: Any) -> Any:
-    """The gradient of w_hh from those of the gates behind the hidden part."""
+def of_w_hh(
+    grads: Array, out: Array | None, h0: Array, reverse: bool, like: Any, needs: Any
+) -> Any:
+    """The gradient of w_hh from those of the gates behind the hidden part, and the results of more
+    steps than one."""
+    if "w_hh" not in needs:
+        return None
     first, rest, before = (-1, slice(None, -1), slice(1, None)) if reverse else (
         0, slice(1, None), slice(None, -1))  # fmt: skip
     made, into = blank((grads.shape[-1], h0.shape[-1]), like._dtype)
     multiply(grads[first].T, h0, out=into)
-    if len(out) > 1:
+    if out is not None and len(out) > 1:
         into += multiply(rows(grads[rest]).T, rows(out[before]))
     return made
 
@@ -104,35 +153,55 @@ def tensor(a: Array, like: Any) -> Any:
     return made
 
 
-def of_bias(grads: Array, bias: Any) -> Any:
+def of_bias(grads: Array, bias: str, like: Any, needs: Any) -> Any:
     """The gradient of a bias from those of the gates."""
-    return None if bias is None else tensor(np.add.reduce(rows(grads), axis=0), bias)
+    if bias not in needs:
+        return None
+    made, into = blank((grads.shape[-1],), like._dtype)
+    np.add.reduce(rows(grads), axis=0, out=into)
+    return made
 
 
-def of_biases(grads: Array, bias: Any) -> tuple[Any, Any]:
+def of_biases(grads: Array, like: Any, needs: Any) -> tuple[Any, Any]:
     """The gradients of two biases that are added to the same gates."""
-    made = of_bias(grads, bias)
-    return made, None if made is None else tensor(made._skimp_array(), made)
+    first = of_bias(grads, "b_ih", like, needs)
+    if first is None:
+        return None, of_bias(grads, "b_hh", like, needs)
+    return first, tensor(first._skimp_array(), first) if "b_hh" in needs else None
 
 
 def input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
     """The gradient of the input of all steps."""
     if "input" not in needs:
         return None
+    if w_ih is None:
+        return tensor(grads.reshape(tuple(input.shape)), input)
     made, into = blank(tuple(input.shape), input._dtype)
     multiply(rows(grads), w_ih._skimp_array(), out=rows(into))
     return made
 
 
-def in_ops(
-    step: Callable[[Any, State], State], input: Any, state: State, reverse: bool
-) -> tuple[Any, State]:
-    """(the results of all steps, the last state), a step at a time, in ops."""
+def padded(cell: Cell, xs: Any, state: State, reverse: bool) -> tuple[Any, State]:
+    """(the results of all steps, the last state) of a cell in ops, over the product of the input
+    with its weights, (time, batch, gates * hidden)."""
+    steps = xs.unbind(0)
     found = []
-    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
-        state = step(x, state)
+    for x in reversed(steps) if reverse else steps:
+        state = cell(x, state)
         found.append(state[0])
     return stack(found[::-1] if reverse else found), state
+
+
+def in_ops(
+    build: Build, input: Any, state: State, weights: Any, reverse: bool = False
+) -> tuple[Any, State]:
+    """(the results of all steps, the last state), a step at a time, in ops; of a cell, its step."""
+    bias, cell = build(weights)
+    xs = input if weights[0] is None else linear(input, weights[0], bias)
+    if input.ndim == 3:
+        return padded(cell, xs, state, reverse)
+    state = cell(xs, state)
+    return state[0], state
 
 
 def rematerialize(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:

@@ -1,7 +1,8 @@
-"""LSTM over a whole sequence as one op (see `recurrent`)."""
+"""LSTM over a whole sequence as one op, and a step of its cell (see `recurrent`)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,19 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import recurrence
+from skimp._kernels.recurrence import Step
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
+from skimp._ops.linalg.matmul_add import addmm
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
+    Cell,
     State,
-    each,
+    bias_of,
     in_ops,
     input_back,
+    line,
     most,
     of_biases,
     of_w_hh,
@@ -35,22 +40,29 @@ from skimp._ops.nn.recurrent import (
 )
 from skimp._ops.reduce.softmax import contiguous_array
 
-SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
+_SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
+Kept = tuple[Array, Array, Array]  # gates, cells, the first cell
 _NAMES = ("input", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh")
+
+
+def lstm_in_ops(weights: Sequence[Any]) -> tuple[Any, Cell]:
+    """The cell, of any tensors, and what is added to the input's product before it."""
+    _, w, b_ih, b_hh = weights
+    across = w.t()
+
+    def cell(x: Any, state: State) -> State:
+        h, c = state
+        i, f, g, o = addmm(x, h, across).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+    return None if b_ih is None else b_ih + b_hh, cell
 
 
 def _in_ops(
     input: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
 ) -> tuple[Any, Any]:
-    def step(x: Any, state: State) -> State:
-        h, c = state
-        gates = x.matmul(w_ih.t()) + h.matmul(w_hh.t())
-        gates = gates if b_ih is None else gates + b_ih + b_hh
-        i, f, g, o = gates.chunk(4, 1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        return o.sigmoid() * c.tanh(), c
-
-    out, (_, last) = in_ops(step, input, (h, c), reverse)
+    out, (_, last) = in_ops(lstm_in_ops, input, (h, c), (w_ih, w_hh, b_ih, b_hh), reverse)
     return out, last
 
 
@@ -58,59 +70,94 @@ def _back(
     g0: Any, g1: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
     reverse: bool, result0: Any, result2: Any, result3: Any, needs: Any,
 ) -> Any:  # fmt: skip
-    if modes.state.grad or any([g is not None and g._hollow for g in (g0, g1)]):
-        return rematerialize(
-            partial(_in_ops, reverse=reverse),
-            (input, h0, c0, w_ih, w_hh, b_ih, b_hh, _NAMES),
-            (g0, g1),
-            needs,
-        )
-    gates = result2._skimp_array()
+    given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
+    if modes.state.grad or _is_hollow(g0, g1):
+        cell = partial(_in_ops, reverse=reverse)
+        return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
+    gates, cells, out = [t._skimp_array() for t in (result2, result3, result0)]
+    g = None if g0 is None else g0._skimp_array()
+    return _gradients(given, g, g1, (gates, cells, out), reverse, needs)
+
+
+def _step_back(
+    g0: Any, g1: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
+    result1: Any, result2: Any, needs: Any,
+) -> Any:  # fmt: skip
+    given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
+    if modes.state.grad or _is_hollow(g0, g1):
+        cell = partial(_in_ops, reverse=False)
+        return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
+    gates, cells = [t._skimp_array()[None] for t in (result2, result1)]
+    g = None if g0 is None else g0._skimp_array()[None]
+    return _gradients(given, g, g1, (gates, cells, None), False, needs)
+
+
+def _is_hollow(*gradients: Any) -> bool:
+    return any([g is not None and g._hollow for g in gradients])
+
+
+def _gradients(
+    given: Any, g: Array | None, g1: Any, made: tuple[Array, Array, Array | None], reverse: bool,
+    needs: Any,
+) -> Any:  # fmt: skip
+    (input, h0, c0, w_ih, w_hh, _, _), (gates, cells, out) = given, made
     time, _, batch, n = gates.shape
     _held, d = blank((time, batch, 4 * n), input._dtype)  # counted until it goes
     dh, dc = np.zeros((batch, n), d.dtype), np.zeros((batch, n), d.dtype)
+    before = dh if h0.shape[1] == n else np.empty(tuple(h0.shape), d.dtype)  # if it is projected
     if g1 is not None:
         dc += g1._skimp_array()
     way = slice(None, None, -1 if reverse else 1)
-    kept = gates[way], result3._skimp_array()[way], c0._skimp_array()
-    g = None if g0 is None else g0._skimp_array()[way]
-    quietly(_steps_back, d[way], dh, dc, g, kept, w_hh._skimp_array())
-    dw_hh = of_w_hh(d, result0._skimp_array(), h0._skimp_array(), reverse, input)
-    dw_ih = of_w_ih(d, input)
+    kept = gates[way], cells[way], c0._skimp_array()
+    g = None if g is None else g[way]
+    quietly(_steps_back, d[way], dh, before, dc, g, kept, w_hh._skimp_array())
+    dw_hh = of_w_hh(d, out, h0._skimp_array(), reverse, input, needs)
+    dw_ih = of_w_ih(d, input, needs)
     dx = input_back(d, w_ih, input, needs)
-    ends = [tensor(a, input) for a in (dh, dc)]
-    return dx, *ends, dw_ih, dw_hh, *of_biases(d, b_ih)
+    ends = [tensor(a, input) for a in (before, dc)]
+    return dx, *ends, dw_ih, dw_hh, *of_biases(d, input, needs)
 
 
 def _steps_back(
-    d: Array, dh: Array, dc: Array, g: Array | None, kept: tuple[Array, Array, Array], w: Array
-) -> None:
+    d: Array, dh: Array, before: Array, dc: Array, g: Array | None,
+    kept: Kept, w: Array,
+) -> None:  # fmt: skip
     """d = the gradients of the gates of all steps; dh and dc, of the last state, become those of
-    the first."""
+    the first. `before`, where dh goes, is dh if there are more steps than one."""
+    time, gates, batch, n = kept[0].shape
+    if time == 1:
+        factors = np.empty((1, 5, batch, n), d.dtype)
+        _go_back(d, dh, dc, g, kept, recurrence.product_once(w, before), factors)
+        return
+    with (
+        recurrence.product(d[0], w, before) as times_w,
+        Scratch((most(time, gates * dh.size), 5, batch, n), d.dtype) as factors,
+    ):
+        _go_back(d, dh, dc, g, kept, times_w, factors)
+
+
+def _go_back(
+    d: Array, dh: Array, dc: Array, g: Array | None, kept: Kept, times_w: Any, factors: Array
+) -> None:
     gates = kept[0]
     time, _, batch, n = gates.shape
-    by_gate = d.reshape(time, batch, 4, n).transpose(0, 2, 1, 3)
-    part, many = np.empty_like(dh), most(time, gates[0].size)
-    with (
-        recurrence.product(d[0], w, dh) as times_w,
-        Scratch((many, 5, batch, n), d.dtype) as factors,
-    ):
-        for steps in some_steps(time, gates[0].size, True):
-            slopes = factors[: steps.stop - steps.start]
-            _slopes(kept, steps, slopes)
-            for t in one_by_one(steps, True):
-                if g is not None:
-                    dh += g[t]
-                into, slope = by_gate[t], slopes[t - steps.start]
-                np.multiply(dh, slope[4], out=part)
-                dc += part
-                np.multiply(slope[:3], dc, out=into[:3])
-                np.multiply(slope[3], dh, out=into[3])
-                dc *= gates[t, 1]
-                times_w(d[t])
+    by_gate, part = d.reshape(time, batch, 4, n).transpose(0, 2, 1, 3), np.empty_like(dh)
+    for steps in some_steps(time, gates[0].size, True):
+        slopes = factors[: steps.stop - steps.start]
+        _slopes(kept, steps, slopes)
+        for t in one_by_one(steps, True):
+            if g is not None:
+                dh += g[t]
+            into, slope = by_gate[t], slopes[t - steps.start]
+            np.multiply(dh, slope[4], out=part)
+            dc += part
+            np.multiply(slope[:3], dc, out=into[:3])
+            np.multiply(slope[3], dh, out=into[3])
+            dc *= gates[t, 1]
+            times_w(d[t])
 
 
-def _slopes(kept: tuple[Array, Array, Array], steps: slice, out: Array) -> None:
+def _slopes(kept: Kept, steps: slice, out: Array) -> None:
     """out = of some steps what of the cell's gradient reaches i, f and g, and what of the result's
     reaches o and the cell."""
     gates, cells, first = kept
@@ -141,44 +188,91 @@ def _lstm_layer(
     input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
 ) -> Any:
     """(the results of all steps, the last cell, all gates, all cells)."""
-    time, batch = input.shape[:2]
-    n = h0.shape[1]
-    dtype = input._dtype
-    result, out = blank((time, batch, n), dtype)
-    kept_gates, gates = blank((time, 4, batch, n), dtype)
-    kept_cells, cells = blank((time, batch, n), dtype)
-    scale = each(SCALE, dtype.np)
-    bias = None
-    if b_ih is not None:
-        bias = (b_ih._skimp_array() + b_hh._skimp_array()).reshape(4, n)
-    w = [weight._skimp_array() for weight in (w_ih, w_hh)]
-    given = contiguous_array(input), w[0], bias, contiguous_array(h0), c0._skimp_array()
-    made = gates, cells, out
-    quietly(_steps, given, w[1], (scale, 1 - scale), made, reverse)
-    return result, tensor(cells[0 if reverse else -1], input), kept_gates, kept_cells
+    given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
+    result, kept_gates, kept_cells = _forward(given, tuple(input.shape[:1]), reverse)
+    last = kept_cells._skimp_array()[0 if reverse else -1]
+    return result, tensor(last, input), kept_gates, kept_cells
 
 
-def _steps(given: Any, w: Array, line: Any, made: Any, reverse: bool) -> None:
+def _shown_again(result1: Any, result2: Any) -> Any:
+    made, h = blank(tuple(result1.shape), result1._dtype)
+    quietly(_show, result1._skimp_array(), result2._skimp_array(), h)
+    return made
+
+
+def _carried_again(c0: Any, result2: Any) -> Any:
+    made, new = blank(tuple(c0.shape), c0._dtype)
+    quietly(_carry, c0._skimp_array(), result2._skimp_array(), new, np.empty_like(new))
+    return made
+
+
+@hidden(
+    nondiff=(2,),
+    rule=Rule("ThnnFusedLstmCellBackward0", {_NAMES: _step_back}),
+    batch=batching.layers.recurrent,
+    meta=shapes.lstm_step,
+    apart={1: _carried_again, 0: _shown_again},
+)
+def _lstm_step(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+    """(the new h, the new c, its gates)."""
+    result, gates, cell = _forward((input, h0, c0, w_ih, w_hh, b_ih, b_hh), (), False)
+    return result, cell, gates
+
+
+def _forward(tensors: Any, lead: tuple[int, ...], reverse: bool) -> Any:
+    """(the results, the gates, the cells) of a sequence, or of a cell's input."""
+    input, h0, c0, w_ih, w_hh, b_ih, b_hh = tensors
+    x, c, dtype = contiguous_array(input), c0._skimp_array(), input._dtype
+    batch, n = c.shape
+    result, out = blank((*lead, batch, n), dtype)
+    kept_gates, gates = blank((*lead, 4, batch, n), dtype)
+    kept_cells, cells = blank((*lead, batch, n), dtype)
+    made = (gates, cells, out) if lead else [a[None] for a in (gates, cells, out)]
+    x = x.reshape(len(made[2]), batch, -1)
+    w = None if w_ih is None else w_ih._skimp_array()
+    given = x, w, bias_of(b_ih, b_hh, 4), contiguous_array(h0), c
+    quietly(_steps, given, w_hh._skimp_array(), line(_SCALE, dtype.np), made, reverse)
+    return result, kept_gates, kept_cells
+
+
+def _steps(given: Any, w: Array, bend: Any, made: Any, reverse: bool) -> None:
     """The gates, cells and results of all steps."""
-    (x, w_ih, bias, h, c), (gates, cells, out) = given, made
-    part = np.empty(h.shape, h.dtype)
-    many = most(len(x), gates[0].size)
+    x, w_ih, bias, h, c = given
+    if len(x) == 1:
+        step = recurrence.activation_once(w, True, bend)
+        _go(recurrence.projection_once(w_ih, bias), step, x, h, c, made, reverse)
+        return
     with (
-        recurrence.activation(w, 4, len(h), True, line) as step,
-        recurrence.projection(w_ih, bias, 4, len(h), many) as project,
+        recurrence.activation(w, 4, len(h), True, bend) as step,
+        recurrence.projection(w_ih, bias, 4, len(h), most(len(x), 4 * c.size)) as project,
     ):
-        for some in some_steps(len(x), gates[0].size, reverse):
-            project(x[some], gates[some])
-            for t in one_by_one(some, reverse):
-                a, cell = gates[t], cells[t]
-                step(h, a)
-                i, f, new, o = a
-                np.multiply(f, c, out=cell)
-                np.multiply(i, new, out=part)
-                np.add(cell, part, out=cell)
-                np.tanh(cell, out=part)
-                h, c = out[t], cell
-                np.multiply(o, part, out=h)
+        _go(project, step, x, h, c, made, reverse)
+
+
+def _go(project: Step, step: Step, x: Array, h: Array, c: Array, made: Any, reverse: bool) -> None:
+    gates, cells, out = made
+    part = np.empty(c.shape, c.dtype)
+    for some in some_steps(len(x), gates[0].size, reverse):
+        project(x[some], gates[some])
+        for t in one_by_one(some, reverse):
+            a, cell = gates[t], cells[t]
+            step(h, a)
+            _carry(c, a, cell, part)
+            h, c = out[t], cell
+            _show(c, a, h)
+
+
+def _carry(c: Array, gates: Array, into: Array, part: Array) -> None:
+    """into = f * c + i * g"""
+    np.multiply(gates[1], c, out=into)
+    np.multiply(gates[0], gates[2], out=part)
+    np.add(into, part, out=into)
+
+
+def _show(cell: Array, gates: Array, into: Array) -> None:
+    """into = o * tanh(cell)"""
+    np.tanh(cell, out=into)
+    np.multiply(gates[3], into, out=into)
 
 
 @called("lstm")
@@ -189,3 +283,10 @@ def lstm_layer(
     w_ih, w_hh, b_ih, b_hh, _ = weights
     out, last, _, _ = _lstm_layer(input, *state, w_ih, w_hh, b_ih, b_hh, reverse)
     return out, (out.select(0, 0 if reverse else -1), last)
+
+
+@called("lstm_cell")
+def lstm_step(input: Tensor, state: tuple[Tensor, ...], weights: Any) -> tuple[Tensor, Tensor]:
+    """The next state of a cell."""
+    h, c, _ = _lstm_step(input, *state, *weights)
+    return h, c

@@ -1,8 +1,9 @@
-"""Elman's RNN over a whole sequence as one op (see `recurrent`), which keeps its result alone."""
+"""Elman's RNN over a whole sequence, or one step, as one op (see `recurrent`), which keeps its
+result alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,16 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import recurrence
+from skimp._kernels.recurrence import Step
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
+from skimp._ops.linalg.matmul_add import addmm
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
+    Build,
+    Cell,
     State,
+    bias_of,
     in_ops,
     input_back,
     most,
@@ -36,68 +42,87 @@ from skimp._ops.reduce.softmax import contiguous_array
 _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
 
 
+def rnn_in_ops(activation: str) -> Build:
+    """The cell by tanh or relu, of any tensors, and what is added to the input's product."""
+
+    def build(weights: Sequence[Any]) -> tuple[Any, Cell]:
+        _, w, b_ih, b_hh = weights
+        across = w.t()
+
+        def cell(x: Any, state: State) -> State:
+            a = addmm(x, state[0], across)
+            return (a.relu() if activation == "relu" else a.tanh(),)
+
+        return None if b_ih is None else b_ih + b_hh, cell
+
+    return build
+
+
+_BUILDS = tuple([rnn_in_ops(activation) for activation in ("tanh", "relu")])
+
+
 def _in_ops(
     input: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, relu: bool, reverse: bool
 ) -> tuple[Any]:
-    def step(x: Any, state: State) -> State:
-        a = x.matmul(w_ih.t()) + state[0].matmul(w_hh.t())
-        a = a if b_ih is None else a + b_ih + b_hh
-        return (a.relu() if relu else a.tanh(),)
-
-    return (in_ops(step, input, (h,), reverse)[0],)
+    weights = w_ih, w_hh, b_ih, b_hh
+    return (in_ops(_BUILDS[relu], input, (h,), weights, reverse)[0],)
 
 
 def _back(
     g: Any, input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, relu: bool,
     reverse: bool, result: Any, needs: Any,
 ) -> Any:  # fmt: skip
+    given = input, h0, w_ih, w_hh, b_ih, b_hh
     if modes.state.grad or g._hollow:
-        return rematerialize(
-            partial(_in_ops, relu=relu, reverse=reverse),
-            (input, h0, w_ih, w_hh, b_ih, b_hh, _NAMES),
-            (g,),
-            needs,
-        )
-    out = result._skimp_array()
+        cell = partial(_in_ops, relu=relu, reverse=reverse)
+        return rematerialize(cell, (*given, _NAMES), (g,), needs)
+    first = h0._skimp_array()
+    out, g = [t._skimp_array().reshape(-1, *first.shape) for t in (result, g)]
     _held, d = blank(out.shape, input._dtype)  # counted until it goes
     dh = np.zeros(out.shape[1:], d.dtype)
     way = slice(None, None, -1 if reverse else 1)
-    back = _relu_back if relu else _tanh_back
-    quietly(back, d[way], dh, g._skimp_array()[way], out[way], w_hh._skimp_array())
-    dw_hh = of_w_hh(d, out, h0._skimp_array(), reverse, input)
-    dw_ih = of_w_ih(d, input)
+    quietly(_steps_back, d[way], dh, g[way], out[way], w_hh._skimp_array(), relu)
+    dw_hh = of_w_hh(d, out, first, reverse, input, needs)
+    dw_ih = of_w_ih(d, input, needs)
     dx = input_back(d, w_ih, input, needs)
-    return dx, tensor(dh, input), dw_ih, dw_hh, *of_biases(d, b_ih)
+    return dx, tensor(dh, input), dw_ih, dw_hh, *of_biases(d, input, needs)
 
 
-def _tanh_back(d: Array, dh: Array, g: Array, out: Array, w: Array) -> None:
-    """d = the gradients before tanh of all steps; dh, of the last state, becomes that of the
-    first."""
+def _steps_back(d: Array, dh: Array, g: Array, out: Array, w: Array, relu: bool) -> None:
+    """d = the gradients before tanh or relu of all steps; dh, of the last state, becomes that of
+    the first."""
+    back = _relu_back if relu else _tanh_back
+    if len(d) == 1:
+        back(d, dh, g, out, recurrence.product_once(w, dh))
+        return
     with recurrence.product(d[0], w, dh) as times_w:
-        for steps in some_steps(len(d), dh.size, True):
-            slopes = d[steps]
-            np.multiply(out[steps], out[steps], out=slopes)
-            np.subtract(1, slopes, out=slopes)
-            for t in one_by_one(steps, True):
-                dh += g[t]
-                into = d[t]
-                into *= dh
-                times_w(into)
+        back(d, dh, g, out, times_w)
 
 
-def _relu_back(d: Array, dh: Array, g: Array, out: Array, w: Array) -> None:
-    """As `_tanh_back`. All bits of a number go on, or none: 0 times infinity were no 0."""
+def _tanh_back(d: Array, dh: Array, g: Array, out: Array, times_w: Any) -> None:
+    for steps in some_steps(len(d), dh.size, True):
+        slopes = d[steps]
+        np.multiply(out[steps], out[steps], out=slopes)
+        np.subtract(1, slopes, out=slopes)
+        for t in one_by_one(steps, True):
+            dh += g[t]
+            into = d[t]
+            into *= dh
+            times_w(into)
+
+
+def _relu_back(d: Array, dh: Array, g: Array, out: Array, times_w: Any) -> None:
+    """All bits of a number go on, or none: 0 times infinity were no 0."""
     kind = np.dtype(f"i{d.itemsize}")
     bits, given = d.view(kind), dh.view(kind)
-    with recurrence.product(d[0], w, dh) as times_w:
-        for steps in some_steps(len(d), dh.size, True):
-            masks = bits[steps]
-            np.less_equal(out[steps], 0, out=masks)
-            masks -= 1
-            for t in one_by_one(steps, True):
-                dh += g[t]
-                np.bitwise_and(bits[t], given, out=bits[t])
-                times_w(d[t])
+    for steps in some_steps(len(d), dh.size, True):
+        masks = bits[steps]
+        np.less_equal(out[steps], 0, out=masks)
+        masks -= 1
+        for t in one_by_one(steps, True):
+            dh += g[t]
+            np.bitwise_and(bits[t], given, out=bits[t])
+            times_w(d[t])
 
 
 @hidden(
@@ -108,13 +133,13 @@ def _relu_back(d: Array, dh: Array, g: Array, out: Array, w: Array) -> None:
 def _rnn_layer(
     input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, relu: bool, reverse: bool
 ) -> Any:
-    """The results of all steps."""
-    time, batch = input.shape[:2]
-    result, out = blank((time, batch, h0.shape[1]), input._dtype)
-    bias = None if b_ih is None else (b_ih._skimp_array() + b_hh._skimp_array())[None]
-    w = [weight._skimp_array() for weight in (w_ih, w_hh)]
-    given = contiguous_array(input), contiguous_array(h0)
-    quietly(_steps, given, w, bias, out[:, None], relu, reverse)
+    """The results of all steps, or of a cell's input."""
+    x, h = contiguous_array(input), contiguous_array(h0)
+    result, out = blank((*x.shape[:-2], *h.shape), input._dtype)
+    out = out.reshape(-1, 1, *h.shape)
+    w = [None if w is None else w._skimp_array() for w in (w_ih, w_hh)]
+    given = x.reshape(len(out), len(h), -1), h
+    quietly(_steps, given, w, bias_of(b_ih, b_hh, 1), out, relu, reverse)
     return result
 
 
@@ -122,17 +147,27 @@ def _steps(given: Any, w: Any, bias: Array | None, out: Array, relu: bool, rever
     """The results of all steps, in whose place is first what comes from the input."""
     x, h = given
     w_ih, w_hh = w
+    if len(x) == 1:
+        step = recurrence.activation_once(w_hh, not relu)
+        _go(recurrence.projection_once(w_ih, bias), step, x, h, out, relu, reverse)
+        return
     with (
         recurrence.activation(w_hh, 1, len(h), not relu) as step,
         recurrence.projection(w_ih, bias, 1, len(h), most(len(x), h.size)) as project,
     ):
-        for some in some_steps(len(x), h.size, reverse):
-            project(x[some], out[some])
-            for t in one_by_one(some, reverse):
-                step(h, out[t])
-                h = out[t, 0]
-                if relu:  # by oneDNN a NaN were 0
-                    np.maximum(h, 0, out=h)
+        _go(project, step, x, h, out, relu, reverse)
+
+
+def _go(
+    project: Step, step: Step, x: Array, h: Array, out: Array, relu: bool, reverse: bool
+) -> None:
+    for some in some_steps(len(x), h.size, reverse):
+        project(x[some], out[some])
+        for t in one_by_one(some, reverse):
+            step(h, out[t])
+            h = out[t, 0]
+            if relu:  # by oneDNN a NaN were 0
+                np.maximum(h, 0, out=h)
 
 
 def rnn_layer(activation: str) -> Callable[..., tuple[Tensor, tuple[Tensor]]]:
@@ -149,3 +184,15 @@ def rnn_layer(activation: str) -> Callable[..., tuple[Tensor, tuple[Tensor]]]:
         return out, (out.select(0, 0 if reverse else -1),)
 
     return layer
+
+
+def rnn_step(activation: str) -> Callable[..., tuple[Tensor]]:
+    """A step of the cell by tanh or relu."""
+    relu = activation == "relu"
+
+    @called(f"rnn_{activation}_cell")
+    def step(input: Tensor, state: tuple[Tensor, ...], weights: Any) -> tuple[Tensor]:
+        """The next state of a cell."""
+        return (_rnn_layer(input, *state, *weights, relu, False),)
+
+    return step

@@ -11,75 +11,31 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import refuse_cast
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn import recurrent
-from skimp._ops.nn.recurrent_gru import gru_layer
-from skimp._ops.nn.recurrent_lstm import lstm_layer
-from skimp._ops.nn.recurrent_rnn import rnn_layer
-from skimp._ops.nn.recurrent_step import lstm_step
+from skimp._ops.nn.recurrent_gru import gru_in_ops, gru_layer, gru_step
+from skimp._ops.nn.recurrent_lstm import lstm_in_ops, lstm_layer, lstm_step
+from skimp._ops.nn.recurrent_rnn import rnn_in_ops, rnn_layer, rnn_step
 from skimp.amp.state import is_autocast_enabled
 from skimp.nn import functional as F, ops
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
-Cell = Callable[
-    [Tensor, State], State
-]  # the step's share of the input projection, the state -> the new state
+Cell = recurrent.Cell
 Weights = Sequence[Any]  # weight_ih, weight_hh, bias_ih or None, bias_hh or None, weight_hr or None
 
 
-def _simple(activation: Callable[[Tensor], Tensor]) -> Callable[[Weights], tuple[Any, Cell]]:
-    def build(weights: Weights) -> tuple[Any, Cell]:
-        _, w, b_ih, b_hh, _ = weights
-        across = w.t()
-
-        def cell(x: Tensor, state: State) -> State:
-            return (activation(ops.addmm(x, state[0], across)),)
-
-        return _sum(b_ih, b_hh), cell
-
-    return build
-
-
-def _lstm(weights: Weights) -> tuple[Any, Cell]:
-    _, w, b_ih, b_hh, w_hr = weights
-    across = w.t()
-    down = None if w_hr is None else w_hr.t()
-
-    def cell(x: Tensor, state: State) -> State:
-        gates, c = ops.addmm(x, state[0], across), state[1]
-        if recurrent.is_plain((gates, c)) and gates.shape[:-1] == c.shape[:-1]:
-            h, c = lstm_step(gates, c)
-        else:
-            i, f, g, o = gates.chunk(4, 1)
-            c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
-            h = ops.sigmoid(o) * ops.tanh(c)
-        return h if down is None else ops.mm(h, down), c
-
-    return _sum(b_ih, b_hh), cell
-
-
-def _gru(weights: Weights) -> tuple[Any, Cell]:
-    _, w, b_ih, b_hh, _ = weights
-
-    def cell(x: Tensor, state: State) -> State:
-        h = state[0]
-        x_r, x_z, x_n = x.chunk(3, 1)
-        h_r, h_z, h_n = F.linear(h, w, b_hh).chunk(3, 1)
-        n = ops.tanh(x_n + ops.sigmoid(x_r + h_r) * h_n)
-        return (n + ops.sigmoid(x_z + h_z) * (h - n),)
-
-    return b_ih, cell
-
-
-def _sum(a: Any, b: Any) -> Any:
-    return None if a is None else a + b
-
-
-CELLS: dict[str, Callable[[Weights], tuple[Any, Cell]]] = {
-    "RNN_TANH": _simple(lambda t: ops.tanh(t)),
-    "RNN_RELU": _simple(lambda t: ops.relu(t)),
-    "LSTM": _lstm,
-    "GRU": _gru,
+# the cell in ops, which any tensors go through, and as one op
+_IN_OPS: dict[str, recurrent.Build] = {
+    "RNN_TANH": rnn_in_ops("tanh"),
+    "RNN_RELU": rnn_in_ops("relu"),
+    "LSTM": lstm_in_ops,
+    "GRU": gru_in_ops,
 }
-
+_STEPS: dict[str, Callable[..., State]] = {
+    "RNN_TANH": rnn_step("tanh"),
+    "RNN_RELU": rnn_step("relu"),
+    "LSTM": lstm_step,
+    "GRU": gru_step,
+}
+_GATES = {"LSTM": 4, "GRU": 3}  # of others 1
 # an unpacked sequence as one op, where nothing is projected
 _WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
     "RNN_TANH": rnn_layer("tanh"),
@@ -91,23 +47,33 @@ _WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
 
 def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:
     """One step of a cell."""
-    bias, cell = CELLS[mode](weights)
+    weights = weights[:4]
+    if not is_autocast_enabled("cpu") and recurrent.makes_step(
+        input, state, weights, _GATES.get(mode, 1)
+    ):
+        return _STEPS[mode](input, state, weights)
+    bias, cell = _IN_OPS[mode](weights)
     x = F.linear(input, weights[0], bias)
     if mode in ("LSTM", "GRU"):  # whose gates PyTorch writes over the product
         refuse_cast(dtypes.float32, x._dtype)
     return cell(x, state)
 
 
-def _padded(cell: Cell, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
-    """Over (time, batch, features)."""
-    steps = xs.unbind(0)
-    found: list[Tensor] = []
-    for x in reversed(steps) if reverse else steps:
-        state = cell(x, state)
-        found.append(state[0])
-    if reverse:
-        found.reverse()
-    return ops.stack(found), state
+def _cell(mode: str, weights: Weights, plain: bool) -> tuple[Any, Cell]:
+    """What is added to the input's product, and the cell after it."""
+    bias, cell = _IN_OPS[mode](weights[:4])
+    if plain:
+        step, rest = _STEPS[mode], (None, weights[1], None, weights[3] if mode == "GRU" else None)
+        cell = lambda x, state: step(x, state, rest)  # noqa: E731
+    if weights[4] is None:
+        return bias, cell
+    whole, down = cell, weights[4].t()
+
+    def projected(x: Tensor, state: State) -> State:
+        h, c = whole(x, state)
+        return ops.mm(h, down), c
+
+    return bias, projected
 
 
 def _packed(
@@ -165,17 +131,13 @@ def _direction(
     mode: str, input: Tensor, start: State, weights: Weights, reverse: bool, sizes: list[int] | None
 ) -> tuple[Tensor, State]:
     """One direction of one layer."""
-    if (
-        sizes is None
-        and weights[4] is None
-        and not is_autocast_enabled("cpu")
-        and recurrent.is_plain((input, *start, *weights))
-    ):
+    plain = not is_autocast_enabled("cpu") and recurrent.is_plain((input, *start, *weights))
+    if plain and sizes is None and weights[4] is None:
         return _WHOLE[mode](input, start, weights, reverse)
-    bias, cell = CELLS[mode](weights)
+    bias, cell = _cell(mode, weights, plain)
     xs = F.linear(input, weights[0], bias)
     if sizes is None:
-        return _padded(cell, xs, start, reverse)
+        return recurrent.padded(cell, xs, start, reverse)
     return _packed(cell, xs, start, reverse, sizes)
 
 
