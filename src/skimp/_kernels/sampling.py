@@ -235,9 +235,9 @@ def _fetch(image: Array, images: slice, points: Array, seen: _Seen) -> Array:
         found = image[images.start].take(seen.place[:, 0], 1).transpose(1, 0, 2)[:, None]
     else:
         found = image.reshape(-1).take(_index(seen.place, images, channels, pixels))
-    found = found.astype(points.dtype, copy=False)
-    seen.clear(found)
-    return found
+    values: Array = found.astype(points.dtype, copy=False)
+    seen.clear(values)
+    return values
 
 
 def read(image: Array, grid: Array, how: Reading, out: Array) -> None:

@@ -105,20 +105,33 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
                 f"contracted dimensions need to match, but first has size {n} in dim {dims_a[d]} "
                 f"and second has size {m} in dim {dims_b[d]}"
             )
-    order_a, left, order_b, right, shape = _meeting(tuple(a.shape), tuple(b.shape), x, y)
-    return mm(a.permute(order_a).reshape(left), b.permute(order_b).reshape(right)).view(shape)
+    turn_a, left, turn_b, right, shape = _meeting(tuple(a.shape), tuple(b.shape), x, y)
+    a = a if turn_a is None else a.permute(turn_a)
+    b = b if turn_b is None else b.permute(turn_b)
+    made = mm(a if left is None else a.reshape(left), b if right is None else b.reshape(right))
+    return made if shape is None else made.view(shape)
+
+
+Turn = tuple[Ints | None, Ints | None]
 
 
 @lru_cache(256)
-def _meeting(a: Ints, b: Ints, x: Ints, y: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _meeting(a: Ints, b: Ints, x: Ints, y: Ints) -> tuple[*Turn, *Turn, Ints | None]:
     """For each of two tensors of these shapes the order of dims and the shape of a matrix whose
-    last, or first, dim has the dims that are summed; and the result's shape."""
+    last, or first, dim has the dims that are summed; and the result's shape. None: as it is.
+    """
     rest_a = tuple([d for d in range(len(a)) if d not in x])
     rest_b = tuple([d for d in range(len(b)) if d not in y])
     left, right = [a[d] for d in rest_a], [b[d] for d in rest_b]
-    k = math.prod([a[d] for d in x])
+    m, k, n = math.prod(left), math.prod([a[d] for d in x]), math.prod(right)
     shape = (*left, *right)
-    return (*rest_a, *x), (math.prod(left), k), (*y, *rest_b), (k, math.prod(right)), shape
+    first = _turned(a, (*rest_a, *x), (m, k))
+    return *first, *_turned(b, (*y, *rest_b), (k, n)), None if shape == (m, n) else shape
+
+
+def _turned(shape: Ints, order: Ints, wanted: Ints) -> Turn:
+    turn = None if order == tuple(range(len(shape))) else order
+    return turn, None if tuple([shape[d] for d in order]) == wanted else wanted
 
 
 general("tensordot", method=False, autocast="lower")(tensordot)

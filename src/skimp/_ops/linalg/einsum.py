@@ -128,7 +128,7 @@ def _plan(equation: str, shape_a: Ints, shape_b: Ints) -> Plan | None:
     (a, b), wanted, sizes = _read(equation, (shape_a, shape_b))
     once = len(set(a)) == len(a) and len(set(b)) == len(b)
     alone = (set(a) ^ set(b)) - set(wanted)  # summed before the product
-    if not once or alone or min(sizes.values(), default=1) < 2:
+    if not once or alone or min((*shape_a, *shape_b), default=1) < 2:
         return None
     roles = _roles(a, b, set(wanted), math.prod(shape_a) >= math.prod(shape_b))
     batch, left, inner, right = roles
@@ -141,7 +141,7 @@ def _plan(equation: str, shape_a: Ints, shape_b: Ints) -> Plan | None:
         and max(map(len, roles[1::2])) > 1
     ):
         return None  # whose order follows from strides
-    found: list[Any] = []
+    found: list[Ints | None] = []
     for own, shape, order, meets in (
         (a, shape_a, batch + left + inner, [0, 1, 2] if batch else [1, 2]),
         (b, shape_b, batch + inner + right, [0, 2, 3] if batch else [2, 3]),
@@ -156,9 +156,13 @@ def _plan(equation: str, shape_a: Ints, shape_b: Ints) -> Plan | None:
     met = [groups[i] for i in ((0, 1, 3) if batch else (1, 3))]
     made = [sizes[n] for n in labels]
     last = [labels.index(n) for n in wanted]
+    turn_a, form_a, turn_b, form_b = found
     return Plan(
         (bmm if batch else mm) if inner else mul,
-        *found,
+        turn_a,
+        form_a,
+        turn_b,
+        form_b,
         tuple(made) if inner and made != met else None,
         tuple(last) if last != sorted(last) else None,
     )

@@ -112,6 +112,15 @@ def _seen_shape(image: Any, grid: Any) -> tuple[int, ...]:
     return (*image.shape[:2], *grid.shape[1:-1])
 
 
+def _image_back(g: Any, grid: Any, how: Reading) -> Any:
+    return _spread(g, grid, how)
+
+
+def _grid_back(g: Any, input: Any, grid: Any, how: Reading) -> Any:
+    """The gradient of the grid: zeros, not nothing, where the nearest pixels are read."""
+    return grid.new_zeros(grid.shape) if how.mode == "nearest" else _slopes(g, input, grid, how)
+
+
 def _read_meta(input: Any, grid: Any, how: Reading) -> Any:
     return meta.empty(_seen_shape(input, grid), input._dtype)
 
@@ -120,7 +129,7 @@ def _read_meta(input: Any, grid: Any, how: Reading) -> Any:
     "_grid_read",
     rule=Rule(
         "GridSamplerBackward0",
-        input=lambda g, grid, how: _spread(g, grid, how),
+        input=lambda g, grid, how: _image_back(g, grid, how),
         grid=lambda g, input, grid, how: _grid_back(g, input, grid, how),
     ),
     batch=batching.layers.by_images("input", "grid"),
@@ -131,11 +140,6 @@ def _read(input: Any, grid: Any, how: Reading) -> Any:
     result, target = blank(_seen_shape(input, grid), input._dtype)
     sampling.read(_flat(input), _places(grid), how, target.reshape(*target.shape[:2], -1))
     return result
-
-
-def _grid_back(g: Any, input: Any, grid: Any, how: Reading) -> Any:
-    """The gradient of the grid: zeros, not nothing, where the nearest pixels are read."""
-    return grid.new_zeros(grid.shape) if how.mode == "nearest" else _slopes(g, input, grid, how)
 
 
 def _spread_meta(grad: Any, grid: Any, how: Reading) -> Any:
@@ -182,7 +186,7 @@ def _along(g: Any, grid: Any, how: Reading) -> list[tuple[Any, Reading]]:
             [_spread(part * grad, grid, along) for part, along in _along(g, grid, how)]
         ),
         grid=lambda g, grad, input, grid, how: _total(
-            [_slopes(part * grad, input, grid, along) for part, along in _along(g, grid, how)]
+            [_grid_back(part * grad, input, grid, along) for part, along in _along(g, grid, how)]
         ),
     ),
     batch=batching.layers.by_images("grad", "input", "grid"),
