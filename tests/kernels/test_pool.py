@@ -39,6 +39,23 @@ def test_sums_are_added_tap_by_tap(
     assert out.tobytes() == (want / dtype(7)).tobytes()
 
 
+@pytest.mark.parametrize("size", [(8, 8), (7, 1), (9,)])
+def test_sums_of_windows_that_overlap_are_added_tap_by_tap(size: tuple[int, ...]) -> None:
+    nd = len(size)
+    windows = Pool(
+        size, (3,) * nd, (2,) * nd, (1,) * nd, (1,) * nd, tuple((n + 1) // 2 for n in size)
+    )
+    x = np.random.default_rng(2).standard_normal((3, *size)).astype(np.float32)
+    out = np.empty((3, *windows.out), np.float32)
+    divisor = pool.divisors(windows, False, None)
+    pool.total(x, out, divisor, windows)
+    around = np.pad(x, [(0, 0)] + [(1, 1)] * nd)
+    want = np.zeros_like(out)
+    for tap in windows.taps:
+        want += around[windows.seen(tap)]
+    assert out.tobytes() == (want / divisor.astype(np.float32)).tobytes()
+
+
 def test_the_sum_of_negative_zeros_is_zero() -> None:
     windows = _side_by_side((4, 4), (2, 2))
     out = np.empty((1, 2, 2), np.float32)

@@ -82,13 +82,24 @@ class Pool:
             n == o * s for n, o, s in zip(self.size, self.out, self.stride, strict=True)
         )
 
+    def steps_of(self, itemsize: int) -> tuple[Ints, int, Ints]:
+        """How far apart taps, planes and windows are, in bytes of padded planes in a row."""
+        found = self._steps_of.get(itemsize)
+        if found is None:
+            pitches = [math.prod(self.padded[d:]) * itemsize for d in range(len(self.size) + 1)]
+            taps = tuple([p * d for p, d in zip(pitches[1:], self.dilation, strict=True)])
+            places = tuple([p * s for p, s in zip(pitches[1:], self.stride, strict=True)])
+            found = self._steps_of[itemsize] = taps, pitches[0], places
+        return found
+
     @cached_property
-    def blocks(self) -> tuple[Ints, Ints]:
-        """The sides of planes cut into windows that lie side by side, and the order in which the
-        taps come first."""
-        sides = tuple([n for pair in zip(self.out, self.kernel, strict=True) for n in pair])
-        lead = range(2, len(sides) + 1, 2)
-        return sides, (*lead, 0, *range(1, len(sides), 2))
+    def _steps_of(self) -> dict[int, tuple[Ints, int, Ints]]:
+        return {}
+
+    @cached_property
+    def divisors_of(self) -> dict[tuple[bool, int | None], Array]:
+        """What `divisors` has found."""
+        return {}
 
     def seen(self, tap: Ints) -> tuple[Any, ...]:
         """The elements of the padded plane that this tap of all windows shows."""
@@ -322,8 +333,8 @@ def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
     if inside and pool_onednn.average(x, out, divisor, w.kernel, w.stride):
         return
 
-    if x.size <= _BRIEF and w.apart and w.covers and _is_float(x, out, w):
-        quietly(_total_of_blocks, x, out, divisor, w)
+    if is_brief(x, out, w):
+        quietly(total_of_rows, x, out, divisor, w)
         return
 
     def fn(planes: slice) -> None:
@@ -340,19 +351,27 @@ def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
     _each(w, x, fn)
 
 
-def _is_float(x: Array, out: Array, w: Pool) -> bool:
-    """Whether both are row-major planes of one type, and summed in it."""
-    same = x.dtype == out.dtype and x.dtype.char in "fd" and x.ndim == len(w.size) + 1
-    return same and x.flags.c_contiguous and out.flags.c_contiguous and out.size > 1
+def is_brief(x: Array, out: Array, w: Pool) -> bool:
+    """Whether planes are row-major, summed in their own type, and what windows show is little."""
+    return (
+        1 < out.size <= _BRIEF // len(w.taps)
+        and x.dtype is out.dtype
+        and x.dtype.char in "fd"
+        and x.flags.c_contiguous
+        and out.flags.c_contiguous
+    )
 
 
-def _total_of_blocks(x: Array, out: Array, divisor: Array, w: Pool) -> None:
-    """`total` of few elements in windows that lie side by side: a copy whose rows are the taps,
-    which NumPy adds one after the other (and not where each window's lie next to each other).
+def total_of_rows(x: Array, out: Array, divisor: Array, w: Pool) -> None:
+    """`total` of few elements: a copy whose rows are the taps, which NumPy adds one after the other
+    (and not where each window's lie next to each other).
     """
-    sides, order = w.blocks
-    rows = x.reshape(len(x), *sides).transpose(order).reshape(len(w.taps), -1)
-    found = np.add.reduce(np.ascontiguousarray(rows), 0)
+    taps, pitch, places = w.steps_of(x.itemsize)
+    shown = np.ndarray(
+        (*w.kernel, len(x), *w.out), x.dtype, _around(x, w, 0), 0, (*taps, pitch, *places)
+    )
+    rows = np.ascontiguousarray(shown.reshape(len(w.taps), -1))
+    found = np.add.reduce(rows, 0)
     found += 0  # of -0 alone the sum is 0
     np.divide(found.reshape(out.shape), divisor.astype(out.dtype), out=out)
 
@@ -399,6 +418,14 @@ def columns_back(columns: Array, out: Array, w: Pool) -> None:
 
 def divisors(w: Pool, include_padding: bool, override: int | None) -> Array:
     """What the sum of each window is divided by: one number where that is the same for all."""
+    asked = include_padding, override
+    found = w.divisors_of.get(asked)
+    if found is None:
+        found = w.divisors_of[asked] = _divisors(w, *asked)
+    return found
+
+
+def _divisors(w: Pool, include_padding: bool, override: int | None) -> Array:
     if override:
         return np.array(float(override))
     steps = zip(w.size, w.kernel, w.stride, w.padding, w.out, strict=True)

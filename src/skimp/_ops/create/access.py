@@ -23,6 +23,7 @@ from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, alias
+from skimp._kernels import shaping
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,6 +123,10 @@ def element_size(self: Tensor) -> int:
 @asked()
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; materializes. 0 for an empty tensor."""
+    a = self._np
+    if a is not None and a.size:
+        self._storage.handed_out = True
+        return shaping.address(a)
     if self.numel() == 0:
         return 0
     return self._storage.hand_out() + self._skimp_layout_of().offset * self._dtype.itemsize

@@ -100,7 +100,9 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     Raises: nothing.
     Memory: the input itself where it has the dtype, else a new tensor.
     """
-    return self.to(other)
+    if self._hollow or other._hollow:
+        return self.to(other)
+    return self.to(other._dtype)
 
 
 @sampled(lambda tensor: [(tensor([1.0]), [2.0, 3.0])])

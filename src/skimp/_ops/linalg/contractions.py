@@ -5,6 +5,7 @@ the cheapest order.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +28,8 @@ from skimp._ops.linalg.matmul import mm
 from skimp._ops.math.arithmetic import mul
 from skimp._ops.meta import shapes
 from skimp._ops.shape.joining import tensor_list, varargs
+
+Ints = tuple[int, ...]
 
 # -- two tensors ----------------------------------------------------------------------------------
 
@@ -102,13 +105,33 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
                 f"contracted dimensions need to match, but first has size {n} in dim {dims_a[d]} "
                 f"and second has size {m} in dim {dims_b[d]}"
             )
-    rest_a = [d for d in range(a.ndim) if d not in x]
-    rest_b = [d for d in range(b.ndim) if d not in y]
-    shape = [*[a.shape[d] for d in rest_a], *[b.shape[d] for d in rest_b]]
-    k = math.prod([a.shape[d] for d in x])
-    left = a.permute((*rest_a, *x)).reshape(math.prod([a.shape[d] for d in rest_a]), k)
-    right = b.permute((*y, *rest_b)).reshape(k, math.prod([b.shape[d] for d in rest_b]))
-    return mm(left, right).view(shape)
+    turn_a, left, turn_b, right, shape = _meeting(tuple(a.shape), tuple(b.shape), x, y)
+    a = a if turn_a is None else a.permute(turn_a)
+    b = b if turn_b is None else b.permute(turn_b)
+    made = mm(a if left is None else a.reshape(left), b if right is None else b.reshape(right))
+    return made if shape is None else made.view(shape)
+
+
+Turn = tuple[Ints | None, Ints | None]
+
+
+@lru_cache(256)
+def _meeting(a: Ints, b: Ints, x: Ints, y: Ints) -> tuple[*Turn, *Turn, Ints | None]:
+    """For each of two tensors of these shapes the order of dims and the shape of a matrix whose
+    last, or first, dim has the dims that are summed; and the result's shape. None: as it is.
+    """
+    rest_a = tuple([d for d in range(len(a)) if d not in x])
+    rest_b = tuple([d for d in range(len(b)) if d not in y])
+    left, right = [a[d] for d in rest_a], [b[d] for d in rest_b]
+    m, k, n = math.prod(left), math.prod([a[d] for d in x]), math.prod(right)
+    shape = (*left, *right)
+    first = _turned(a, (*rest_a, *x), (m, k))
+    return *first, *_turned(b, (*y, *rest_b), (k, n)), None if shape == (m, n) else shape
+
+
+def _turned(shape: Ints, order: Ints, wanted: Ints) -> Turn:
+    turn = None if order == tuple(range(len(shape))) else order
+    return turn, None if tuple([shape[d] for d in order]) == wanted else wanted
 
 
 general("tensordot", method=False, autocast="lower")(tensordot)
@@ -128,6 +151,8 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
             "inner() the last dimension must match on both input tensors but got shapes "
             f"{list(input.shape)} and {list(other.shape)}"
         )
+    if out is None:
+        return _tensordot(input, other, [-1], [-1])
     return tensordot(input, other, [[-1], [-1]], out=out)
 
 

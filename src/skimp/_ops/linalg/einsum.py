@@ -9,10 +9,10 @@ so broadcasting needs no care in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import general
@@ -73,9 +73,11 @@ def einsum(*args: Any) -> Tensor:
 
 def _product(equation: Any, a: Any, b: Any) -> Tensor | None:
     """`a @ b`, either transposed or not, where the equation says no more than that; else None."""
-    turns = _turns(equation) if type(equation) is str else None
-    if turns is None or type(a) not in ORDINARY or type(b) not in ORDINARY:
+    if type(equation) is not str or type(a) not in ORDINARY or type(b) not in ORDINARY:
         return None
+    turns = _turns(equation)
+    if turns is None:
+        return _planned_product(equation, a, b)
     turn_a, turn_b, of_a, of_b = turns
     m, n = a.shape, b.shape
     if len(m) != len(of_a) or len(n) != len(of_b) or a._dtype is not b._dtype:
@@ -88,6 +90,95 @@ def _product(equation: Any, a: Any, b: Any) -> Tensor | None:
     x = a.transpose(-1, -2) if turn_a else a
     y = b.transpose(-1, -2) if turn_b else b
     return mm(x, y) if len(m) == 2 == len(n) else matmul(x, y)
+
+
+class Plan(NamedTuple):
+    """A product of two operands as their orders of dims, and the shapes in which they meet: None
+    where they are so already."""
+
+    product: Callable[[Tensor, Tensor], Tensor]
+    order_a: Ints | None
+    shape_a: Ints | None
+    order_b: Ints | None
+    shape_b: Ints | None
+    made: Ints | None
+    order: Ints | None
+
+
+def _planned_product(equation: str, a: Tensor, b: Tensor) -> Tensor | None:
+    """What `_contract` makes of two operands, where that follows from their shapes."""
+    if a._dtype is not b._dtype:
+        return None
+    plan = _plan(equation, tuple(a.shape), tuple(b.shape))
+    if plan is None:
+        return None
+    product, order_a, shape_a, order_b, shape_b, made, order = plan
+    x = a if order_a is None else a.permute(order_a)
+    y = b if order_b is None else b.permute(order_b)
+    result = product(
+        x if shape_a is None else x.reshape(shape_a), y if shape_b is None else y.reshape(shape_b)
+    )
+    if made is not None:
+        result = result.reshape(made)
+    return result if order is None else result.permute(order)
+
+
+@lru_cache(256)
+def _plan(equation: str, shape_a: Ints, shape_b: Ints) -> Plan | None:
+    (a, b), wanted, sizes = _read(equation, (shape_a, shape_b))
+    once = len(set(a)) == len(a) and len(set(b)) == len(b)
+    alone = (set(a) ^ set(b)) - set(wanted)  # summed before the product
+    if not once or alone or min((*shape_a, *shape_b), default=1) < 2:
+        return None
+    roles = _roles(a, b, set(wanted), math.prod(shape_a) >= math.prod(shape_b))
+    batch, left, inner, right = roles
+    groups = [math.prod([sizes[n] for n in group]) for group in roles]
+    labels = batch + left + right
+    size = math.prod([sizes[n] for n in labels])
+    if (
+        inner
+        and size < max(math.prod(shape_a), math.prod(shape_b))
+        and max(map(len, roles[1::2])) > 1
+    ):
+        return None  # whose order follows from strides
+    found: list[Ints | None] = []
+    for own, shape, order, meets in (
+        (a, shape_a, batch + left + inner, [0, 1, 2] if batch else [1, 2]),
+        (b, shape_b, batch + inner + right, [0, 2, 3] if batch else [2, 3]),
+    ):
+        turned = [own.index(n) for n in order]
+        form = [groups[i] for i in meets]
+        if not inner:
+            turned = [own.index(n) for n in labels if n in own]
+            form = [sizes[n] if n in own else 1 for n in labels]
+        found.append(tuple(turned) if turned != sorted(turned) else None)
+        found.append(tuple(form) if form != [shape[d] for d in turned] else None)
+    met = [groups[i] for i in ((0, 1, 3) if batch else (1, 3))]
+    made = [sizes[n] for n in labels]
+    last = [labels.index(n) for n in wanted]
+    turn_a, form_a, turn_b, form_b = found
+    return Plan(
+        (bmm if batch else mm) if inner else mul,
+        turn_a,
+        form_a,
+        turn_b,
+        form_b,
+        tuple(made) if inner and made != met else None,
+        tuple(last) if last != sorted(last) else None,
+    )
+
+
+def _roles(a: Labels, b: Labels, kept: set[int], first: bool) -> tuple[Labels, ...]:
+    """The labels that both have and keep, of the first alone, that are summed in the order of the
+    larger operand (the first or not), of the second alone."""
+    shared = [n for n in a if n in b]
+    inner = [n for n in (a if first else b) if n in shared and n not in kept]
+    return (
+        [n for n in shared if n in kept],
+        [n for n in a if n not in shared],
+        inner,
+        [n for n in b if n not in shared],
+    )
 
 
 @lru_cache(256)
@@ -361,12 +452,9 @@ def _summed(term: Term, kept: set[int]) -> Term:
 def _pair(a: Term, b: Term, kept: set[int], sizes: dict[int, int]) -> Term:
     """The product of two operands, summed over what is not kept."""
     a, b = _summed(a, kept | set(b.labels)), _summed(b, kept | set(a.labels))
-    shared = [n for n in a.labels if n in b.labels]
-    batch = [n for n in shared if n in kept]
-    larger = a if a.tensor.numel() >= b.tensor.numel() else b
-    inner = [n for n in larger.labels if n in shared and n not in kept]
-    left = [n for n in a.labels if n not in shared]
-    right = [n for n in b.labels if n not in shared]
+    first_is_larger = a.tensor.numel() >= b.tensor.numel()
+    larger = a if first_is_larger else b
+    batch, left, inner, right = _roles(a.labels, b.labels, kept, first_is_larger)
     labels = batch + left + right
     if not inner:
         return Term(mul(_aligned(a, labels), _aligned(b, labels)), labels)

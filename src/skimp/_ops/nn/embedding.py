@@ -34,7 +34,7 @@ def numbers_of(indices: Any, rows: int) -> Array:
             "(while checking arguments for embedding)"
         )
     found: Array = meta.checked(indices).reshape(-1)
-    if found.size and (int(found.min()) < 0 or int(found.max()) >= rows):
+    if found.size and farthest(found) >= rows:
         raise IndexError("index out of range in self")
     return found
 

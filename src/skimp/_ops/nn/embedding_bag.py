@@ -12,6 +12,7 @@ from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.order import farthest
 from skimp._ops.nn.embedding import (
     INDICES,
     SAYS as SAYS,
@@ -37,7 +38,7 @@ def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
             f"{int(starts[-1])}"
         )
     bags = len(starts) - 1 if last else len(starts)
-    return np.searchsorted(starts, np.arange(count), side="right") - 1, bags
+    return starts.searchsorted(np.arange(count), side="right") - 1, bags
 
 
 def embedding_bag(
@@ -139,9 +140,9 @@ def _check_bags(indices: Any, rows: int, mode: str) -> None:
     if indices._dtype not in INDICES:
         return
     found = indices._skimp_array().reshape(-1)
-    outside = np.flatnonzero((found < 0) | (found >= rows))
-    if not outside.size:
+    if not found.size or farthest(found) < rows:
         return
+    outside = np.flatnonzero((found < 0) | (found >= rows))
     at, bad = int(outside[0]), int(found[outside[0]])
     if mode == "max":
         raise RuntimeError(
@@ -169,24 +170,24 @@ def _bagged(
         return _summed(rows, input, bags)
     _check_bags(input, weight.shape[0], mode)
     numbers = numbers_of(input, weight.shape[0])
-    live = numbers != padding
-    if not live.all():
+    live = numbers != padding if padding >= 0 else None
+    if live is not None and not live.all():
         at = fresh(np.flatnonzero(live).astype(np.int64), dtypes.int64)
         input, bag = input.index_select(0, at), bag[live]
         weights = None if weights is None else weights.index_select(0, at)
     rows = (lookup_sparse if sparse else lookup)(weight, input, -1, by_freq)
     if weights is not None:
         rows = rows * weights.unsqueeze(-1)
-    counts = np.bincount(bag[bag < bags], minlength=bags)
     inside = bag < bags
-    if not inside.all():
+    if np.count_nonzero(inside) < len(bag):
         keep = fresh(np.flatnonzero(inside).astype(np.int64), dtypes.int64)
         rows, bag = rows.index_select(0, keep), bag[inside]
-    where: Any = fresh(bag.astype(np.int64), dtypes.int64)
     if mode == "max":
-        return _highest(rows, bag, counts)
+        return _highest(rows, bag, np.bincount(bag, minlength=bags))
+    where: Any = fresh(bag.astype(np.int64, copy=False), dtypes.int64)
     total = _summed(rows, where, bags)
     if mode == "mean":
+        counts = np.bincount(bag, minlength=bags)
         total = total / fresh(
             np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
         ).unsqueeze(-1)

@@ -92,8 +92,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
             "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
             + str(weight.ndim)
         )
-    shape = (1, count, *([1] * (dims - 2))) if dims > 1 else (count,) if dims else ()
-    return call(PRELU, (input, weight.reshape(shape)))
+    if count != 1 or not dims:  # one is for all as it is
+        shape = (1, count, *([1] * (dims - 2))) if dims > 1 else (count,) if dims else ()
+        weight = weight.reshape(shape)
+    return call(PRELU, (input, weight))
 
 
 export("prelu", prelu, EVERYWHERE, autocast="lower")

@@ -1,20 +1,29 @@
-"""affine_grid, and grid_sample: an image read at given points, in ops, so every derivative
-follows."""
+"""affine_grid, and grid_sample: an image read at given points. Derivatives of readings are readings
+with other weights, so there are those of any order."""
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
+import operator
 from typing import Any
 
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.forms import export, hidden
+from skimp._engine.dispatch.row import KNOWN, sampled
+from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.tensor import Array
+from skimp._kernels import sampling
+from skimp._kernels.sampling import Reading
+from skimp._kernels.threads import quietly
+from skimp._ops import batching
 from skimp._ops.create.ranges import linspace
-from skimp._ops.nn.resampling import cubic_weights
-from skimp._ops.ties import tied, zero_of
+from skimp._ops.nn.pooling import planes
 
 
 def _default(name: str, align_corners: bool | None) -> bool:
@@ -80,83 +89,130 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
 
 # -- grid_sample ----------------------------------------------------------------------------------
 
-
-def _unnormalized(x: Any, n: int, align: bool) -> Any:
-    return (x + 1) / 2 * (n - 1) if align else ((x + 1) * n - 1) / 2
-
-
-def _reflected(x: Any, low: float, span: float) -> Any:
-    """x mirrored at low and low + span as often as it takes."""
-    if span == 0:
-        return x * 0
-    away = (x - low).abs()
-    turns = (away / span).detach().floor()
-    rest = away - turns * span
-    odd = turns.remainder(2) == 1
-    return (span - rest).where(odd, rest) + low
+KNOWN.add(Reading)
+_total = functools.partial(functools.reduce, operator.add)
 
 
-def _inside(x: Any, n: int, padding: str, align: bool) -> Any:
-    """A coordinate brought into the image, as the padding mode says."""
-    if padding == "reflection":
-        x = _reflected(x, 0.0, n - 1.0) if align else _reflected(x, -0.5, float(n))
-    return x if padding == "zeros" else x.clamp(0, n - 1)
+def _flat(image: Any) -> Array:
+    """(n, channels, pixels), where they lie if they lie so."""
+    n, channels, *sizes = image.shape
+    pixels: Array = planes(image, len(sizes)).reshape(n, channels, math.prod(sizes))
+    return pixels
 
 
-class _Image:
-    """An image as a table of pixels, to read at whole coordinates (x first)."""
-
-    def __init__(self, input: Any) -> None:
-        self.sizes = tuple(input.shape[2:])[::-1]  # x first
-        self.channels = input.shape[1]
-        self.table = input.reshape((*input.shape[:2], math.prod(input.shape[2:])))
-
-    def at(self, coordinates: list[Any]) -> Any:
-        """(n, channels, points): pixels, and zeros outside. Coordinates (n, points) hold whole
-        numbers."""
-        place, seen, pitch = None, None, 1
-        for x, n in zip(coordinates, self.sizes, strict=True):
-            x = x.detach()
-            here = (x >= 0).logical_and(x <= n - 1)
-            seen = here if seen is None else seen.logical_and(here)
-            step = x.masked_fill(here.logical_not(), 0).to(dtypes.int64) * pitch
-            place = step if place is None else place + step
-            pitch *= n
-        assert place is not None
-        assert seen is not None
-        index = place.unsqueeze(1).expand((place.shape[0], self.channels, place.shape[1]))
-        return self.table.gather(2, index).masked_fill(seen.logical_not().unsqueeze(1), 0)
+def _places(grid: Any) -> Array:
+    """(n, points, axes), in the type that is computed in."""
+    n, *sizes, axes = grid.shape
+    work = dtypes.accumulator(grid._dtype).np
+    places: Array = grid._skimp_array().reshape(n, math.prod(sizes), axes).astype(work, copy=False)
+    return places
 
 
-def _linear(image: _Image, xs: list[Any]) -> Any:
-    lows = [x.detach().floor() for x in xs]
-    shares = [x - low for x, low in zip(xs, lows, strict=True)]
-    total = None
-    for corner in itertools.product((0, 1), repeat=len(xs)):
-        weight = None
-        for side, share in zip(corner, shares, strict=True):
-            one = share if side else 1 - share
-            weight = one if weight is None else weight * one
-        assert weight is not None
-        found = image.at(
-            [low + side for low, side in zip(lows, corner, strict=True)]
-        ) * weight.unsqueeze(1)
-        total = found if total is None else total + found
-    return total
+def _seen_shape(image: Any, grid: Any) -> tuple[int, ...]:
+    return (*image.shape[:2], *grid.shape[1:-1])
 
 
-def _cubic(image: _Image, xs: list[Any], padding: str, align: bool) -> Any:
-    lows = [x.detach().floor() for x in xs]
-    weights = [cubic_weights(x - low) for x, low in zip(xs, lows, strict=True)]
-    total = None
-    for i, j in itertools.product(range(4), repeat=2):
-        places = [
-            _inside(low + k - 1, n, padding, align)
-            for low, k, n in zip(lows, (i, j), image.sizes, strict=True)
-        ]
-        found = image.at(places) * (weights[0][i] * weights[1][j]).unsqueeze(1)
-        total = found if total is None else total + found
-    return total
+def _image_back(g: Any, grid: Any, how: Reading) -> Any:
+    return _spread(g, grid, how)
+
+
+def _grid_back(g: Any, input: Any, grid: Any, how: Reading) -> Any:
+    """The gradient of the grid: zeros, not nothing, where the nearest pixels are read."""
+    return grid.new_zeros(grid.shape) if how.mode == "nearest" else _slopes(g, input, grid, how)
+
+
+def _read_meta(input: Any, grid: Any, how: Reading) -> Any:
+    return meta.empty(_seen_shape(input, grid), input._dtype)
+
+
+@hidden(
+    "_grid_read",
+    rule=Rule(
+        "GridSamplerBackward0",
+        input=lambda g, grid, how: _image_back(g, grid, how),
+        grid=lambda g, input, grid, how: _grid_back(g, input, grid, how),
+    ),
+    batch=batching.layers.by_images("input", "grid"),
+    meta=_read_meta,
+)
+def _read(input: Any, grid: Any, how: Reading) -> Any:
+    """The image at the points of the grid."""
+    result, target = blank(_seen_shape(input, grid), input._dtype)
+    sampling.read(_flat(input), _places(grid), how, target.reshape(*target.shape[:2], -1))
+    return result
+
+
+def _spread_meta(grad: Any, grid: Any, how: Reading) -> Any:
+    return meta.empty((*grad.shape[:2], *how.sizes[::-1]), grad._dtype)
+
+
+@hidden(
+    "_grid_spread",
+    rule=Rule(
+        "GridSamplerBackwardBackward0",
+        grad=lambda g, grid, how: _read(g, grid, how),
+        grid=lambda g, grad, grid, how: _grid_back(grad, g, grid, how),
+    ),
+    batch=batching.layers.by_images("grad", "grid"),
+    meta=_spread_meta,
+)
+def _spread(grad: Any, grid: Any, how: Reading) -> Any:
+    """The adjoint of reading: an image."""
+    shape = (*grad.shape[:2], *how.sizes[::-1])
+    result, target = blank(shape, grad._dtype)
+    places = _places(grid)
+    work = target if target.dtype == places.dtype else np.empty(shape, places.dtype)
+    work[...] = 0
+    sampling.spread(_flat(grad), places, how, work.reshape(*shape[:2], -1))
+    if work is not target:
+        target[...] = work
+    return result
+
+
+def _along(g: Any, grid: Any, how: Reading) -> list[tuple[Any, Reading]]:
+    """What of a gradient of the grid belongs to each axis, and the derivative along it."""
+    own = (g * _steps(grid, how)).unbind(-1)
+    return [(part.unsqueeze(1), how.along(axis)) for axis, part in enumerate(own)]
+
+
+@hidden(
+    "_grid_slopes",
+    rule=Rule(
+        "GridSamplerBackwardBackward0",
+        grad=lambda g, input, grid, how: _total(
+            [part * _read(input, grid, along) for part, along in _along(g, grid, how)]
+        ),
+        input=lambda g, grad, grid, how: _total(
+            [_spread(part * grad, grid, along) for part, along in _along(g, grid, how)]
+        ),
+        grid=lambda g, grad, input, grid, how: _total(
+            [_grid_back(part * grad, input, grid, along) for part, along in _along(g, grid, how)]
+        ),
+    ),
+    batch=batching.layers.by_images("grad", "input", "grid"),
+    meta=lambda grad, input, grid, how: meta.like(grid),
+)
+def _slopes(grad: Any, input: Any, grid: Any, how: Reading) -> Any:
+    """The gradient of the grid."""
+    result, target = blank(tuple(grid.shape), grid._dtype)
+    flat = target.reshape(len(target), -1, len(how.sizes))
+    sampling.slopes(_flat(grad), _flat(input), _places(grid), how, flat)
+    return result
+
+
+@hidden(
+    "_grid_steps",
+    composite=False,
+    nondiff=(0,),
+    batch=batching.layers.by_images("grid"),
+    meta=lambda grid, how: meta.like(grid),
+)
+def _steps(grid: Any, how: Reading) -> Any:
+    """How far coordinates go when the grid does."""
+    result, target = blank(tuple(grid.shape), grid._dtype)
+    found = quietly(sampling.steps, _places(grid), how)
+    target[...] = found.transpose(1, 2, 0).reshape(target.shape)
+    return result
 
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
@@ -217,22 +273,8 @@ def grid_sample(
     """
     align = _default("grid_sample and affine_grid", align_corners)
     _check(input, grid, mode, padding_mode)
-    n, out = grid.shape[0], tuple(grid.shape[1:-1])
-    flat = grid.reshape((n, math.prod(out), grid.shape[-1]))
-    image = _Image(tied(input) if mode == "nearest" else input)
-    xs = [_unnormalized(flat.select(2, d), size, align) for d, size in enumerate(image.sizes)]
-    if mode == "bicubic":
-        found = _cubic(image, xs, padding_mode, align)
-    else:
-        xs = [
-            _inside(x, size, padding_mode, align) for x, size in zip(xs, image.sizes, strict=True)
-        ]
-        found = (
-            _linear(image, xs) if mode == "bilinear" else image.at([x.detach().round() for x in xs])
-        )
-    if mode == "nearest" and grid.requires_grad:
-        found = found + zero_of(grid)  # whose gradient is zeros, not nothing
-    return found.reshape((n, input.shape[1], *out))
+    sizes = tuple(input.shape[2:])[::-1]
+    return _read(input, grid, Reading(sizes, mode, padding_mode, align, (0,) * len(sizes)))
 
 
 export("affine_grid", affine_grid, ("nn.functional",), method=False, composite=False)

@@ -11,6 +11,7 @@ from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.order import farthest
 from skimp._ops.nn.reduction import check_reduction, loss
 
 
@@ -73,9 +74,9 @@ def multi_margin_loss(
         same_scalar_type(input, weight)
     at = target.reshape((n, 1))
     values = meta.checked(at)
-    if values.size and (int(values.min()) < 0 or int(values.max()) >= classes):
+    if values.dtype == np.int64 and values.size and farthest(values) >= classes:
         raise RuntimeError("target out of range")
-    scores = input.reshape((n, classes))
+    scores = input if input.ndim == 2 else input.reshape((n, classes))
     gap = (margin - scores.gather(1, at) + scores).clamp_min(0)
     if p == 2:
         gap = gap * gap

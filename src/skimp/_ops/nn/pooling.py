@@ -21,9 +21,10 @@ from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.tensor import Array
+from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.pooling_windows import per_dim, pool_of
@@ -33,6 +34,7 @@ from skimp._ops.ties import tie
 Ints = tuple[int, ...]
 F = TypeVar("F", bound=Callable[..., Any])
 KNOWN.add(Pool)
+_LITTLE = 1 << 13  # elements of planes below which no library is asked for averages
 _DEFERRED = 1 << 18  # elements of deferred planes that are made at once: they stay in the L2 cache
 
 
@@ -213,7 +215,23 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
     return _avg_spread(g, pool, include, override)
 
 
+def _small_average(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    """Few planes with several channels, whose rows lie one after the other."""
+    a = input._np
+    nd = len(pool.size)
+    if a is None or a.size >= _LITTLE or not a.flags.c_contiguous or a.shape[-nd - 1] < 2:
+        return None
+    out = np.empty((*a.shape[:-nd], *pool.out), a.dtype)
+    x, target = a.reshape(-1, *pool.size), out.reshape(-1, *pool.out)
+    if not windows.is_brief(x, target, pool):
+        return None
+    divisor = windows.divisors(pool, include, override)
+    quietly(windows.total_of_rows, x, target, divisor, pool)
+    return fresh(out, input._dtype)
+
+
 @hidden(
+    fast=_small_average,
     rule=Rule(
         "AvgPool2DBackward0",
         input=lambda g, pool, include, override, node: tie(

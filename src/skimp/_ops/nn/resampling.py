@@ -19,6 +19,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
+from skimp._kernels.sampling import cubic_weights
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.padding import selected
@@ -128,19 +129,6 @@ def _linear(n: int, out: int, factor: float | None, align: bool, real: Any) -> t
     low = np.minimum(at.astype(np.int64), n - 1)
     share = np.clip(at - low, 0, 1).astype(real)
     return np.stack([low, np.minimum(low + 1, n - 1)], 1), np.stack([1 - share, share], 1)
-
-
-def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
-    """Keys' cubic convolution: the weights of the four neighbours of a point at `t` between the
-    middle two."""
-
-    def near(x: Any) -> Any:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: Any) -> Any:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
 def _cubic(n: int, out: int, factor: float | None, align: bool, real: Any) -> tuple[Array, Array]:
