@@ -76,10 +76,8 @@ Asked = tuple[str, Three, Array | None]  # a face, its x, w and g, the bias
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
-    if onednn.library() is not None:
+    if w.taps == 1 and onednn.library() is not None:
         asked = tuple([each for each in asked if not conv_products.made(*each, w)])
-    if not asked:
-        return True
     found: list[tuple[_Work, ...]] = []
     for face, arrays, bias in asked:
         # oneDNN's adjoint knows no bias: pieces add it
@@ -87,18 +85,27 @@ def _made(w: Window, *asked: Asked) -> bool:
         if works is None:
             return False
         found.append(works)
-    # a team where all have one: else threads share the pieces of all
-    team = min(map(len, found)) - 1 if teams.size(config.threads) > 1 else 0
-    works = tuple([works[team] for works in found])
-    if all([work.alone for work in works]) and (team or not _worth_sharing(works)):
-        quietly(_make_alone, works, asked)
-    else:
-        _share([work.job(*each[1:]) for work, each in zip(works, asked, strict=True)])
+    if found:
+        _make(found, asked)
     return True
 
 
-def _worth_sharing(works: Sequence[_Work]) -> bool:
-    return shares(len(works), sum([work.effort for work in works]))
+def _make(found: list[tuple[_Work, ...]], asked: Sequence[Asked]) -> None:
+    """Those of one piece by a team if they have one; several by a team where all have one: else
+    threads share the pieces of all."""
+    together = teams.size(config.threads) > 1
+    works, alone, teamed, effort = [], True, False, 0
+    for each in found:
+        work = each[-1 if together else 0]
+        works.append(work)
+        alone &= work.alone
+        teamed |= work.team > 1
+        effort += work.effort
+    if alone and (teamed or not shares(len(works), effort)):
+        quietly(_make_alone, works, asked)
+        return
+    team = min(map(len, found)) - 1 if together else 0
+    _share([each[team].job(*own[1:]) for each, own in zip(found, asked, strict=True)])
 
 
 def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[_Work, ...] | None:
@@ -222,6 +229,7 @@ class _Work:
                 alike = plan is first or plan.reads_weights_of(first)
                 self._pieces[-1].append(_Piece(image, channel, plan, behind, alike))
         self.alone = len(images) == len(channels) == 1
+        self.room = max([plan.room for plan in plans.values()])
 
     def runs_as(self, other: _Work) -> bool:
         """Whether all pieces run the same code."""
@@ -415,15 +423,18 @@ def _share(jobs: list[_Job]) -> None:
 
 def _make_alone(works: Sequence[_Work], asked: Sequence[Asked]) -> None:
     """Make faces of one piece, one after the other."""
-    team = works[0].team
-    onednn.use_threads(team)
-    began = teams.begin() if team > 1 else None
     room = Room()
+    for work in works:
+        room.hold(work.room)
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
-        work.make_alone(arrays, bias, room)
+        onednn.use_threads(work.team)
+        if work.team > 1:
+            began = teams.begin()
+            work.make_alone(arrays, bias, room)
+            teams.end(began)
+        else:
+            work.make_alone(arrays, bias, room)
     room.close()
-    if began is not None:
-        teams.end(began)
 
 
 def _run(tasks: Iterable[Callable[[Room], None]], team: int) -> None:

@@ -250,7 +250,8 @@ class Room:
         """Have room for so many."""
         if elements <= self._length:
             return
-        self.close()
+        if self._flat is not None:
+            give(self._flat)
         self._flat, self._length = take(elements + _ALIGNED, TYPE), elements
         first = shaping.address(self._flat)
         self.address = -(-first // _LINE) * _LINE

@@ -20,9 +20,8 @@ from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT
-from skimp._engine.eval import reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel
-from skimp._engine.eval.reduce import Geometry, geometry, map_rows, of_units
+from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -44,8 +43,7 @@ _UNIT: Final = 1 << 17  # elements of what stays in the cache until it is read a
 _WIDE: Final = 1 << 16
 _WRITTEN: Final = 1 << 18  # elements of a rectifier's gradient that are written and read at once
 _SHORT_RUN: Final = 512
-_BRIEF: Final = 1 << 15  # elements of which arrays of their own cost less than a plan
-_VARIANCE: Final = reducers.var(0)
+_BRIEF: Final = 1 << 15  # elements of which an array of its own costs less than scratch memory
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
 # the mean is more than so many deviations from 0: that loses three bits.
 _FAR: Final = 2.75
@@ -152,65 +150,6 @@ def _row_moments(flat: Array) -> tuple[Array, Array]:
             np.subtract(flat[some], centre, out=apart)
             square[some] = row_products(apart, apart)
     return sums, careful
-
-
-def few(t: Any, like: Any) -> Array | None:
-    """The elements of a small tensor of the type and shape of `like`, row-major or one number
-    expanded, whose channels are no rows; None for any other."""
-    a: Array | None = t._np
-    if a is None or t._dtype is not like._dtype or t._dtype not in dtypes.FLOATING:
-        return None
-    if not 0 < a.size <= _BRIEF or a.ndim < 2 or not (a.flags.c_contiguous or not any(a.strides)):
-        return None
-    return a if _cut(a.shape).alone else None
-
-
-@lru_cache(1024)
-def _cut(shape: tuple[int, ...]) -> Geometry:
-    return geometry(shape, (0, *range(2, len(shape))))
-
-
-def moments_of_few(x: Array) -> tuple[Array, Array]:
-    """Mean and biased variance of each channel, as the ops `mean` and `var` give them."""
-    cut = _cut(x.shape)
-    if cut.direct:
-        block = x.reshape(cut.groups, cut.rows, cut.columns)
-        mean, squares = state = _VARIANCE.first(block, 0)
-        var = _VARIANCE.value(state, cut.rows)
-        if squares.dtype == x.dtype:  # else they were out of its range
-            return mean.reshape(-1), var.reshape(-1)
-    else:
-        var = of_units(x, cut, _VARIANCE)
-    mean = of_units(x, cut, reducers.MEAN)
-    return mean.reshape(-1).astype(x.dtype), var.reshape(-1).astype(x.dtype)
-
-
-def _sum_of_few(x: Array) -> Array:
-    """The sum of each channel, as the op `sum` gives it."""
-    cut = _cut(x.shape)
-    total = of_units(np.ascontiguousarray(x), cut, reducers.SUM)
-    return total.reshape(-1).astype(x.dtype, copy=False)
-
-
-def back_of_few(
-    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
-) -> tuple[Array, Array, Array]:
-    """The gradients of input, weight and bias, in the steps in which the ops take them."""
-    middle, scale = beside(x, (mean, rstd))
-    n = x.size // x.shape[1]
-    xhat = x - middle
-    np.multiply(xhat, scale, out=xhat)
-    apart = g * xhat
-    dw, db = _sum_of_few(apart), _sum_of_few(g)
-    gw, total, along = g, db, dw
-    if weight is not None:
-        gw = g * beside(x, (weight,))[0]
-        along = _sum_of_few(np.multiply(gw, xhat, out=apart))
-        total = _sum_of_few(gw)
-    total, along = beside(x, (total / n, along / n))
-    dx = np.subtract(gw, total, out=apart)
-    np.subtract(dx, np.multiply(xhat, along, out=xhat), out=dx)
-    return np.multiply(dx, scale, out=dx), dw, db
 
 
 def far(mean: Array, rstd: Array) -> Array | None:

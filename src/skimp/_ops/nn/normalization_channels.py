@@ -23,7 +23,7 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn import channel_sums
+from skimp._ops.nn import channel_few, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.reduce.softmax import floating
 from skimp.config import config
@@ -133,12 +133,12 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
 
 def _batch_back_of_few(g: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same of small arrays; None if one is not."""
-    own, x = channel_sums.few(g, input), channel_sums.few(input, input)
+    own, x = channel_few.few(g, input), channel_few.few(input, input)
     if own is None or x is None or own.shape != x.shape or not x.flags.c_contiguous:
         return None
     scale = None if weight is None else weight._skimp_array().reshape(-1)
     mean, rstd = result1._skimp_array(), result2._skimp_array()
-    made = quietly(channel_sums.back_of_few, own, x, mean, rstd, scale)
+    made = quietly(channel_few.back_of_few, own, x, mean, rstd, scale)
     return [fresh(each, input._dtype) for each in made]
 
 
@@ -254,9 +254,9 @@ def _batch_moments(input: Any) -> Array:
     """Mean and biased variance of each channel, (2, channels) in float64."""
     if channel_sums.has_rows(input):
         return channel_sums.moments(input)
-    x = channel_sums.few(input, input)
+    x = channel_few.few(input, input)
     if x is not None and x.flags.c_contiguous:
-        found = channel_sums.moments_of_few(x)
+        found = channel_few.moments_of_few(x)
     else:
         ops = moments(input, [d for d in range(input.ndim) if d != 1])
         found = tuple([t._skimp_array().reshape(-1) for t in ops])
