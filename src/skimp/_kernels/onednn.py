@@ -217,7 +217,8 @@ def _put_threads() -> Callable[[int], object] | None:
 
 
 def _found() -> ctypes.CDLL:
-    assert (found := library()) is not None
+    found = library()
+    assert found is not None
     return found
 
 
@@ -309,8 +310,7 @@ def place(memories: Sequence[Memory], addresses: Sequence[int]) -> None:
 
 
 class Primitive:
-    """What oneDNN computes: its description, from which layouts are asked, its code, and the name
-    of that."""
+    """What oneDNN computes: its description, which knows layouts, its code, and that one's name."""
 
     __slots__ = ("code", "description", "name", "scratch")
 
@@ -473,11 +473,8 @@ def softmax_gradient(matrix: Handle) -> Primitive:
 def convolution(
     face: str, layouts: Sequence[Handle], bias: Handle | None, steps: Sequence[Ints]
 ) -> Primitive:
-    """One of a convolution's three faces: "forward", "adjoint" or "weights".
-
-    `layouts` of input, weights and result; `steps`: strides, dilations less one, padding before and
-    after.
-    """
+    """One of a convolution's faces: "forward", "adjoint" or "weights". `layouts` of input, weights
+    and result; `steps`: strides, dilations less one, padding before and after."""
     engine, (x, w, y) = _engine().value, [handle.value for handle in layouts]
     along = [_dims(each) for each in steps]
     last = (*along, _given_scratch().value)
