@@ -348,10 +348,10 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
 
 def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
     """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
-    if g.size >= channels_onednn.LEAST and channels_onednn.blended(
-        g, x, *beside(x, (a, b, c)), out
-    ):
-        return
+    if g.size >= channels_onednn.LEAST:
+        of_g, of_x, more = beside(x, (a, b, c))
+        if channels_onednn.blended(g, x, of_g, of_x, more, out):
+            return
     if g.size <= _WIDE:
         quietly(_mixed, *_as_runs(x.shape, (g, x, out), (a, b, c)))
         return

@@ -71,8 +71,10 @@ def _group_back_in_rows(
     dx, into = blank(shape, dtypes.accumulator(input._dtype))
     mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
     apart = quietly(channel_sums.far, mean, rstd)
-    each = [None if v is None else v.repeat(c // groups, 1) for v in (mean, apart)]
-    sums, values = channel_sums.gradient_rows(g, input, *each, into)
+    middle, marks = mean.repeat(c // groups, 1), None
+    if apart is not None:
+        marks = apart.repeat(c // groups, 1)
+    sums, values = channel_sums.gradient_rows(g, input, middle, marks, into)
     scale = None if weight is None else accumulated(weight)._skimp_array()
     *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, sums, apart)
     rows = [a.reshape(1, n * c, *size) for a in (values, input._skimp_array(), into)]
