@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._kernels import elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
-from skimp._kernels.pointwise import Array, blend, clamp, drop, select
+from skimp._kernels.pointwise import Array, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, giving, take
 from skimp._kernels.special.erf import erf
@@ -144,18 +144,16 @@ def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:
 
 def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) -> None:
     """g above zero, else slope * g."""
-    if out.size <= _SMALL or out.dtype.char != "f" or not isinstance(slope, int | float):
+    if out.dtype.char not in "fd" or not isinstance(slope, int | float) or not 0 <= slope <= 1:
         select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
         return
     for some, one, to in _in_pieces(g, x, out):
-        rooms = take(to.size, to.dtype), take(to.size, _BOOL)
-        scaled, mask = [room.reshape(to.shape) for room in rooms]
-        np.multiply(some, slope, out=scaled)
-        np.greater(one, 0, out=mask)
-        to[...] = some
-        blend(mask, scaled, to)
-        for room in rooms:
-            give(room)
+        room = take(to.size, to.dtype)
+        factor = room.reshape(to.shape)
+        factor[...] = np.greater(one, 0)
+        np.maximum(factor, slope, out=factor)
+        np.multiply(some, factor, out=to)
+        give(room)
 
 
 def prelu(x: Array, weight: Array, *, out: Array) -> None:

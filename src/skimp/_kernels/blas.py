@@ -157,10 +157,16 @@ def alone(multiplications: int) -> AbstractContextManager[None]:
     return one_thread() if FEW < multiplications < _WORTH and not _inside else nullcontext()
 
 
+def shares(items: int, multiplications: int) -> bool:
+    """Whether several threads do so many items."""
+    several = items > 1 and config.threads > 1
+    return several and multiplications >= _QUICK * config.threads_from
+
+
 def spread(work: Callable[[], object], items: int, multiplications: int) -> None:
     """Run `work`, which does items as long as there are any, on as many threads as so many
     multiplications are worth, and products on the threads that ask for them."""
-    if items > 1 and config.threads > 1 and multiplications >= _QUICK * config.threads_from:
+    if shares(items, multiplications):
         with one_thread():
             share(work, config.threads)
     else:

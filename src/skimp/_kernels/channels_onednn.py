@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 Limits = tuple[float, ...]
 
 _TYPE: Final = np.dtype(np.float32)
-_LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
+LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
 
 
 def takes(dtype: np.dtype[Any]) -> bool:
@@ -119,7 +119,7 @@ def _run(team: int, *steps: tuple[Runs, tuple[Array, ...]]) -> bool:
 
 def _sizes(x: Array, numbers: tuple[Array, ...], *others: Array) -> tuple[int, int, int] | None:
     """Images, channels, places, if all lie so that oneDNN can be told about them."""
-    if x.size < _LEAST or not takes(x.dtype):
+    if x.size < LEAST or not takes(x.dtype):
         return None
     for array in (x, *others):
         if array.dtype != _TYPE or array.shape != x.shape or not array.flags.c_contiguous:

@@ -23,11 +23,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp._kernels import conv_products, onednn, shaping, teams
-from skimp._kernels.blas import spread
+from skimp._kernels.blas import shares, spread
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
 from skimp._kernels.scratch import give
-from skimp._kernels.threads import share
+from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -76,10 +76,8 @@ Asked = tuple[str, Three, Array | None]  # a face, its x, w and g, the bias
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
-    if onednn.library() is not None:
+    if w.taps == 1 and onednn.library() is not None:
         asked = tuple([each for each in asked if not conv_products.made(*each, w)])
-    if not asked:
-        return True
     found: list[tuple[_Work, ...]] = []
     for face, arrays, bias in asked:
         # oneDNN's adjoint knows no bias: pieces add it
@@ -87,25 +85,38 @@ def _made(w: Window, *asked: Asked) -> bool:
         if works is None:
             return False
         found.append(works)
-    # a team where all have one: else threads share the pieces of all
-    team = min(map(len, found)) - 1 if teams.size(config.threads) > 1 else 0
-    _share([works[team].job(*each[1:]) for works, each in zip(found, asked, strict=True)])
+    if found:
+        _make(found, asked)
     return True
+
+
+def _make(found: list[tuple[_Work, ...]], asked: Sequence[Asked]) -> None:
+    """Those of one piece by a team if they have one; several by a team where all have one: else
+    threads share the pieces of all."""
+    together = teams.size(config.threads) > 1
+    works, alone, teamed, effort = [], True, False, 0
+    for each in found:
+        work = each[-1 if together else 0]
+        works.append(work)
+        alone &= work.alone
+        teamed |= work.team > 1
+        effort += work.effort
+    if alone and (teamed or not shares(len(works), effort)):
+        quietly(_make_alone, works, asked)
+        return
+    team = min(map(len, found)) - 1 if together else 0
+    _share([each[team].job(*own[1:]) for each, own in zip(found, asked, strict=True)])
 
 
 def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[_Work, ...] | None:
     x, weight, g = arrays
     dtype = x.dtype
-    if (
-        onednn.library() is None
-        or working(dtype) != TYPE
-        or not 0 < len(w.size) <= _DIMS
-        or not (x.size and weight.size and g.size and dtype == weight.dtype == g.dtype)
-    ):
+    if onednn.library() is None or not dtype == weight.dtype == g.dtype:
         return None
     lie = (x.strides, weight.strides, g.strides) if dtype == TYPE else None
-    whole = Sizes(len(x), *weight.shape[:3])
-    return _works(face, w, whole, lie, bias, config.threads)
+    if lie is None and working(dtype) != TYPE:
+        return None
+    return _works(face, w, len(x), weight.shape, lie, bias, config.threads)
 
 
 # -- how the work is cut --------------------------------------------------------------------------
@@ -160,13 +171,17 @@ def _slices(length: int, step: int) -> list[slice]:
 def _works(
     face: str,
     w: Window,
-    whole: Sizes,
+    n: int,
+    weight: Ints,
     lie: tuple[Ints, Ints, Ints] | None,
     bias: bool,
     threads: int,
 ) -> tuple[_Work, ...] | None:
     """How it is made of arrays of these strides (None: of other types): by pieces that threads
     share, and perhaps by a team of so many, with the same bits. None if it is not."""
+    whole = Sizes(n, *weight[:3])
+    if not (0 < len(w.size) <= _DIMS and all([math.prod(shape) for shape in whole.shapes(w)])):
+        return None
     if whole.image(w) > _MOST:
         return None
     try:
@@ -195,9 +210,9 @@ class _Work:
         team: int = 1,
     ) -> None:
         self._face = face
-        self._team = team
+        self.team = team
         self._groups = whole.groups
-        self._effort = whole.n * whole.effort(w) // _QUICKER
+        self.effort = whole.n * whole.effort(w) // _QUICKER
         images, channels = _cut(face, w, whole, team)
         if face == "weights" and len(images) > 1:  # partial sums, which lie as they are made
             lie = lie and (lie[0], dense(whole.shapes(w)[1], TYPE.itemsize), lie[2])
@@ -213,6 +228,8 @@ class _Work:
                 behind = self._behind(whole, lie, image.start, channel.start)
                 alike = plan is first or plan.reads_weights_of(first)
                 self._pieces[-1].append(_Piece(image, channel, plan, behind, alike))
+        self.alone = len(images) == len(channels) == 1
+        self.room = max([plan.room for plan in plans.values()])
 
     def runs_as(self, other: _Work) -> bool:
         """Whether all pieces run the same code."""
@@ -254,6 +271,22 @@ class _Work:
             return x[images, :, some], weight[:, :, some], g[images]
         return x[images], weight[:, some], g[images, :, some]
 
+    def make_alone(self, arrays: Three, bias: Array | None, room: Room) -> None:
+        """Make it of these arrays, of one piece."""
+        plan = self._pieces[0][0].plan
+        add, after = bias, None
+        if self._face == "adjoint":
+            add, after = None, bias
+        elif add is not None and not _takes_bias(add):
+            add = np.ascontiguousarray(add, TYPE)
+        where = [shaping.address(a) for a in arrays]
+        where += [0 if add is None else shaping.address(add), 0, 0]
+        plan.make(where, lambda: arrays, room)
+        if after is not None:
+            add_to_channels(arrays[0], after)
+        elif add is not bias and bias is not None and self._face == "weights":
+            bias[...] = add
+
     def job(self, arrays: Three, bias: Array | None) -> _Job:
         """What makes it of these arrays."""
         return (self._sums if self._face == "weights" else self._images)(arrays, bias)
@@ -277,7 +310,7 @@ class _Work:
                 add_to_channels(self._parts(piece, arrays)[0], self._bias(piece, after))
 
         tasks = [partial(fn, piece, flat=flat) for piece in pieces]  # which is read until then
-        return _Job(tasks, self._effort, _nothing if ready is None else ready.close, self._team)
+        return _Job(tasks, self.effort, _nothing if ready is None else ready.close, self.team)
 
     def _sums(self, arrays: Three, bias: Array | None) -> _Job:
         """Make w and the bias: each channels' pieces are added up in lanes, every so many-th in
@@ -319,7 +352,7 @@ class _Work:
                     if into[1] is not None:
                         into[1][...] = first[1]
 
-        return _Job([partial(fn, *lane) for lane in lanes], self._effort, end, self._team)
+        return _Job([partial(fn, *lane) for lane in lanes], self.effort, end, self.team)
 
     def _bias(self, piece: _Piece, bias: Array) -> Array:
         return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
@@ -386,6 +419,22 @@ def _share(jobs: list[_Job]) -> None:
         spread(work, len(tasks), sum([job.effort for job in jobs]))
     for job in jobs:
         job.end()
+
+
+def _make_alone(works: Sequence[_Work], asked: Sequence[Asked]) -> None:
+    """Make faces of one piece, one after the other."""
+    room = Room()
+    for work in works:
+        room.hold(work.room)
+    for work, (_, arrays, bias) in zip(works, asked, strict=True):
+        onednn.use_threads(work.team)
+        if work.team > 1:
+            began = teams.begin()
+            work.make_alone(arrays, bias, room)
+            teams.end(began)
+        else:
+            work.make_alone(arrays, bias, room)
+    room.close()
 
 
 def _run(tasks: Iterable[Callable[[Room], None]], team: int) -> None:

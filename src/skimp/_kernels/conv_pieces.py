@@ -220,16 +220,17 @@ class Plan:
         room.hold(self.room)
         where[_ROOM] = room.address
         run = self._idle_run()
+        steps = run.with_weights if where[_READY] else run.all
         if self._copies:
             arrays, made = parts(), self.face.made
             for number, array in enumerate(arrays):
                 if number != made and not (number == 1 and where[_READY]):
                     self._copy_into(number, array, room)
-            run.make(where)
+            steps(where)
             if self.sides[made].copied:
                 arrays[made][...] = room.view(self.places[made][1], arrays[made].shape)
         else:
-            run.make(where)
+            steps(where)
         self._idle.append(run)
 
     def _copy_into(self, number: int, array: Array, room: Room) -> None:
@@ -249,7 +250,8 @@ class Room:
         """Have room for so many."""
         if elements <= self._length:
             return
-        self.close()
+        if self._flat is not None:
+            give(self._flat)
         self._flat, self._length = take(elements + _ALIGNED, TYPE), elements
         first = shaping.address(self._flat)
         self.address = -(-first // _LINE) * _LINE
@@ -297,9 +299,11 @@ class _Steps:
 
 
 class _Run:
-    """The memory objects with which one thread at a time runs a plan's primitives."""
+    """The memory objects with which one thread at a time runs a plan's primitives: all that bring
+    x, w and g into the wanted layouts, compute, and bring out of it what is made; those for weights
+    that are in it; and those that bring these there."""
 
-    __slots__ = ("_all", "_stream", "_with_weights", "weights")
+    __slots__ = ("_stream", "all", "weights", "with_weights")
 
     def __init__(self, plan: Plan) -> None:
         self._stream = onednn.stream()
@@ -315,10 +319,10 @@ class _Run:
         calls = [to_x, to_w, to_g]
         last = calls.pop(plan.face.made)
         room = plan.scratch * TYPE.itemsize
-        self._all = self._steps(room, [*x, *w, *g, *bias], [*calls[0], *calls[1], *compute, *last])
+        self.all = self._steps(room, [*x, *w, *g, *bias], [*calls[0], *calls[1], *compute, *last])
         ready: Spot = (wanted[1], _READY, 0)
         others = to_g if last is to_x else to_x
-        self._with_weights = self._steps(room, [*x, ready, *g, *bias], [*others, *compute, *last])
+        self.with_weights = self._steps(room, [*x, ready, *g, *bias], [*others, *compute, *last])
         self.weights = self._steps(room, [w[0], ready], to_w)
 
     @staticmethod
@@ -339,7 +343,3 @@ class _Run:
     def _steps(self, room: int, spots: list[Spot], arguments: list[onednn.Arguments]) -> _Steps:
         spots += [(each.scratch, _ROOM, room) for each in arguments if each.scratch is not None]
         return _Steps(spots, arguments, self._stream)
-
-    def make(self, where: list[int]) -> None:
-        """Bring x, w and g into the wanted layouts, compute, and bring out of it what is made."""
-        (self._with_weights if where[_READY] else self._all)(where)

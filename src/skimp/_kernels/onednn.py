@@ -69,6 +69,10 @@ TANH: Final = 0x21
 _SCRATCHPAD_MD: Final = 136
 _WEIGHTS_MD: Final = 131
 _NAME_OF: Final = 8  # the implementation's
+# In names of code for gradients by larger steps: oneDNN's choice, which is slower for few channels
+# and takes memory for each thread, and its next.
+_SLOWER: Final = b"brgconv_strided"
+_BETTER: Final = b"jit"
 REFERENCE: Final = b"ref"  # in the name of one that goes one by one
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 # How long threads wait awake: 100 us on a Zen 5, 330 on a Zen 4. Three hundred times as long unless
@@ -162,6 +166,7 @@ def _declared(found: ctypes.CDLL) -> ctypes.CDLL:
     """The library with the types of what is called often or returns no status."""
     found.dnnl_primitive_desc_query_md.restype = _Pointer
     found.dnnl_primitive_desc_query_md.argtypes = [_Pointer, ctypes.c_int, ctypes.c_int]
+    found.dnnl_primitive_desc_next_impl.argtypes = [_Pointer]
     found.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
     found.dnnl_memory_desc_get_size.argtypes = [_Pointer]
     found.dnnl_memory_desc_equal.argtypes = [_Pointer, _Pointer]
@@ -210,19 +215,23 @@ def _put_threads() -> Callable[[int], object] | None:
     return getattr(library(), "omp_set_num_threads", None)
 
 
+def _found() -> ctypes.CDLL:
+    found = library()
+    assert found is not None
+    return found
+
+
 class Handle:
     """Something that oneDNN made, destroyed with this object."""
 
     __slots__ = ("_destroy", "value")
 
     def __init__(self, kind: str, make: str, *args: Any) -> None:
-        found = library()
-        assert found is not None
         self.value = _Pointer()
         self._destroy: Callable[[Any], int] | None = None
-        if getattr(found, make)(ctypes.byref(self.value), *args):
+        if getattr(_found(), make)(ctypes.byref(self.value), *args):
             raise Unsupported(make)
-        self._destroy = getattr(found, f"dnnl_{kind}_destroy")
+        self._destroy = getattr(_found(), f"dnnl_{kind}_destroy")
 
     def __del__(self) -> None:
         if self._destroy is not None:
@@ -269,9 +278,7 @@ def layout(shape: Ints, strides: Ints | None = None) -> Handle:
 def _given_scratch() -> Handle:
     """The attribute that scratch memory is given by the caller."""
     made = Handle("primitive_attr", "dnnl_primitive_attr_create")
-    found = library()
-    assert found is not None
-    found.dnnl_primitive_attr_set_scratchpad_mode(made.value, _USER)
+    _found().dnnl_primitive_attr_set_scratchpad_mode(made.value, _USER)
     return made
 
 
@@ -282,8 +289,7 @@ class Memory:
 
     def __init__(self, descriptor: Any) -> None:
         self.address = 0
-        found = library()
-        assert found is not None
+        found = _found()
         self._handle = Handle(
             "memory", "dnnl_memory_create", descriptor, _engine().value, _Pointer()
         )
@@ -303,26 +309,30 @@ def place(memories: Sequence[Memory], addresses: Sequence[int]) -> None:
 
 
 class Primitive:
-    """What oneDNN computes: its description, from which layouts are asked, its code, and the name
-    of that."""
+    """What oneDNN computes: its description, which knows layouts, its code, and that one's name."""
 
     __slots__ = ("code", "description", "name", "scratch")
 
     def __init__(self, make: str, *args: Any) -> None:
-        found = library()
-        assert found is not None
         self.description = Handle("primitive_desc", make, *args)
+        self.name = self._name()
+        if (self.name or b"").startswith(_SLOWER):
+            _found().dnnl_primitive_desc_next_impl(self.description.value)
+            self.name = self._name()
+            if not (self.name or b"").startswith(_BETTER):
+                self.description = Handle("primitive_desc", make, *args)
+                self.name = self._name()
         self.code = Handle("primitive", "dnnl_primitive_create", self.description.value)
         self.scratch = size(self.wants(_SCRATCHPAD_MD))  # bytes
+
+    def _name(self) -> bytes | None:
         name = ctypes.c_char_p()
-        found.dnnl_primitive_desc_query(self.description.value, _NAME_OF, 0, ctypes.byref(name))
-        self.name = name.value
+        _found().dnnl_primitive_desc_query(self.description.value, _NAME_OF, 0, ctypes.byref(name))
+        return name.value
 
     def wants(self, query: int) -> Any:
         """The layout of one of its arguments, which lives as long as this."""
-        found = library()
-        assert found is not None
-        return _Pointer(found.dnnl_primitive_desc_query_md(self.description.value, query, 0))
+        return _Pointer(_found().dnnl_primitive_desc_query_md(self.description.value, query, 0))
 
     def weights(self) -> Handle:
         """The layout in which it wants its weights."""
@@ -335,8 +345,6 @@ class Arguments:
     __slots__ = ("_array", "_code", "_execute", "_kept", "scratch")
 
     def __init__(self, primitive: Primitive, pairs: Sequence[tuple[int, Memory]]) -> None:
-        found = library()
-        assert found is not None
         self.scratch = Memory(primitive.wants(_SCRATCHPAD_MD)) if primitive.scratch else None
         if self.scratch is not None:
             pairs = [*pairs, (_SCRATCHPAD, self.scratch)]
@@ -345,7 +353,7 @@ class Arguments:
         self._array = (_Argument * len(pairs))(
             *[_Argument(number, memory.value) for number, memory in pairs]
         )
-        self._execute = found.dnnl_primitive_execute
+        self._execute = _found().dnnl_primitive_execute
 
     def run(self, on: Handle, scratch: int) -> None:
         """Compute."""
@@ -362,15 +370,11 @@ class Arguments:
 
 def size(descriptor: Any) -> int:
     """The bytes of a layout."""
-    found = library()
-    assert found is not None
-    return int(found.dnnl_memory_desc_get_size(descriptor))
+    return int(_found().dnnl_memory_desc_get_size(descriptor))
 
 
 def equal(a: Any, b: Any) -> bool:
-    found = library()
-    assert found is not None
-    return bool(found.dnnl_memory_desc_equal(a, b))
+    return bool(_found().dnnl_memory_desc_equal(a, b))
 
 
 def reorder(source: Any, target: Any) -> Primitive:
@@ -415,8 +419,7 @@ def products(a: Handle, b: Handle, c: Handle, then: Sequence[After]) -> Primitiv
 def _followed(then: Sequence[After]) -> Handle:
     """The attribute that all this is done with a result, and that scratch memory is given by the
     caller."""
-    found = library()
-    assert found is not None
+    found = _found()
     given = Handle("primitive_attr", "dnnl_primitive_attr_create")
     found.dnnl_primitive_attr_set_scratchpad_mode(given.value, _USER)
     after = Handle("post_ops", "dnnl_post_ops_create")
@@ -469,11 +472,8 @@ def softmax_gradient(matrix: Handle) -> Primitive:
 def convolution(
     face: str, layouts: Sequence[Handle], bias: Handle | None, steps: Sequence[Ints]
 ) -> Primitive:
-    """One of a convolution's three faces: "forward", "adjoint" or "weights".
-
-    `layouts` of input, weights and result; `steps`: strides, dilations less one, padding before and
-    after.
-    """
+    """One of a convolution's faces: "forward", "adjoint" or "weights". `layouts` of input, weights
+    and result; `steps`: strides, dilations less one, padding before and after."""
     engine, (x, w, y) = _engine().value, [handle.value for handle in layouts]
     along = [_dims(each) for each in steps]
     last = (*along, _given_scratch().value)

@@ -44,20 +44,6 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
         give(room)
 
 
-def blend(mask: Mask, scaled: Array, to: Array) -> None:
-    """Write `scaled`, whose memory is used up, into `to` where the mask is not set; by bits, all of
-    one shape."""
-    whole = _SAME_SIZE[to.itemsize]
-    bits, into = scaled.view(whole), to.view(whole)
-    room = take(to.size, whole)
-    unset = room.reshape(to.shape)
-    np.subtract(mask.view(np.int8), 1, out=unset)
-    np.bitwise_xor(bits, into, out=bits)
-    np.bitwise_and(bits, unset, out=bits)
-    np.bitwise_xor(into, bits, out=into)
-    give(room)
-
-
 def drop(mask: Mask, g: Array, *, out: Array) -> None:
     """g, and zero where the mask is set (even where g is infinite or NaN there)."""
     whole = _SAME_SIZE.get(out.itemsize)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -19,14 +20,14 @@ from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT
-from skimp._engine.eval import reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel
-from skimp._engine.eval.reduce import Geometry, geometry, map_rows, of_units
+from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import channels, channels_onednn
+from skimp._kernels.einsum import einsum
 from skimp._kernels.pointwise import CLIP
 from skimp._kernels.scratch import Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
@@ -34,6 +35,7 @@ from skimp._ops.nn.rectified import Rectified, rectified
 
 _DIRECT: Final = 1 << 19  # elements below which one call on all rows is the shortest way
 _SHORT: Final = 16  # places below which rows cost more than their elements
+_VECTORS: Final = 32  # places of a row that BLAS multiplies at once
 _PASSES: Final = 2  # over the rows, as memory gives them
 _PART: Final = 1 << 15  # elements of the rows that are read twice
 _STEPS: Final = 4  # over what is blended
@@ -41,8 +43,7 @@ _UNIT: Final = 1 << 17  # elements of what stays in the cache until it is read a
 _WIDE: Final = 1 << 16
 _WRITTEN: Final = 1 << 18  # elements of a rectifier's gradient that are written and read at once
 _SHORT_RUN: Final = 512
-_BRIEF: Final = 1 << 15  # elements of which arrays of their own cost less than a plan
-_VARIANCE: Final = reducers.var(0)
+_BRIEF: Final = 1 << 15  # elements of which an array of its own costs less than scratch memory
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
 # the mean is more than so many deviations from 0: that loses three bits.
 _FAR: Final = 2.75
@@ -56,193 +57,187 @@ def has_rows(t: Tensor) -> bool:
     return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
 
 
-def moments(x: Tensor) -> tuple[Array, Array]:
-    """Mean and biased variance of each channel in the working type."""
-    totals, squares, length = _moments_of_rows(x)
-    n = x.shape[0]
-    return _joined_rows(totals.reshape(n, -1), squares.reshape(n, -1), length)
+def small(t: Any) -> Array | None:
+    """The elements of a small tensor of full precision; None for any other."""
+    a: Array | None = t._np
+    if a is None or t._skimp_turned or t._dtype not in dtypes.FLOATING:
+        return None
+    return a if a.ndim > 1 and 0 < a.size < _DIRECT else None
 
 
-def group_moments(x: Tensor, groups: int) -> tuple[Array, Array]:
-    """The same of each of so many groups of an image's channels, (n * groups,)."""
-    totals, squares, length = _moments_of_rows(x)
-    each = x.shape[0] * groups
-    return _joined_rows(totals.reshape(each, -1).T, squares.reshape(each, -1).T, length)
+def in_rows(x: Array) -> bool:
+    """`has_rows` of a `small` tensor's elements."""
+    shape = x.shape
+    return len(shape) > 2 and x.size >= _SHORT * shape[0] * shape[1] and x.flags.c_contiguous
+
+
+def moments(x: Tensor) -> Array:
+    """Mean and biased variance of each channel, (2, channels) in float64."""
+    sums, careful, length = _moments_of_rows(x)
+    cut = (x.shape[0], -1)
+    return _joined_rows(sums.reshape(2, *cut), careful.reshape(cut), length)
+
+
+def group_moments(x: Tensor, groups: int) -> Array:
+    """The same of each of so many groups of an image's channels, (2, n * groups)."""
+    sums, careful, length = _moments_of_rows(x)
+    cut = (x.shape[0] * groups, -1)
+    return _joined_rows(sums.reshape(2, *cut).swapaxes(1, 2), careful.reshape(cut).T, length)
 
 
 def _moments_of_rows(x: Tensor) -> tuple[Array, Array, int]:
     """`_row_moments` of all rows, and how many places they have."""
     acc = dtypes.accumulator(x._dtype).np
-    n, source = x.shape[0], _source(x)
+    n, count, *size = shape_of(x)
+    source, length = _source(x), math.prod(size)
     if isinstance(source, np.ndarray) and source.size < _DIRECT and source.dtype == acc:
-        rows = source.reshape(n * source.shape[1], -1)
-        length = rows.shape[1]
-        totals, squares = quietly(_row_moments, rows)
-    else:
-        length = math.prod(x.shape[2:])
-        totals, squares = _numbers(x, 2, acc)
+        return *quietly(_row_moments, source.reshape(n * count, -1)), length
+    sums, careful = np.empty((2, n, count, 1), acc), np.empty((n, count, 1), bool)
 
-        def block(rows: Array, total: Array, square: Array) -> None:
-            flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
-            total[...], square[...] = _row_moments(flat)
+    def block(rows: Array, total: Array, square: Array, apart: Array) -> None:
+        flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
+        found, far = _row_moments(flat)
+        total[...], square[...], apart[...] = *found, far
 
-        _over(source, 2, block, totals, squares)
-    return totals, squares, length
+    _over(source, 2, block, *sums, careful)
+    return sums, careful, length
 
 
-def _joined_rows(totals: Array, squares: Array, length: int) -> tuple[Array, Array]:
-    """Mean and variance of rows of so many places from those of each (rows, results), joined as by
-    Chan, Golub, LeVeque (1983)."""
-    acc, n, sums = totals.dtype, len(totals), totals.astype(np.float64)
-    if n == 1:  # nothing is joined, but what is not finite spreads
-        mean = sums[0] / length
-        spread = squares.reshape(-1) + (mean - mean)
-        return mean.astype(acc), (spread / length).astype(acc)
-    mean = np.add.reduce(sums, 0) / (n * length)
-    spread = np.add.reduce(squares, 0, np.float64)
-    spread += np.add.reduce(np.square(sums / length - mean), 0) * length
-    return mean.astype(acc), (spread / (n * length)).astype(acc)
+def _joined_rows(sums: Array, careful: Array, length: int) -> Array:
+    """Mean and variance, (2, results) in float64, of `_row_moments` (2, rows of each, results) of
+    rows of so many places."""
+    sums = sums.astype(np.float64)
+    whole: Array = np.add.reduce(sums, 1)
+    np.divide(whole, sums.shape[1] * length, out=whole)
+    mean, var = whole
+    np.subtract(var, np.square(mean), out=var)
+    if _any(careful):  # as by Chan, Golub, LeVeque (1983)
+        some = careful.any(0)
+        total, square = sums[:, :, some]
+        centre = total / length
+        square -= np.where(careful[:, some], 0, total * centre)
+        square += np.square(centre - mean[some]) * length
+        var[some] = np.add.reduce(square, 0) / (len(square) * length)
+    return whole
+
+
+def _any(marks: Array) -> bool:
+    """Whether one is set: a third of the time of `any`, which is written in Python."""
+    return marks.size > 0 and marks.item(marks.argmax())
+
+
+def _sums_of_rows(flat: Array, other: Array) -> Array:
+    """The sum of each row and that of its products with the other, (2, rows, 1). BLAS takes twice
+    as long as einsum for rows of less than its vectors."""
+    sums = np.empty((2, len(flat), 1), flat.dtype)
+    brief = flat.shape[1] < _VECTORS
+    sums[0] = row_sums(flat)
+    sums[1] = einsum("ij,ij->i", flat, other)[:, None] if brief else row_products(flat, other)
+    return sums
 
 
 def _row_moments(flat: Array) -> tuple[Array, Array]:
-    """The sum of each row and that of the squares around its mean, in columns."""
-    total = row_sums(flat)
-    centre = total / flat.dtype.type(flat.shape[1])
-    square = row_products(flat, flat)
-    own: Array = square - total * centre
-    careful = ~(square <= (1 + _FAR**2) * own)  # nan is careful too
+    """The sum of each row and that of its squares, (2, rows, 1), and for which rows the latter are
+    those around its mean, in a column."""
+    sums = _sums_of_rows(flat, flat)
+    total, square = sums
+    # with v = square - total^2 / length: square > (1 + _FAR^2) v
+    most = flat.dtype.type(flat.shape[1] * (1 - 1 / (1 + _FAR**2)))
+    careful = np.greater(np.square(total), np.multiply(square, most))
     for some in _groups(careful, flat):
+        centre = total[some] / flat.dtype.type(flat.shape[1])
         with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
-            np.subtract(flat[some], centre[some], out=apart)
-            own[some] = row_products(apart, apart)
-    return total, own
+            np.subtract(flat[some], centre, out=apart)
+            square[some] = row_products(apart, apart)
+    return sums, careful
 
 
-def few(t: Any, like: Any) -> Array | None:
-    """The elements of a small tensor of the type and shape of `like`, row-major or one number
-    expanded, whose channels are no rows; None for any other."""
-    a: Array | None = t._np
-    if a is None or t._dtype is not like._dtype or t._dtype not in dtypes.FLOATING:
-        return None
-    if not 0 < a.size <= _BRIEF or a.ndim < 2 or not (a.flags.c_contiguous or not any(a.strides)):
-        return None
-    return a if _cut(a.shape).alone else None
+def far(mean: Array, rstd: Array) -> Array | None:
+    """Which means are so far from 0 that sums around them are not made of sums around 0; None if
+    none is."""
+    ratio = np.abs(mean * rstd)
+    return None if ratio.item(ratio.argmax()) <= _FAR else ~(ratio <= _FAR)
 
 
-@lru_cache(1024)
-def _cut(shape: tuple[int, ...]) -> Geometry:
-    return geometry(shape, (0, *range(2, len(shape))))
+def around(mean: Array, apart: Array | None, total: Array, product: Array) -> None:
+    """Make sums of g * x of those where the mean is not far those of g * (x - mean), in place."""
+    product -= (mean if apart is None else np.where(apart, 0, mean)) * total
 
 
-def moments_of_few(x: Array) -> tuple[Array, Array]:
-    """Mean and biased variance of each channel, as the ops `mean` and `var` give them."""
-    cut = _cut(x.shape)
-    if cut.direct:
-        block = x.reshape(cut.groups, cut.rows, cut.columns)
-        mean, squares = state = _VARIANCE.first(block, 0)
-        var = _VARIANCE.value(state, cut.rows)
-        if squares.dtype == x.dtype:  # else they were out of its range
-            return mean.reshape(-1), var.reshape(-1)
-    else:
-        var = of_units(x, cut, _VARIANCE)
-    mean = of_units(x, cut, reducers.MEAN)
-    return mean.reshape(-1).astype(x.dtype), var.reshape(-1).astype(x.dtype)
-
-
-def _sum_of_few(x: Array) -> Array:
-    """The sum of each channel, as the op `sum` gives it."""
-    cut = _cut(x.shape)
-    total = of_units(np.ascontiguousarray(x), cut, reducers.SUM)
-    return total.reshape(-1).astype(x.dtype, copy=False)
-
-
-def back_of_few(
+def back_of_small(
     g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
-) -> tuple[Array, Array, Array]:
-    """The gradients of input, weight and bias, in the steps in which the ops take them."""
-    middle, scale = beside(x, (mean, rstd))
-    n = x.size // x.shape[1]
-    xhat = x - middle
-    np.multiply(xhat, scale, out=xhat)
-    apart = g * xhat
-    dw, db = _sum_of_few(apart), _sum_of_few(g)
-    gw, total, along = g, db, dw
-    if weight is not None:
-        gw = g * beside(x, (weight,))[0]
-        along = _sum_of_few(np.multiply(gw, xhat, out=apart))
-        total = _sum_of_few(gw)
-    total, along = beside(x, (total / n, along / n))
-    dx = np.subtract(gw, total, out=apart)
-    np.subtract(dx, np.multiply(xhat, along, out=xhat), out=dx)
-    return np.multiply(dx, scale, out=dx), dw, db
+) -> tuple[Array, ...]:
+    """The gradients of input, weight and bias of `small` arrays, in two passes."""
+    n, count = x.shape[:2]
+    g = np.ascontiguousarray(g)
+    flat, other = g.reshape(n * count, -1), x.reshape(n * count, -1)
+    apart = far(mean, rstd)
+    marks = () if apart is None else _beside_rows(n, mean, apart)
+    rows = _row_products(flat, other, *marks).reshape(2, n, count)
+    *line, dw, db = line_back(x.size // count, mean, rstd, weight, rows, apart)
+    out = np.empty(x.shape, x.dtype)
+    if x.size > _WIDE:
+        blend(g, x, out, *line)
+    else:
+        _mixed(*_as_runs(x.shape, (g, x, out), line))
+    return out, dw, db
 
 
-def gradient_sums(
-    g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
-) -> tuple[Array, Array, Array]:
-    """The sums of g and of g * (x - mean) for each channel, given one over x's deviations, and g's
-    values, as `gradient_rows` has them."""
-    n = len(x)
-    *rows, own = gradient_rows(g, x, _each(mean, n), _each(rstd, n), into)
-    total, product = [np.add.reduce(a.reshape(n, -1), 0, np.float64).astype(a.dtype) for a in rows]
-    return total, product, own
+def _beside_rows(n: int, *numbers: Array) -> list[Array]:
+    """Numbers for each channel, or each of n images, as columns for each row of n images."""
+    return [np.broadcast_to(v, (n, v.shape[-1])).reshape(-1, 1) for v in numbers]
 
 
 def gradient_rows(
-    g: Tensor, x: Tensor, mean: Array, rstd: Array, into: Array
-) -> tuple[Array, Array, Array]:
-    """The sums of g and of g * (x - mean) for each row, given x's mean and one over its deviation
-    for each (n, channels, 1), and g's values: if g is deferred, it is made once and they are in
-    `into`, of the working type."""
+    g: Tensor, x: Tensor, mean: Array, apart: Array | None, into: Array
+) -> tuple[Array, Array]:
+    """The sums of g and of g * x for each row, (2, n, channels), the latter of g * (x - mean) where
+    means are far `apart`; and g's values: if g is deferred, it is made once and they are in `into`,
+    of the working type."""
     acc, x_values = into.dtype, x._skimp_array()
     source = _source(g)
     n, count = x_values.shape[:2]
-    far = ~(np.abs(mean * rstd) <= _FAR)
+    marks = [] if apart is None else _beside_rows(n, mean, apart)
     if (
         isinstance(source, np.ndarray)
         and source.size < _DIRECT
         and source.dtype == acc == x_values.dtype
     ):
         flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
-        careful = far.reshape(-1, 1) if np.count_nonzero(far) else None
-        totals, products = quietly(_row_products, flat, other, mean.reshape(-1, 1), careful)
-        return totals, products, source
+        return quietly(_row_products, flat, other, *marks).reshape(2, n, count), source
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]
-    totals, products = [np.empty((n, count, 1), acc) for _ in range(2)]
+    sums = np.empty((2, n, count, 1), acc)
 
-    def block(
-        rows: Array, seen: Array, centre: Array, careful: Array, total: Array, product: Array,
-        *kept: Array,
-    ) -> None:  # fmt: skip
+    def block(rows: Array, seen: Array, total: Array, product: Array, *more: Array) -> None:
         flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
         other = seen.reshape(flat.shape).astype(acc, copy=False)
-        for room in kept:
+        for room in more[len(marks) :]:
             room.reshape(flat.shape)[...] = flat
-        total[...], product[...] = _row_products(flat, other, centre, careful)
+        total[...], product[...] = _row_products(flat, other, *more[: len(marks)])
 
-    numbers = mean, far, totals, products
+    numbers = *sums, *[v.reshape(n, count, 1) for v in marks]
     if passed is None:
         _over(source, 2, block, x_values, *numbers, *kept)
     else:
         _over_written(passed, into, block, x_values, *numbers)
-    return totals, products, own
+    return sums[..., 0], own
 
 
 def _row_products(
-    flat: Array, other: Array, centre: Array, careful: Array | None
-) -> tuple[Array, Array]:
-    """The sum of each row, and that of its products with the other's distance from its centre, in
-    columns."""
-    total = row_sums(flat)
-    product = row_products(flat, other)
-    product -= centre * total
-    for some in [] if careful is None else _groups(careful, flat):
-        with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
-            np.subtract(other[some], centre[some], out=apart)
-            product[some] = row_products(flat[some], apart)
-    return total, product
+    flat: Array, other: Array, centre: Array | None = None, careful: Array | None = None
+) -> Array:
+    """The sum of each row, and that of its products with the other, or with the other's distance
+    from its centre where that is marked, (2, rows, 1)."""
+    sums = _sums_of_rows(flat, other)
+    if careful is not None and centre is not None:
+        product = sums[1]
+        for some in _groups(careful, flat):
+            with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
+                np.subtract(other[some], centre[some], out=apart)
+                product[some] = row_products(flat[some], apart)
+    return sums
 
 
 def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> None:
@@ -267,23 +262,11 @@ def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> 
 
 def _groups(careful: Array, flat: Array) -> list[Array]:
     """The rows of `flat` that are marked, a few at a time."""
-    if not np.count_nonzero(careful):
+    if not _any(careful):
         return []
     marked = np.flatnonzero(careful)
     step = max(1, _PART // flat.shape[1])
     return [marked[i : i + step] for i in range(0, len(marked), step)]
-
-
-def _numbers(t: Tensor, count: int, dtype: Any) -> list[Array]:
-    """Arrays with one number for each row."""
-    return [np.empty((*t.shape[:2], 1), dtype) for _ in range(count)]
-
-
-def _each(values: Array, n: int) -> Array:
-    """A number for each channel of each of n images."""
-    found = np.empty((n, len(values), 1), values.dtype)
-    found[...] = values[:, None]
-    return found
 
 
 def _source(t: Tensor) -> Expr | Array:
@@ -339,21 +322,22 @@ SCALED: Final = Pointwise(
 
 
 def line_back(
-    n: int, mean: Array, rstd: Array, weight: Any, total: Array, product: Array
-) -> tuple[Array, ...]:
-    """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from the sums of g and
-    of g * (x - mean)."""
-    a = rstd if weight is None else rstd * weight
-    b = product * rstd * rstd * a / -n
-    return a, b, -(total * a / n + mean * b), product * rstd, total
-
-
-def small_sums(t: Any, input: Any) -> Array | None:
-    """A small tensor of the input's type, row-major and of full precision; None for any other."""
-    a: Array | None = t._np
-    if a is None or t._dtype is not input._dtype or input._dtype not in dtypes.FLOATING:
-        return None
-    return np.ascontiguousarray(a)
+    n: int, mean: Array, rstd: Array, weight: Any, rows: Array, apart: Array | None
+) -> list[Array]:
+    """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from `gradient_rows` of
+    channels of n places; in float64, as rows are joined everywhere."""
+    dtype = mean.dtype
+    total, product = np.add.reduce(rows.astype(np.float64), 1)
+    mean, rstd = mean.astype(np.float64), rstd.astype(np.float64)
+    around(mean, apart, total, product)
+    dw = np.multiply(product, rstd, out=product)
+    a = rstd if weight is None else rstd * weight.astype(np.float64)
+    of_sums = a / -n
+    b = dw * rstd
+    np.multiply(b, of_sums, out=b)
+    c = np.multiply(total, of_sums, out=of_sums)
+    np.subtract(c, np.multiply(mean, b, out=mean), out=c)
+    return [v.astype(dtype) for v in (a, b, c, dw, total)]
 
 
 def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
@@ -364,67 +348,112 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
 
 def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
     """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
-    of_g, of_x, more = beside(x, (a, b, c))
-    if channels_onednn.blended(g, x, of_g, of_x, more, out):
+    if g.size >= channels_onednn.LEAST:
+        of_g, of_x, more = beside(x, (a, b, c))
+        if channels_onednn.blended(g, x, of_g, of_x, more, out):
+            return
+    if g.size <= _WIDE:
+        quietly(_mixed, *_as_runs(x.shape, (g, x, out), (a, b, c)))
         return
     n, count, *size = x.shape
-    places = math.prod(size)
-    short = n > 1 and places <= _SHORT_RUN and count * places <= _WIDE
-    # an image is one run for NumPy, which takes twice as long for short ones beside numbers
-    line = [v.repeat(places) if short else v[:, None] for v in (a, b, c)]
-    if g.size <= _WIDE:
-        shape = (n, count * places) if short else (n, count, places)
-        quietly(_mixed, *[v.reshape(shape) for v in (g, x, out)], *line)
-        return
+    short = _in_images(n, count, math.prod(size))
+    line = [v.repeat(math.prod(size)) for v in (a, b, c)] if short else []
 
     def mix(own: Array, seen: Array, into: Array, *numbers: Array) -> None:
         rows = [v.reshape(len(v), -1) for v in (own, seen, into)]
         for start in range(0, rows[0].shape[1], _WIDE):
             _mixed(*[v[:, start : start + _WIDE] for v in rows], *(numbers or line))
 
-    along = [] if short else [_each(v, n) for v in (a, b, c)]
+    along = [] if short else [_beside_rows(n, v)[0].reshape(n, count, 1) for v in (a, b, c)]
     _over(g, 1 if short else 2, mix, x, out, *along, steps=_STEPS)
 
 
+def _in_images(n: int, count: int, places: int) -> bool:
+    """Whether an image is one run for NumPy, which takes twice as long for short rows beside
+    numbers."""
+    return n > 1 and places <= _SHORT_RUN and count * places <= _WIDE
+
+
+def _as_runs(
+    shape: tuple[int, ...], images: Sequence[Array], numbers: Sequence[Array]
+) -> list[Array]:
+    """Images, and numbers for each channel beside them, as NumPy multiplies them soonest."""
+    n, count = shape[:2]
+    places = math.prod(shape[2:])
+    if _in_images(n, count, places):
+        line = [v.repeat(places) for v in numbers] if places > 1 else numbers
+        return [*[v.reshape(n, -1) for v in images], *line]
+    return [*[v.reshape(n, count, places) for v in images], *[v[:, None] for v in numbers]]
+
+
 def _mixed(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
-    with Scratch(out.shape, out.dtype) as scaled:
-        np.multiply(g, a, out=scaled)
+    with nullcontext() if out.size <= _BRIEF else Scratch(out.shape, out.dtype) as room:
+        scaled = np.multiply(g, a, out=room)
         np.multiply(x, b, out=out)
         np.add(out, c, out=out)
         np.add(out, scaled, out=out)
 
 
-def scaled(x: Array, a: Array, b: Array) -> Array:
+def _scaled_small(x: Array, a: Array, b: Array) -> Array:
     """x * a + b"""
-    made: Array = np.empty_like(x)
-    channels.scaled(x, a, b, out=made)
+    made = np.empty(x.shape, x.dtype)
+    if x.size >= channels_onednn.LEAST:
+        channels.scaled(x, *beside(x, (a, b)), out=made)
+        return made
+    images, out, a, b = _as_runs(x.shape, (x, made), (a, b))
+    np.multiply(images, a, out=out)
+    np.add(out, b, out=out)
     return made
 
 
-def move(running: Array, new: Array, momentum: float) -> None:
-    """running = (1 - momentum) * running + momentum * new, in place."""
-    np.add(running * (1 - momentum), new * momentum, out=running)
-
-
 def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
-    """(rstd, a, b) such that x * a + b is normalised."""
-    rstd = 1 / np.sqrt(var + eps)
-    a = rstd if weight is None else rstd * weight
-    return rstd, a, -mean * a if bias is None else bias - mean * a
+    """(rstd, a, b) such that x * a + b is normalised, of moments in float64."""
+    rstd = np.add(var, eps)
+    np.reciprocal(np.sqrt(rstd, out=rstd), out=rstd)
+    a = rstd if weight is None else rstd * weight.astype(np.float64)
+    b = mean * a
+    return rstd, a, np.negative(b, out=b) if bias is None else bias.astype(np.float64) - b
+
+
+@lru_cache(256)
+def _of_sample(momentum: float, n: int) -> Array:
+    """What running statistics take of mean and variance, the latter of a sample of n."""
+    return np.array([[momentum], [momentum * (n / max(1, n - 1))]])
+
+
+@lru_cache(256)
+def _kept(momentum: float, dtype: Any) -> Array:
+    return np.array(1 - momentum, dtype)
+
+
+def steps(moments: Array, momentum: float, n: int, dtype: Any) -> Array:
+    """What is added to running statistics, of which 1 - momentum is kept."""
+    return (moments * _of_sample(momentum, n)).astype(dtype)
 
 
 def normalized(
     x: Array | None,
-    moves: Sequence[tuple[Array, Array, float]],
-    mean: Array,
-    var: Array,
+    whole: Array | None,
+    dtype: Any,
     eps: float,
-    *affine: Any,
+    weight: Array | None,
+    bias: Array | None,
+    running: Sequence[Array],
+    momentum: float,
+    n: int,
 ) -> tuple[Any, ...]:
-    """`move` each of the running statistics, then the `line`, and what it makes of small images; no
-    result where there are none."""
-    for each in moves:
-        move(*each)
-    rstd, a, b = line(mean, var, eps, *affine)
-    small = x is not None and a.dtype == x.dtype == b.dtype
-    return rstd, a, b, scaled(x, *beside(x, (a, b))) if x is not None and small else None
+    """(moments, mean, rstd, a, b, x * a + b) of the `small` x, if it is given (else the last is
+    None): of its own moments if there are no others. Moves the `running` statistics, if any."""
+    if whole is None:
+        assert x is not None
+        cut = x.shape[:2]
+        length = x.size // (cut[0] * cut[1])
+        sums, careful = _row_moments(x.reshape(-1, length))
+        whole = _joined_rows(sums.reshape(2, *cut), careful.reshape(cut), length)
+    if running:
+        for own, step in zip(running, steps(whole, momentum, n, dtype), strict=True):
+            np.add(np.multiply(own, _kept(momentum, dtype)), step, out=own)
+    mean, var = whole
+    numbers = mean, *line(mean, var, eps, weight, bias)
+    mean, rstd, a, b = [v.astype(dtype) for v in numbers]
+    return whole, mean, rstd, a, b, None if x is None else _scaled_small(x, a, b)

@@ -31,7 +31,13 @@ from skimp._ops.nn.padding import constant_pad
 
 Ints = tuple[int, ...]
 _window = lru_cache(maxsize=1024)(Window)
-_out_size = lru_cache(maxsize=1024)(out_size)
+
+
+@lru_cache(maxsize=1024)
+def _whole_window(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Window:
+    """Of a result of as many places as fit."""
+    out = out_size(size, kernel, stride, padding, dilation)
+    return Window(size, kernel, stride, padding, dilation, out)
 
 
 # -- the three faces ------------------------------------------------------------------------------
@@ -162,12 +168,14 @@ def _conv(
     fewer than would fit."""
     shape, kernels = shape_of(input), shape_of(weight)
     size, kernel = shape[2:], kernels[2:]
-    out = _out_size(size, kernel, stride, padding, dilation) if places is None else places
-    result, target = _result((shape[0], kernels[0], *out), input)
+    if places is None:
+        window = _whole_window(size, kernel, stride, padding, dilation)
+    else:
+        window = _window(size, kernel, stride, padding, dilation, places)
+    result, target = _result((shape[0], kernels[0], *window.out), input)
     if target is None:
         return result
     add = None if bias is None else bias._skimp_array().reshape(groups, -1)
-    window = _window(size, kernel, stride, padding, dilation, out)
     conv_kernels.forward(
         _images(input, groups),
         _kernels(weight._skimp_array(), groups),
@@ -265,8 +273,8 @@ def convolve(
     given = [plain(v) for v in (stride, padding, dilation)]
     likes = [likeness(t) for t in (input, weight, bias)]
     steps = steps_of(nd, *likes, *given, int(groups))
-    batched = input if len(likes[0].shape) == nd + 2 else input.unsqueeze(0)
-    if not likes[0].shape[-nd - 1]:
+    batched = input if len(likes[0][0]) == nd + 2 else input.unsqueeze(0)
+    if not likes[0][0][-nd - 1]:
         result = _of_no_channels(batched, weight, bias, *steps)
     else:
         result = _conv(batched, weight, bias, *steps, int(groups))
@@ -321,7 +329,7 @@ def _transpose(
     given = [plain(v) for v in (stride, padding, output_padding, dilation)]
     likes = [likeness(t) for t in (input, weight, bias)]
     size, *steps = transposed_steps(nd, *likes, *given, int(groups))
-    batched = input if len(likes[0].shape) == nd + 2 else input.unsqueeze(0)
+    batched = input if len(likes[0][0]) == nd + 2 else input.unsqueeze(0)
     result = _conv_adjoint(batched, weight, bias, size, *steps, int(groups))
     return result if batched is input else result.squeeze(0)
 

@@ -118,6 +118,9 @@ def plain(value: Any) -> Any:
     return tuple(map(int, value)) if isinstance(value, (tuple, list)) else int(value)
 
 
+Likeness = tuple[Ints, dtypes.dtype]
+
+
 class Like(NamedTuple):
     """What a call is judged by of a tensor."""
 
@@ -130,22 +133,27 @@ class Like(NamedTuple):
 
 
 def likeness(t: Any) -> Any:
-    """A tensor's, or that there is none."""
-    return None if t is None else Like(shape_of(t), t._dtype)
+    """A tensor's, by which a call is remembered, or that there is none."""
+    return None if t is None else (shape_of(t), t._dtype)
+
+
+def _likes(*given: Likeness | None) -> list[Any]:
+    return [None if each is None else Like(*each) for each in given]
 
 
 @lru_cache(maxsize=1024)
 def steps_of(
     nd: int,
-    input: Like,
-    weight: Like,
-    bias: Like | None,
+    x: Likeness,
+    w: Likeness,
+    b: Likeness | None,
     stride: Any,
     padding: Any,
     dilation: Any,
     groups: int,
 ) -> tuple[Ints, Ints, Ints]:
     """The steps for each dim of a call that is right; refuses any other."""
+    input, weight, bias = _likes(x, w, b)
     check(input, weight, bias, nd, groups, False)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
     padding = per_dim(padding, nd, "padding")
@@ -163,9 +171,9 @@ def steps_of(
 @lru_cache(maxsize=1024)
 def transposed_steps(
     nd: int,
-    input: Like,
-    weight: Like,
-    bias: Like | None,
+    x: Likeness,
+    w: Likeness,
+    b: Likeness | None,
     stride: Any,
     padding: Any,
     output_padding: Any,
@@ -174,6 +182,7 @@ def transposed_steps(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """The result's sizes, and the steps for each dim, of a transposed call that is right; refuses
     any other."""
+    input, weight, bias = _likes(x, w, b)
     check(input, weight, bias, nd, groups, True)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
     padding, extra = per_dim(padding, nd, "padding"), per_dim(output_padding, nd, "output_padding")

@@ -70,23 +70,27 @@ def _group_back_in_rows(
     # first: a gradient that waits is not to be made for room that is asked for while it is read
     dx, into = blank(shape, dtypes.accumulator(input._dtype))
     mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
-    middle, each = [v.repeat(c // groups, 1)[:, :, None] for v in (mean, rstd)]
-    *sums, values = channel_sums.gradient_rows(g, input, middle, each, into)
+    apart = quietly(channel_sums.far, mean, rstd)
+    middle, marks = mean.repeat(c // groups, 1), None
+    if apart is not None:
+        marks = apart.repeat(c // groups, 1)
+    sums, values = channel_sums.gradient_rows(g, input, middle, marks, into)
     scale = None if weight is None else accumulated(weight)._skimp_array()
-    *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, *sums)
+    *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, sums, apart)
     rows = [a.reshape(1, n * c, *size) for a in (values, input._skimp_array(), into)]
     channel_sums.blend(*rows, *line)
     return dx, fresh(dw, dx._dtype), fresh(db, dx._dtype)
 
 
 def _line_back(
-    places: int, mean: Array, rstd: Array, weight: Array | None, total: Array, product: Array
+    places: int, mean: Array, rstd: Array, weight: Array | None, sums: Array, apart: Array | None
 ) -> list[Array]:
-    """(a, b, c) of g * a + x * b + c for each row, and the gradients of weight and bias, from the
-    sums of g and of g * (x - mean); in float64, as rows are joined everywhere."""
+    """(a, b, c) of g * a + x * b + c for each row, and the gradients of weight and bias, from
+    `gradient_rows`; in float64, as rows are joined everywhere."""
     n, groups = mean.shape
-    total, product = [v.reshape(n, groups, -1).astype(np.float64) for v in (total, product)]
+    total, product = sums.reshape(2, n, groups, -1).astype(np.float64)
     m, r = [v[:, :, None].astype(np.float64) for v in (mean, rstd)]
+    channel_sums.around(m, None if apart is None else apart[:, :, None], total, product)
     w = np.float64(1) if weight is None else weight.reshape(groups, -1).astype(np.float64)
     count = total.shape[2] * places
     b = -(r**3) * (product * w).sum(2, keepdims=True) / count
@@ -101,12 +105,13 @@ def _in_rows(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any
     sums of each row, and one for x * a + b."""
     n, c, *size = shape = shape_of(input)
     acc = dtypes.accumulator(input._dtype)
-    mean, var = [v.reshape(n, groups, 1) for v in channel_sums.group_moments(input, groups)]
+    mean, var = channel_sums.group_moments(input, groups).reshape(2, n, groups, 1)
     affine = [
         None if t is None else accumulated(t)._skimp_array().reshape(groups, -1)
         for t in (weight, bias)
     ]
-    rstd, *line = quietly(_line, c // groups, mean, var, eps, *affine)
+    numbers = quietly(_line, c // groups, mean, var, eps, *affine)
+    mean, rstd, *line = [v.astype(acc.np) for v in (mean, *numbers)]
     # each channel of each image is one of a single image
     images = accumulated(input.reshape((1, n * c, *size)))
     beside = [fresh(v.reshape(1, -1, *(1,) * len(size)), acc) for v in line]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
@@ -23,13 +23,15 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn import channel_sums
+from skimp._ops.nn import channel_few, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.reduce.softmax import floating
 from skimp.config import config
 
 Ints = tuple[int, ...]
 _SHORT = 512  # places of a channel beside which its number is written out
+_VECTORS = ("running_mean", "running_var", "weight", "bias")
+_STATISTICS = 2  # of them, the first
 _FEW = 16  # images of which one more does not matter
 
 
@@ -114,24 +116,29 @@ def in_format(result: Any, input: Any) -> Any:
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c."""
     mean, rstd = result1._skimp_array(), result2._skimp_array()
+    scale = None if weight is None else accumulated(weight)._skimp_array()
+    x, g = channel_sums.small(input), channel_sums.small(g0)
+    if x is not None and g is not None and x.dtype == g.dtype:
+        made = quietly(channel_sums.back_of_small, g, x, mean, rstd, scale)
+        return [fresh(each, input._dtype) for each in made]
     # first: a gradient that waits is not to be made for room that is asked for while it is read
     dx, into = blank(tuple(input.shape), dtypes.accumulator(input._dtype))
-    *sums, g = channel_sums.gradient_sums(g0, input, mean, rstd, into)
-    scale = None if weight is None else accumulated(weight)._skimp_array()
+    apart = quietly(channel_sums.far, mean, rstd)
+    rows, g = channel_sums.gradient_rows(g0, input, mean, apart, into)
     n = input.numel() // input.shape[1]
-    *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
+    *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, rows, apart)
     channel_sums.blend(g, input._skimp_array(), into, *line)
     return dx, _vector(dw), _vector(db)
 
 
 def _batch_back_of_few(g: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same of small arrays; None if one is not."""
-    own, x = channel_sums.few(g, input), channel_sums.few(input, input)
+    own, x = channel_few.few(g, input), channel_few.few(input, input)
     if own is None or x is None or own.shape != x.shape or not x.flags.c_contiguous:
         return None
     scale = None if weight is None else weight._skimp_array().reshape(-1)
     mean, rstd = result1._skimp_array(), result2._skimp_array()
-    made = quietly(channel_sums.back_of_few, own, x, mean, rstd, scale)
+    made = quietly(channel_few.back_of_few, own, x, mean, rstd, scale)
     return [fresh(each, input._dtype) for each in made]
 
 
@@ -156,30 +163,35 @@ def _vector(values: Array) -> Any:
     return fresh(values, dtypes.FROM_NUMPY[values.dtype])
 
 
-def _update(running: Any, new: Array, momentum: float) -> list[tuple[Array, Array, float]]:
-    """running = (1 - momentum) * running + momentum * new, in place: what is left to `move`.
+def _to_move(running: Any, dtype: Any) -> Array | None:
+    """Running statistics of this type that can be written right away; None for any other. Nobody
+    asks for the line of a write that leaves the version."""
+    own: Array | None = running._np
+    if own is None or own.dtype != dtype or not own.flags.c_contiguous:
+        return None
+    if running._rg or running._skimp_inference:
+        return None
+    running._storage.will_write()
+    return own.reshape(-1)
+
+
+def _move(running: Any, step: Array, momentum: float) -> None:
+    """running = (1 - momentum) * running + step, in place.
 
     The version stays: backward saves the tensor and does not read it after training, and a net may
     be called several times before backward.
     """
-    own = running._np
-    if own is not None and own.dtype == new.dtype and own.flags.c_contiguous and not running._rg:
-        history.before_inplace(running)
-        running._storage.will_write()
-        return [(own, new.reshape(own.shape), momentum)]
     counter = running._storage if running._skimp_counter is None else running._skimp_counter
     version = counter.version
 
     def write() -> None:
         target = running._skimp_writable()
-        own = target.astype(np.result_type(target.dtype, new.dtype), copy=False)
-        step = new.reshape(target.shape) * momentum
-        target[...] = own * (1 - momentum) + step
+        own = target.astype(np.result_type(target.dtype, step.dtype), copy=False)
+        target[...] = own * (1 - momentum) + step.reshape(target.shape)
 
     with modes.no_grad():
         in_place(running, None, {}, lambda: quietly(write))
     counter.version = version
-    return []
 
 
 @hidden(
@@ -203,41 +215,52 @@ def _batch_norm(
     affine = [
         None if t is None else accumulated(t)._skimp_array().reshape(-1) for t in (weight, bias)
     ]
-    moves: list[tuple[Array, Array, float]] = []
-    if training:
-        mean, var = _batch_moments(input)
-        if running_mean is not None:
-            moves += _update(running_mean, mean, momentum)
-        if running_var is not None:
-            n = input.numel() // max(1, len(mean))
-            moves += _update(running_var, var * (n / max(1, n - 1)), momentum)
+    x, acc = channel_sums.small(input), dtypes.accumulator(input._dtype).np
+    running = [t for t in (running_mean, running_var) if t is not None]
+    ready: list[Any] = []
+    whole = None
+    if not training:
+        kept = [accumulated(t)._skimp_array().reshape(-1) for t in running]
+        whole = np.array(kept, np.float64)
     else:
-        mean, var = [accumulated(t)._skimp_array().reshape(-1) for t in (running_mean, running_var)]
-    small = input._np is not None and not input._skimp_turned
-    own = channel_sums.small_sums(input, input) if small else None
-    rstd, a, b, made = quietly(channel_sums.normalized, own, moves, mean, var, eps, *affine)
+        if x is None or not channel_sums.in_rows(x):
+            whole = _batch_moments(input)
+        if len(running) == _STATISTICS:
+            ready = [_to_move(t, acc) for t in running]
+            ready = [] if ready[0] is None or ready[1] is None else ready
+    shape = shape_of(input)
+    n = math.prod(shape) // shape[1]
+    whole, mean, rstd, a, b, made = quietly(
+        channel_sums.normalized, x, whole, acc, eps, *affine, ready, momentum, n
+    )
+    if training and not ready:
+        steps = channel_sums.steps(whole, momentum, n, acc)
+        for t, step in zip((running_mean, running_var), steps, strict=True):
+            if t is not None:
+                _move(t, step, momentum)
     if made is not None:
         y = fresh(made, input._dtype)
     else:
         images = input if channel_sums.has_rows(input) else in_format(input, input)
         y = call(channel_sums.SCALED, (accumulated(images), *_channels(input, training, a, b)))
-    if y._dtype is not input._dtype:
-        y = y.to(input._dtype)
+        y = y if y._dtype is input._dtype else y.to(input._dtype)
     if not training:
-        nothing = _vector(np.empty(0, y._dtype.np))
+        nothing = _vector(np.empty(0, input._dtype.np))
         return y, nothing, nothing
     return y, _vector(mean), _vector(rstd)
 
 
-def _batch_moments(input: Any) -> tuple[Array, Array]:
-    """Mean and biased variance of each channel, in float32 for half precision."""
+def _batch_moments(input: Any) -> Array:
+    """Mean and biased variance of each channel, (2, channels) in float64."""
     if channel_sums.has_rows(input):
         return channel_sums.moments(input)
-    x = channel_sums.few(input, input)
+    x = channel_few.few(input, input)
     if x is not None and x.flags.c_contiguous:
-        return channel_sums.moments_of_few(x)
-    found = moments(input, [d for d in range(input.ndim) if d != 1])
-    return found[0]._skimp_array().reshape(-1), found[1]._skimp_array().reshape(-1)
+        found = channel_few.moments_of_few(x)
+    else:
+        ops = moments(input, [d for d in range(input.ndim) if d != 1])
+        found = tuple([t._skimp_array().reshape(-1) for t in ops])
+    return np.array(found, np.float64)
 
 
 def _check_batch(
@@ -245,21 +268,18 @@ def _check_batch(
 ) -> None:
     shape = shape_of(input)
     channels = shape[1] if len(shape) > 1 else 0
-    named = (
-        ("running_mean", running_mean),
-        ("running_var", running_var),
-        ("weight", weight),
-        ("bias", bias),
-    )
-    for name, t in named:
-        if t is not None and shape_of(t) != (channels,) and t.numel() != channels:
-            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
-        if t is None and name.startswith("running") and not training:
-            raise RuntimeError(f"{name} must be defined in evaluation mode")
+    given = (running_mean, running_var, weight, bias)
+    for number, t in enumerate(given):
+        if t is not None:
+            if shape_of(t) != (channels,) and t.numel() != channels:
+                name = _VECTORS[number]
+                raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+        elif not training and number < _STATISTICS:
+            raise RuntimeError(f"{_VECTORS[number]} must be defined in evaluation mode")
     if len(shape) < 2:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     floating("batch_norm", input)
-    refuse_mixed(input, weight, bias, running_mean, running_var)
+    refuse_mixed(input, *given)
 
 
 @sampled(lambda tensor: [(tensor([[1, 2], [3, 5]]), tensor([1, 2]), tensor([1, 4]))])
@@ -285,7 +305,7 @@ def batch_norm(
     """
     if training:
         _more_than_one(input)
-    if input.numel() == 0:
+    if 0 in shape_of(input):
         y = input.clone()
         for t in (weight, bias):
             if t is not None and t.numel():
