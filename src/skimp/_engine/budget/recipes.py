@@ -41,14 +41,15 @@ class Source:
     __slots__ = ("kept", "origin", "ref", "writes")
 
     def __init__(self, s: Evictable) -> None:
-        if s.deferred is not None and s.recipe is None:
+        recipe = s.recipe
+        if recipe is None and s.deferred is not None:
             of_expression(s, s.deferred)  # it may never be materialized
+            recipe = s.recipe
         self.ref: Final = weakref.ref(s)
-        self.kept: Final = s if len(s) < host.kept_below else None  # as it can't go
+        self.kept: Final = s if (s.size or len(s)) < host.kept_below else None  # as it can't go
         self.writes: Final = s.writes
-        self.origin: tuple[Recipe, int] | None = None
-        if s.recipe is not None and s.recipe[0].depth < DEEPEST and not s.exported:
-            self.origin = s.recipe
+        deep = recipe is None or recipe[0].depth >= DEEPEST or s.exported
+        self.origin: tuple[Recipe, int] | None = None if deep else recipe
 
     def follow(self, recipe: tuple[Recipe, int]) -> None:
         """The storage, away by a recipe that may be younger than this, is made by that: also when
@@ -75,9 +76,11 @@ class Recipe:
         self.seconds = 0.0  # that making took
         self.noted = (-1, -1, -1)  # in which period, and from where to where in it
         self.name = ""
-        self.depth: Final[int] = 1 + max(
-            [one.origin[0].depth for one in sources if one.origin is not None], default=0
-        )
+        depth = 0  # of what it is made from
+        for one in sources:
+            if one.origin is not None and one.origin[0].depth > depth:
+                depth = one.origin[0].depth
+        self.depth: Final = depth + 1
 
     def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
         """New storages with the results' bytes, from storages with the sources' bytes; None where a
@@ -164,7 +167,7 @@ def _read(s: Storage, array_of: Callable[[Storage], Array], like: Like) -> Expr 
 def sources_of(needed: Sequence[Any]) -> list[Source] | None:
     """The sources that these storages are; None where one of them can't be followed."""
     for s in needed:
-        if s.exported or not evictable.enrol(s):
+        if s.exported or not (type(s) is Evictable or evictable.enrol(s)):
             return None
     return [Source(s) for s in needed]
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -62,20 +63,18 @@ class Recording:
         """
         if self._ready is not None and not self._ready():
             return False
-        op = call.op
-        if not _here.inside:
-            _begins()
-        else:
+        op = call.form.op
+        if _here.inside:
             if hasattr(op.raw, "draws") or (_here.casts and op.autocast is not None):
                 _here.again = False
             return False
+        _begins()
         if op.composite:  # its parts are noted
             return call.form.writes
         return not (op.looks or op.kind == "view")
 
     def run(self, call: Call) -> Any:
         """The call; its results know afterwards how they were made."""
-        op = call.op
         if call.form.writes:
             return _writing(call)
         read = _read(call)
@@ -89,10 +88,10 @@ class Recording:
         finally:
             for one in held:
                 one.held -= 1
-        made = [] if evictable.age() == age else [*_fresh(result, age), *_beneath(result, age)]
-        noted = made and _here.again and any([s is not None for s in made])
+        made = [] if evictable.age() == age else _made(result, age)
+        noted = _here.again and any([s is not None for s in made])
         if noted and _states(read) == before:
-            _note(call, read, made, seconds, _apart(call, result, made) if op.apart else {})
+            _note(call, read, made, seconds, result)
         for s in made:
             if s is not None:
                 s.settled = True
@@ -115,25 +114,28 @@ def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:
     it needs at once is seen, unless something goes or comes meanwhile.
     """
     budget: Any = host.budget
-    before, moved = host.allocated, counts.moved
+    before, gone = host.total - host.freed, counts.evictions
     if budget is not None:
         budget.highest = before
+    form, here = call.form, _here.__dict__
+    here["inside"] = here["again"] = True
+    here["casts"] = len(active) > 1 and form.op.autocast is None
     spent, began = counts.seconds, perf_counter()
-    _here.inside = _here.again = True
-    _here.casts = call.op.autocast is None and len(active) > 1
     try:
-        result = call.below()
+        result = form.run(*call.args, **call.kwargs)  # this transform is the innermost one
     finally:
-        _here.inside = False
-    seconds = perf_counter() - began - (counts.seconds - spent)
-    if budget is not None and moved == counts.moved:
-        floor.see(sum([len(s) for s in read]) + budget.highest - before)
+        here["inside"] = False
+    seconds = perf_counter() - began
+    if counts.seconds != spent:
+        seconds -= counts.seconds - spent
+    elif budget is not None and gone == counts.evictions:
+        floor.see(sum([s.size or len(s) for s in read]) + budget.highest - before)
     return result, seconds
 
 
-def _states(found: list[Storage]) -> list[tuple[int, int]]:
-    """What changes when the bytes do."""
-    return [(s.version, getattr(s, "writes", 0)) for s in found]
+def _states(found: list[Storage]) -> list[int]:
+    """What grows when the bytes change."""
+    return [s.version + getattr(s, "writes", 0) for s in found]
 
 
 def _read(call: Call) -> list[Storage]:
@@ -164,14 +166,20 @@ def _results(result: Any) -> list[Any]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def _fresh(result: Any, age: int) -> list[Evictable | None]:
-    """The storages of results that were made by this call, and know no recipe."""
+def _made(result: Any, age: int) -> list[Evictable | None]:
+    """The storages of results that were made by this call, and know no recipe; then those that
+    are `_beneath` them.
+    """
     found: list[Evictable | None] = []
-    for t in _results(result):
-        s = t._storage if isinstance(t, Tensor) and not t._hollow else None
-        new = type(s) is Evictable and s.born > age and s.recipe is None and s.block is not None
-        found.append(s if new and s not in found else None)  # type: ignore[arg-type]
-    return found
+    waits = False
+    for t in result if isinstance(result, (tuple, list)) else (result,):
+        s: Any = t._storage if isinstance(t, Tensor) and not t._hollow else None
+        if type(s) is not Evictable or s.block is None:
+            waits = waits or (s is not None and s.deferred is not None)
+            s = None
+        new = s is not None and s.born > age and s.recipe is None and s not in found
+        found.append(s if new else None)
+    return [*found, *_beneath(result, age)] if waits else found
 
 
 def _beneath(result: Any, age: int) -> list[Evictable | None]:
@@ -200,13 +208,27 @@ class _Slot(NamedTuple):
     dtype: dtypes.dtype
 
 
-class _Repeated(NamedTuple):
-    """A call that can be made again."""
+class _Repeated(recipes.Recipe):
+    """A call that can be made again: results, and what is `_beneath` them."""
 
-    run_it: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    sources: list[recipes.Source]
+    def __init__(
+        self,
+        name: str,
+        sources: list[recipes.Source],
+        run_it: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        super().__init__(sources)
+        self.name = name
+        self.run_it: Final = run_it
+        self.args: Final = args
+        self.kwargs: Final = kwargs
+
+    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
+        age = evictable.age()
+        result = self.run(given)
+        return [*[t._storage for t in _results(result)], *_beneath(result, age)]
 
     def run(self, given: Sequence[Storage]) -> Any:
         """The call on storages with the sources' bytes."""
@@ -217,45 +239,36 @@ class _Repeated(NamedTuple):
             )
 
 
-def _repeated(call: Call, read: list[Storage]) -> _Repeated | None:
-    return _repeating(call.form.run, call.args, call.kwargs, read)
-
-
-def _repeating(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], read: list[Storage]
+def _repeated(
+    name: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], read: list[Any]
 ) -> _Repeated | None:
+    """The call of `f`, which reads these storages; None where it can't be made again."""
     numbers = {id(s): i for i, s in enumerate(read)}
     try:
-        packed = tuple([_packed(a, numbers) for a in args])
-        named = {k: _packed(a, numbers) for k, a in kwargs.items()}
+        packed = tuple([a if type(a) in _SIMPLE else _packed(a, numbers) for a in args])
+        named = {k: _packed(a, numbers) for k, a in kwargs.items()} if kwargs else kwargs
     except _NotPlain:
         return None
     sources = recipes.sources_of(read)
-    return None if sources is None else _Repeated(f, packed, named, sources)
+    return None if sources is None else _Repeated(name, sources, f, packed, named)
 
 
 def _note(
-    call: Call,
-    read: list[Storage],
-    made: list[Evictable | None],
-    seconds: float,
-    apart: dict[int, Apart],
+    call: Call, read: list[Storage], made: list[Evictable | None], seconds: float, result: Any
 ) -> None:
     """Have the results know the call; and those that can be made `apart`, that alone."""
-    repeated = _repeated(call, read)
-    if repeated is None:
+    form = call.form
+    recipe = _repeated(form.name, form.run, call.args, call.kwargs, read)
+    if recipe is None:
         return
-
-    def again(given: Sequence[Storage]) -> list[Storage | None]:
-        age = evictable.age()
-        result = repeated.run(given)
-        return [*[t._storage for t in _results(result)], *_beneath(result, age)]
-
-    recipe = recipes.Called(call.form.name, repeated.sources, again)
     recipe.seconds = seconds
-    recipes.give(recipe, [None if i in apart else s for i, s in enumerate(made)])
-    for i, (f, args) in apart.items():
-        _note_apart(call.form.name, f, args, made[i])
+    apart = _apart(call, result, made) if form.op.apart else None
+    if apart:
+        recipes.give(recipe, [None if i in apart else s for i, s in enumerate(made)])
+        for i, (f, args) in apart.items():
+            _note_apart(form.name, f, args, made[i])
+    else:
+        recipes.give(recipe, made)
 
 
 Apart = tuple[Callable[..., Any], list[Any]]  # a function, and what it is given
@@ -277,23 +290,17 @@ def _apart(call: Call, result: Any, made: list[Evictable | None]) -> dict[int, A
 
 
 def _note_apart(name: str, f: Callable[..., Any], args: list[Any], s: Any) -> None:
-    read = list({id(t._storage): t._storage for t in args}.values())
-    repeated = _repeating(f, args, {}, read)
-    if repeated is None:
-        return
-
-    def again(given: Sequence[Storage]) -> list[Storage | None]:
-        return [repeated.run(given)._storage]
-
-    recipe = recipes.Called(name, repeated.sources, again)
-    recipe.seconds = len(s) / recipes.RATE
-    recipes.give(recipe, [s])
+    recipe = _repeated(name, f, args, {}, list({id(t._storage): t._storage for t in args}.values()))
+    if recipe is not None:
+        recipe.seconds = len(s) / recipes.RATE
+        recipes.give(recipe, [s])
 
 
 class _NotPlain(Exception):
     """An argument that a recipe can't keep."""
 
 
+_tuple: Final = tuple.__new__  # a named one's own is a function of Python's
 _IMMUTABLE: Final = frozenset(
     {int, float, bool, complex, str, type(None), dtypes.dtype, slice, range}
 )
@@ -304,7 +311,8 @@ def _packed(value: Any, numbers: dict[int, int]) -> Any:
     if kind in ORDINARY:
         if value._conj or value._skimp_neg:
             raise _NotPlain
-        return _Slot(numbers[id(value._storage)], value._skimp_layout_of(), value._dtype)
+        layout = value._skimp_layout or value._skimp_layout_of()
+        return _tuple(_Slot, (numbers[id(value._storage)], layout, value._dtype))
     if kind in (list, tuple):
         return kind([_packed(v, numbers) for v in value])
     if isinstance(value, tuple) and not any([isinstance(v, Tensor) for v in value]):
@@ -381,7 +389,8 @@ def _before_write(
     read = _read(call)
     if s not in read:
         return None
-    repeated, at = _repeated(call, read), read.index(s)
+    form, at = call.form, read.index(s)
+    repeated = _repeated(form.name, form.run, call.args, call.kwargs, read)
     if repeated is None or repeated.sources[at].origin is None:
         return None
 
@@ -463,6 +472,12 @@ _CALLERS: Final = tuple(
 )
 
 
+@lru_cache(4096)
+def _may_call(filename: str) -> bool:
+    """Whether a file's code is no op that may have begun."""
+    return not call_site.is_ours(filename) or filename.startswith(_CALLERS)
+
+
 def is_only_op(earlier: FrameType | None) -> bool:
     """Whether the op whose call is asked about is the only one of this thread: `earlier` is over,
     and none has begun that it is a part of.
@@ -472,8 +487,7 @@ def is_only_op(earlier: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
         calls += code is dispatch.__code__
-        theirs = not call_site.is_ours(code.co_filename) or code.co_filename.startswith(_CALLERS)
-        if frame is earlier or calls > 1 or not theirs:
+        if frame is earlier or calls > 1 or not _may_call(code.co_filename):
             return False
         frame = frame.f_back
     return True

@@ -122,10 +122,11 @@ def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if straight.now:
         return form.run(*args, **kwargs)
     # in such regions, arguments that concern no other transform need not be shown to them
-    usual = REGIONS.issuperset(active) and _usual(args) and (not kwargs or _usual(kwargs.values()))
-    if not usual:
+    noted = active == NOTED
+    usual = noted or REGIONS.issuperset(active)
+    if not (usual and _usual(args) and (not kwargs or _usual(kwargs.values()))):
         return _down(Call(form, args, kwargs))
-    return _down(Call(form, args, kwargs, BUDGET if active == NOTED else PROFILING, True))
+    return _down(Call(form, args, kwargs, BUDGET if noted else PROFILING, True))
 
 
 def _usual(values: Any) -> bool:

@@ -30,6 +30,7 @@ def remember(s: Storage) -> None:
 def register(s: Storage, expr: Expr) -> None:
     """`s` is deferred, by `expr`: it waits, and what the expression reads knows of it."""
     ref = weakref.ref(s)
+    s.staying = None
     with LOCK():
         known = WAITING.get(id(s))
         if known is None or known() is not s:  # one that died, whose place is taken
@@ -120,17 +121,34 @@ def relieve() -> None:
     """
     with LOCK():
         waiting = _pending()
-        holders = _holders(waiting)
+        holders: dict[int, set[int]] | None = None
         for s in waiting:
             expr = s.deferred
-            if expr is None:
+            if expr is None or (s.staying is not None and len(s.staying) == 1):
                 continue
-            kept = _kept_alone(expr, holders)
-            stays = not kept or (len(kept) == 1 and s.donor(expr) is not None)
-            del expr
-            if not stays:
-                s.materialize()
+            if holders is None:
                 holders = _holders(_pending())
+            kept = _kept_alone(expr, holders)
+            donor: Any = s.donor(expr) if len(kept) == 1 else None
+            if donor is not None:
+                s.staying = _for_good(expr, donor)
+            del expr
+            if kept and donor is None:
+                s.materialize()
+                holders = None
+            del donor
+
+
+def _for_good(expr: Expr, donor: Any) -> list[weakref.ref[Storage]] | None:
+    """The readers of the only large storage that `expr` reads, and alone keeps alive: it stays as
+    long as there comes no other one, for nobody else can get at that.
+    """
+    large = [leaf for leaf in expr.leaves if len(leaf.storage) >= POOLED]  # type: ignore[arg-type]
+    if len(large) > 1 or donor.spare:
+        return None
+    readers: list[weakref.ref[Storage]] = donor.readers
+    readers[:] = [ref for ref in readers if (s := ref()) is not None and s.deferred is not None]
+    return readers
 
 
 def _holders(waiting: list[Storage]) -> dict[int, set[int]]:
