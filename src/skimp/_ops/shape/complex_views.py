@@ -5,7 +5,6 @@ it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -48,12 +47,12 @@ def _small(
     return view_of_bytes(input, np.ndarray(layout.shape, dtype.np, a), dtype, layout, rule)
 
 
-def _both(f: F, fast: Callable[..., Any] | None = None) -> F:
+def _both(f: F) -> F:
     cast = "float32" if f.__name__ == "view_as_complex" else None
     least = {"adjoint": 2, "view_as_complex": 1}.get(f.__name__, 0)
     rule = batching.dims.at_least(least, batching.dims.ELEMENTWISE)
     return export(  # type: ignore[return-value]
-        f.__name__, f, composite=False, autocast=cast, batch=rule, fast=fast
+        f.__name__, f, composite=False, autocast=cast, batch=rule, fast=_FAST.get(f.__name__)
     )
 
 
@@ -83,7 +82,10 @@ def _small_complex(input: Tensor) -> Tensor | None:
     return _small(input, B.view_as_complex, input._dtype.to_complex(), _COMPLEX)
 
 
-@partial(_both, fast=_small_real)
+_FAST = {"view_as_real": _small_real, "view_as_complex": _small_complex}
+
+
+@_both
 def view_as_real(input: Tensor) -> Tensor:
     """The two parts of complex numbers as a new last dimension.
 
@@ -101,7 +103,7 @@ def view_as_real(input: Tensor) -> Tensor:
     return _as(input, layout, input._dtype.to_real(), REAL, {"input": input})
 
 
-@partial(_both, fast=_small_complex)
+@_both
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of numbers as complex ones.
 
