@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 Affine = tuple[Array, Array]  # the gradients of weight and bias
 
 _TYPE: Final = np.dtype(np.float32)
+_BYTES: Final = np.dtype(np.uint8)
 _LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
 _WORTH: Final = 1 << 17  # the same of two calls for the shape of a tensor, which a team shares
 
@@ -45,7 +46,11 @@ def backward(
     variance = np.reciprocal(np.multiply(rstd, rstd))
     sums = np.zeros((2, n), _TYPE)
     made = out if out.flags.c_contiguous else np.empty((rows, n), _TYPE)
-    with Scratch((2, n), _TYPE) as part:
+    counts = [1 << bit for bit in reversed(range(rows.bit_length())) if rows >> bit & 1]
+    todo = [(count, _runs(count, n, scaled)) for count in counts]
+    most = max([runs.scratch for _, runs in todo], default=0)
+    with Scratch((2, n), _TYPE) as part, Scratch((most,), _BYTES) as room:
+        at_room = shaping.address(room) if most else 0
         matrices = [shaping.address(a) for a in (x, g, made)]
         columns = [shaping.address(a) for a in (mean, variance)]
         rest: list[int] = []
@@ -53,12 +58,12 @@ def backward(
             weights, above = shaping.address(scale), shaping.address(part)
             rest = [weights, above, above + n * _TYPE.itemsize, weights]
         done = 0
-        while done < rows:
-            count = 1 << ((rows - done).bit_length() - 1)
-            _runs(count, n, scaled).make(
+        for count, runs in todo:
+            runs.make(
                 [at + done * n * _TYPE.itemsize for at in matrices]
                 + [at + done * _TYPE.itemsize for at in columns]
-                + rest
+                + rest,
+                room=at_room,
             )
             if affine:
                 np.add(sums, part, out=sums)

@@ -33,18 +33,18 @@ class Runs:
         self._primitive, self._layouts = primitive, layouts
         self._idle: list[Run] = []
 
-    def make(self, addresses: Sequence[int], team: int = 1) -> None:
+    def make(self, addresses: Sequence[int], team: int = 1, room: int = 0) -> None:
         """Compute on the thread that asks, or on a team with it, of arguments at these
-        addresses."""
+        addresses. `room`: where as much scratch memory as it takes lies, if there is any."""
         run = self.borrow()
         onednn.use_threads(team)
         began = teams.begin() if team > 1 else None
         scratch = self._primitive.scratch
-        if scratch:
-            with Scratch((scratch,), _BYTES) as room:
-                run.make(addresses, shaping.address(room))
+        if scratch and not room:
+            with Scratch((scratch,), _BYTES) as own:
+                run.make(addresses, shaping.address(own))
         else:
-            run.make(addresses, 0)
+            run.make(addresses, room)
         if began is not None:
             teams.end(began)
         self._idle.append(run)

@@ -68,6 +68,17 @@ def test_layer_norm(data: Any, laid: str, dtype: Any) -> None:
     same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
 
 
+@given(st.data(), LAID, TYPES)
+@settings(max_examples=60, deadline=None)
+def test_rms_norm(data: Any, laid: str, dtype: Any) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    affine = [numbers(draw, shape[-1], dtype=dtype) for _ in range(draw(st.integers(0, 1)))]
+    eps = draw(st.sampled_from([None, 1e-5]))
+    call = lambda x, w=None: F.rms_norm(x, shape[-1:], w, eps)  # noqa: E731
+    same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
+
+
 PRODUCTS = [
     *("ij,jk->ik", "ij,kj->ik", "ji,jk->ik", "ji,kj->ik", "ij,jk->ki", "bij,bjk->bik"),
     *("bij,bkj->bik", "bji,bjk->bik", "bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd", "bsd,dk->bsk"),

@@ -25,6 +25,14 @@ ONE = RNG.standard_normal((1, 3, 1)).astype(np.float32)
 ZERO = np.float32(2.5).reshape(())
 WHOLE = np.arange(-3, 9).reshape(3, 4)
 
+HEADS = RNG.standard_normal((2, 40, 16, 16)).astype(np.float32)
+
+
+def _heads(t: Any) -> Any:
+    """Heads before places, as attention has them."""
+    return t(HEADS).transpose(1, 2)
+
+
 Case = Callable[[Any, Callable[[Any], Any]], Any]
 
 VIEWS: dict[str, Case] = {
@@ -64,6 +72,13 @@ VIEWS: dict[str, Case] = {
     "flatten one": lambda m, t: t(X).flatten(1, 1),
     "flatten ones": lambda m, t: t(ONE).flatten(0, 1),
     "flatten turned": lambda m, t: t(X).transpose(0, 2).flatten(),
+    "complex and back": lambda m, t: m.view_as_real(m.view_as_complex(t(M).view(4, 3, 2))),
+    "complex ones": lambda m, t: m.view_as_complex(t(X[:1]).reshape(1, 9, 1, 2)).real,
+    "complex of a row": lambda m, t: m.view_as_real(m.view_as_complex(t(M.reshape(12, 2)))[3:5]),
+    "complex pair": lambda m, t: m.view_as_real(m.view_as_complex(t(V)[2:4])),
+    "complex turned": lambda m, t: m.view_as_real(
+        m.view_as_complex(t(M).view(3, 4, 2).transpose(0, 1))
+    ),
     "transpose 0-d": lambda m, t: t(ZERO).transpose(0, -1),
     "permute a vector": lambda m, t: t(V).permute(0),
     "unsqueeze": lambda m, t: t(X).unsqueeze(1),
@@ -94,6 +109,8 @@ COPIES: dict[str, Case] = {
     "half": lambda m, t: t(M).half(),
 }
 IMAGES: dict[str, Case] = {
+    "cat halves of heads": lambda m, t: m.cat([-_heads(t)[..., 8:], _heads(t)[..., :8]], -1),
+    "cat turned heads": lambda m, t: m.cat((_heads(t), _heads(t)[:, :, :20]), -2),
     "cat images": lambda m, t: m.cat([t(X)[None], t(X)[None]], 1),
     "cat heads": lambda m, t: m.cat([t(X[:1])[None].transpose(1, 2)] * 2, 2),
     "cat of steps": lambda m, t: m.cat([t(X[:, :1])[None], t(X)[None]], 2),
@@ -191,7 +208,7 @@ def _gradients(case: Case, m: Any, tensor: Any) -> list[Any]:
     results = result if isinstance(result, tuple) else (result,)
     if not results[0].requires_grad:
         return []
-    weights = tensor(np.arange(200, dtype=np.float32)).requires_grad_()
+    weights = tensor(np.arange(40_000, dtype=np.float32) % 200).requires_grad_()
     total = sum((t * t * weights[: t.numel()].reshape(t.shape)).sum() for t in results)
     grads = m.autograd.grad(total, leaves, create_graph=True)
     (again,) = m.autograd.grad(sum(g.sum() for g in grads), weights)

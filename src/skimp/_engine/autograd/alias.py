@@ -26,7 +26,7 @@ from skimp._engine.autograd.refresh import (
 )
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
-from skimp._engine.tensor.tensor import Tensor, mark, mark_creation
+from skimp._engine.tensor.tensor import Tensor, mark_creation, mark_inference
 
 _new = object.__new__
 _state = modes.state
@@ -67,7 +67,7 @@ def view_of(
     `multi`: one of several views of one call, which in-place ops then refuse (PyTorch's rule).
     """
     if input._skimp_inference:
-        mark(view, _skimp_inference=True)
+        mark_inference(view)
         return
     base = input._base
     if not input._rg:

@@ -22,7 +22,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import shaping
+from skimp._kernels import repeats, shaping
 from skimp._kernels.threads import quietly
 from skimp.config import config
 
@@ -127,7 +127,8 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "    mine = a0._np",
         "    if (",
         "        mine is None or (needed and state.grad) or typed.result is not a0._dtype",
-        "        or odd or shape != mine.shape",
+        "        or shape != mine.shape",
+        f"        or (odd and not is_over(typed.kernel, mine, [{', '.join(names.arrays)}]))",
         "    ):",
         "        return",
         "    s = a0._storage",
@@ -147,8 +148,22 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "        mine[...] = array",
         "    return True",
     ]
-    space = _space(row) | {"to_write": to_write}
+    space = _space(row) | {"is_over": _is_over, "to_write": to_write}
     return function_of(f"{row.name}_fast_", text, space)
+
+
+def _is_over(kernel: Kernel, mine: Array, arrays: list[Array]) -> bool:
+    """Whether a kernel goes over all of `mine`, of any dense layout, with arrays of its shape."""
+    shape = mine.shape
+    if not kernel.strided or any([a.ndim and a.shape != shape for a in arrays]):
+        return False
+    return _is_dense(shape, mine.strides, mine.itemsize)
+
+
+@lru_cache(maxsize=1024)
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    layout = Layout(shape, tuple([s // itemsize for s in strides]), 0)
+    return layouts.is_non_overlapping_and_dense(layout)
 
 
 class _Names:
@@ -309,12 +324,12 @@ def strides_like(
     return layouts.dense_strides_like(like, shape)
 
 
-def spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
+def spread(kernel: Kernel, arrays: list[Array], like: Array, new: bool = True) -> list[Array]:
     """Operands in the result's shape; in its memory order as well where a kernel's bits depend on
-    that.
+    that. `new`: nothing has been written there.
     """
     if kernel.strided and isinstance(kernel.fn, np.ufunc):
-        return arrays
+        return arrays if like.size < repeats.LEAST else repeats.in_runs(arrays, like, new)
     shape, strides = like.shape, like.strides
     found = []
     for a in arrays:

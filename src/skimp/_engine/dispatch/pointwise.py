@@ -323,7 +323,7 @@ def _direct(
     if not kernel.aliases:
         arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
     if kernel.strided or target.flags.c_contiguous:
-        kernel.fn(*spread(kernel, arrays, target), out=target)
+        kernel.fn(*spread(kernel, arrays, target, False), out=target)
         return target
     made = np.empty(shape, target.dtype)
     kernel.fn(*spread(kernel, arrays, made), out=made)

@@ -16,6 +16,8 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
 from skimp._engine.memory import layout as layouts, layout_views
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_version
 from skimp.config import config
@@ -121,6 +123,16 @@ def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
         new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
+    return _viewed(input, new, recorded)
+
+
+def view_of_bytes(
+    input: Tensor, a: Any, dtype: dtypes.dtype, layout: Layout, recorded: Recording
+) -> Tensor:
+    """The view of a small tensor's bytes as elements of another type, `a`."""
+    new = _on_array(input, a)
+    new._dtype = dtype
+    new._skimp_layout = layout  # NumPy's strides of size-1 dims are any
     return _viewed(input, new, recorded)
 
 

@@ -246,6 +246,12 @@ def mark(t: Tensor, **rare: Any) -> None:
     t._skimp_marked = True
 
 
+def mark_inference(t: Tensor) -> None:
+    """`mark` of a tensor that is made in inference mode, without a loop: there, all are."""
+    t._skimp_inference = True
+    t._skimp_marked = True
+
+
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
     if t._skimp_meta is not None:
@@ -288,7 +294,7 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     t._storage = s
     t._dtype = dtype
     if marks.anywhere and marks.of_thread.here:
-        mark(t, _skimp_inference=True)
+        mark_inference(t)
     return t
 
 
@@ -319,7 +325,7 @@ def wrap(
     t._skimp_layout = layout
     t._dtype = dtype
     if marks.anywhere and marks.of_thread.here:
-        mark(t, _skimp_inference=True)
+        mark_inference(t)
     return t
 
 

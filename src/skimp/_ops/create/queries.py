@@ -9,7 +9,7 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass
-from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory.call_site import named
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -105,6 +105,10 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return self.to(other._dtype)
 
 
+def _of_same_type(self: Tensor, other: Tensor) -> Tensor | None:
+    return self if type(other) in ORDINARY and other._dtype is self._dtype else None
+
+
 @sampled(lambda tensor: [(tensor([1.0]), [2.0, 3.0])])
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
     """A tensor of this dtype: of sizes uninitialised, of data with its values.
@@ -168,8 +172,9 @@ def _set_grad_dtype(self: Tensor, dtype: Any) -> None:
 
 
 type_.__name__ = "type"
-for _f in (type_, type_as, new, storage_type):
+for _f in (type_, new, storage_type):
     export(_f.__name__, _f, namespaces=())
+export("type_as", type_as, namespaces=(), fast=_of_same_type)
 export("is_distributed", is_distributed)
 setattr(Tensor, "name", None)  # noqa: B010  (a name that PyTorch's tests give; programs set theirs)
 setattr(Tensor, "volatile", False)  # noqa: B010  (what no_grad has replaced)

@@ -134,7 +134,11 @@ def _lies_well(t: Tensor) -> bool:
     if a is not None:
         return bool(a.size) and (a.flags.c_contiguous or has_unit_stride(a))
     shape, strides, _ = t._skimp_layout_of()
-    return not t._skimp_neg and 0 not in shape and strides == layouts.contiguous_strides(shape)
+    if t._skimp_neg or 0 in shape:
+        return False
+    if strides == layouts.contiguous_strides(shape):
+        return True
+    return len(shape) == 2 and strides == (1, shape[0])  # as a weight's transpose does
 
 
 # -- vectors --------------------------------------------------------------------------------------

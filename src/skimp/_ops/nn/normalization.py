@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from skimp._ops.nn.normalization_small import (
     small_layer_norm,
     small_norm_back,
     small_parts,
+    small_rms_norm,
 )
 from skimp._ops.reduce.softmax import SMALL, contiguous_array, floating, over_rows
 
@@ -170,8 +172,8 @@ def _norm_back(
     g: Any, input: Any, mean: Any, rstd: Any, weight: Any, row_ndim: int, needs: Any, centre: bool
 ) -> Any:
     """(dx, dw, db), in one pass over the rows."""
-    if centre and row_ndim == 1:
-        found = small_norm_back(g, input, mean, rstd, weight, needs)
+    if row_ndim == 1:
+        found = small_norm_back(g, input, mean if centre else None, rstd, weight, needs)
         if found is not None:
             return found
     acc = dtypes.accumulator(input._dtype)
@@ -365,11 +367,11 @@ def with_statistics(input: Any, weight: Any, found: Any) -> Any:
 
 
 def _rms_back(
-    g: Any, input: Any, normalized_shape: Any, weight: Any, result2: Any, eps: float, needs: Any
+    g: Any, input: Any, normalized_shape: Any, weight: Any, result1: Any, eps: float, needs: Any
 ) -> Any:
     nd = len(normalized_shape)
     if not (modes.state.grad or g._hollow):
-        return _norm_back(g, input, result2, result2, weight, nd, needs, False)[:2]
+        return _norm_back(g, input, result1, result1, weight, nd, needs, False)[:2]
     dims = list(range(input.ndim - nd, input.ndim))
     rstd = ((input * input).mean(dims, True) + eps) ** -0.5
     xhat = input * rstd
@@ -378,26 +380,51 @@ def _rms_back(
     return dx, _affine_grads(g, xhat, list(range(input.ndim - nd)))[0]
 
 
+_RMS_NORM = Rule(
+    "FusedRmsNormBackward0",
+    {
+        ("input", "weight"): lambda g0, input, normalized_shape, weight, result1, eps, needs: (
+            _rms_back(g0, input, normalized_shape, weight, result1, eps, needs)
+        )
+    },
+    rematerialize=lambda input, weight, result1: _affine(input, weight, None, result1),
+)
+_RMS_RECORDED = recording(_RMS_NORM, ("input", "normalized_shape", "weight", "eps"), (1,))
+
+
 @hidden(
     kind="row-wise",
-    meta=shapes.layer_norm,
-    nondiff=(1, 2),
-    rule=Rule(
-        "FusedRmsNormBackward0",
-        {
-            ("input", "weight"): lambda g0, input, normalized_shape, weight, result2, eps, needs: (
-                _rms_back(g0, input, normalized_shape, weight, result2, eps, needs)
-            )
-        },
-        rematerialize=lambda input, weight, result2: _affine(input, weight, None, result2),
-    ),
+    meta=shapes.rms_norm,
+    nondiff=(1,),
+    rule=_RMS_NORM,
     batch=batching.layers.layer_norm,
 )
 def _rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
-    return _normalized(input, normalized_shape, weight, None, eps, False)
+    """(normalised rows, one over the root of each row's mean square)."""
+    y, _, rstd = _normalized(input, normalized_shape, weight, None, eps, False)
+    return y, rstd
 
 
-@rowwise(method=False, namespaces=("", "nn.functional"))
+def _quick_rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
+    """The rows of a small tensor, recorded; alone where nothing is."""
+    if input._dtype not in dtypes.FLOATING:
+        return None
+    shape = as_shape(normalized_shape)
+    if eps is None:
+        eps = _least(input._dtype)
+    if modes.state.grad and (input._rg or (weight is not None and weight._rg)):
+        made = small_rms_norm(input, shape, weight, eps)
+        if made is None:
+            return None
+        _RMS_RECORDED.record(made, input, shape, weight, eps)
+        return made[0]
+    found = small_parts(input, shape, weight, None, eps, False)
+    return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
+
+
+@rowwise(method=False, namespaces=("", "nn.functional"), fast=_quick_rms_norm)
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Any:
@@ -411,9 +438,15 @@ def rms_norm(
     shape = as_shape(normalized_shape)
     _check_normalized("rms_norm", input, shape, weight, None)
     if eps is None:
-        eps = float(np.finfo(dtypes.accumulator(input._dtype).np).eps)
+        eps = _least(dtypes.accumulator(input._dtype))
     if input._dtype.is_complex:
         dims = list(range(input.ndim - len(shape), input.ndim))
         y = input * ((input * input).mean(dims, True) + eps) ** -0.5
         return y if weight is None else y * weight
     return _rms_norm(input, shape, weight, eps)[0]
+
+
+@cache
+def _least(dtype: dtypes.dtype) -> float:
+    """What is added where the call doesn't say."""
+    return float(np.finfo(dtype.np).eps)

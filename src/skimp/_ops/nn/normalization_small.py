@@ -1,4 +1,5 @@
-"""layer_norm of small tensors: what `normalization.py` does block by block, in one block."""
+"""layer_norm and rms_norm of small tensors: what `normalization.py` does block by block, in one
+block."""
 
 from __future__ import annotations
 
@@ -28,21 +29,30 @@ def _small_rows(t: Any, dtype: Any) -> Array | None:
 
 
 def small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    found = small_parts(input, normalized_shape, weight, bias, eps)
+    return _made(input, small_parts(input, normalized_shape, weight, bias, eps))
+
+
+def small_rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
+    return _made(input, small_parts(input, normalized_shape, weight, None, eps, False))
+
+
+def _made(input: Any, found: Any) -> Any:
+    """The parts as tensors: the statistics with a 1 in the place of what they are of."""
     if found is None:
         return None
     shape, dtype = input._np.shape, input._dtype
-    y, mean, rstd = found
     ones = (*shape[:-1], 1)
+    y, *statistics = found
     return (
         fresh(y.reshape(shape), dtype),
-        fresh(mean.reshape(ones), dtype),
-        fresh(rstd.reshape(ones), dtype),
+        *[fresh(one.reshape(ones), dtype) for one in statistics],
     )
 
 
-def small_parts(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The normalised rows, their means, and one over their deviations."""
+def small_parts(
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, centre: bool = True
+) -> Any:
+    """The normalised rows, their means where they `centre`, and one over their deviations."""
     dtype = input._dtype
     x = _small_rows(input, dtype)
     if x is None or dtype not in dtypes.FLOATING or normalized_shape != x.shape[1:]:
@@ -56,7 +66,7 @@ def small_parts(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: 
         b = bias._np
         if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
             return None
-    return quietly(_normalize, x, w, b, _number(eps, x.dtype))
+    return quietly(_normalize if centre else _scale, x, w, b, _number(eps, x.dtype))
 
 
 @lru_cache(maxsize=256)
@@ -66,57 +76,70 @@ def _number(value: float, dtype: Any) -> Array:
 
 def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Array, Array, Array]:
     n = _number(x.shape[1], x.dtype)  # which ufuncs take sooner than a number of Python's
-    if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
-        w, b = None if w is None else w[None], None if b is None else b[None]
     mean = np.divide(row_sums(x), n)
     y = np.subtract(x, beside_rows(mean))
-    rstd = np.divide(row_products(y, y), n)
+    y, rstd = _scale(y, w, b, eps, y)
+    return y, mean, rstd
+
+
+def _scale(
+    x: Array, w: Array | None, b: Array | None, eps: Any, out: Array | None = None
+) -> tuple[Array, Array]:
+    """Rows over the root of their mean square, and one over that."""
+    if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
+        w, b = None if w is None else w[None], None if b is None else b[None]
+    rstd = np.divide(row_products(x, x), _number(x.shape[1], x.dtype))
     rstd = np.reciprocal(np.sqrt(np.add(rstd, eps)))
-    np.multiply(y, beside_rows(rstd), out=y)
+    y = np.multiply(x, beside_rows(rstd), out=out)
     if w is not None:
         np.multiply(y, w, out=y)
     if b is not None:
         np.add(y, b, out=y)
-    return y, mean, rstd
+    return y, rstd
 
 
 def small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs: Any) -> Any:
+    """`mean` None: of rms_norm, whose bias there is none of."""
     dtype = input._dtype
     x, grad = _small_rows(input, dtype), g._np
-    if (
-        x is None
-        or grad is None
-        or dtype not in dtypes.FLOATING
-        or mean._np is None
-        or rstd._np is None
-    ):
+    if x is None or grad is None or dtype not in dtypes.FLOATING or rstd._np is None:
         return None
+    means = None
+    if mean is not None:
+        if mean._np is None:
+            return None
+        means = mean._np.reshape(-1, 1)
     w = None if weight is None else weight._skimp_array()
     affine = "weight" in needs or "bias" in needs
     rows = np.ascontiguousarray(grad).reshape(x.shape)
-    given = (rows, x, mean._np.reshape(-1, 1), rstd._np.reshape(-1, 1), w, affine)
-    dx, dw, db = quietly(_normalize_back, *given)
-    dx = fresh(dx.reshape(input._np.shape), dtype)
-    return (dx, fresh(dw, dtype), fresh(db, dtype)) if affine else (dx, None, None)
+    given = (rows, x, means, rstd._np.reshape(-1, 1), w, affine)
+    dx, *sums = quietly(_normalize_back, *given)
+    return (
+        fresh(dx.reshape(input._np.shape), dtype),
+        *[None if one is None else fresh(one, dtype) for one in sums],
+    )
 
 
 def _normalize_back(
-    g: Array, x: Array, mean: Array, rstd: Array, w: Array | None, affine: bool
+    g: Array, x: Array, mean: Array | None, rstd: Array, w: Array | None, affine: bool
 ) -> tuple[Any, ...]:
-    if normalization_onednn.takes(x.dtype, x.size):
+    if mean is not None and normalization_onednn.takes(x.dtype, x.size):
         made = np.empty_like(x)
         sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
         return made, *(sums or (None, None))
     n = x.shape[1]
-    xhat = np.subtract(x, mean)
-    np.multiply(xhat, rstd, out=xhat)
+    xhat = np.multiply(x, rstd) if mean is None else np.subtract(x, mean)
+    if mean is not None:
+        np.multiply(xhat, rstd, out=xhat)
     dw = db = None
     if affine:
-        dw, db = np.add.reduce(g * xhat, axis=0), np.add.reduce(g, axis=0)
+        dw = np.add.reduce(g * xhat, axis=0)
+        db = None if mean is None else np.add.reduce(g, axis=0)
     gw = g.copy() if w is None else g * w
     along = row_products(gw, xhat) / n
-    mid = row_sums(gw) / n
+    mid = None if mean is None else row_sums(gw) / n
     np.multiply(xhat, along, out=xhat)
     np.subtract(gw, xhat, out=gw)
-    np.subtract(gw, mid, out=gw)
+    if mid is not None:
+        np.subtract(gw, mid, out=gw)
     return np.multiply(gw, rstd, out=gw), dw, db

@@ -7,10 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from skimp._engine.autograd import alias as history
+from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import copy_twin, export
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.view_forms import view_of_bytes
 from skimp._engine.memory import layout_bits as B, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -32,12 +36,23 @@ def _as(
     return new
 
 
+def _small(
+    input: Tensor, layout_of: Callable[..., Layout], dtype: dtypes.dtype, rule: Recording
+) -> Tensor | None:
+    """Numbers and their two parts, where the tensor is small and row-major."""
+    a = input._np
+    if a is None or not a.flags.c_contiguous:
+        return None
+    layout = layout_of(input._skimp_layout_of(), input._dtype)
+    return view_of_bytes(input, np.ndarray(layout.shape, dtype.np, a), dtype, layout, rule)
+
+
 def _both(f: F) -> F:
     cast = "float32" if f.__name__ == "view_as_complex" else None
     least = {"adjoint": 2, "view_as_complex": 1}.get(f.__name__, 0)
     rule = batching.dims.at_least(least, batching.dims.ELEMENTWISE)
     return export(  # type: ignore[return-value]
-        f.__name__, f, composite=False, autocast=cast, batch=rule
+        f.__name__, f, composite=False, autocast=cast, batch=rule, fast=_FAST.get(f.__name__)
     )
 
 
@@ -48,10 +63,26 @@ def _asked(f: F) -> F:
 
 REAL = Rule("ViewAsRealBackward0", input=lambda g: view_as_complex(g.contiguous()))
 COMPLEX = Rule("ViewAsComplexBackward0", input=lambda g: view_as_real(resolve_conj(g)))
+_REAL, _COMPLEX = recording(REAL, ("input",)), recording(COMPLEX, ("input",))
 CONJ = Rule("ConjBackward0", input=lambda g: g.conj())
 # PyTorch selects from the view as real numbers, and names the node after that.
 RE = Rule("SelectBackward0", input=lambda g: g)
 IM = Rule("SelectBackward0", input=lambda g: g * 1j)
+
+
+def _small_real(input: Tensor) -> Tensor | None:
+    if not input._dtype.is_complex:
+        return None
+    return _small(input, B.view_as_real, input._dtype.to_real(), _REAL)
+
+
+def _small_complex(input: Tensor) -> Tensor | None:
+    if input._dtype not in dtypes.FLOATING:
+        return None
+    return _small(input, B.view_as_complex, input._dtype.to_complex(), _COMPLEX)
+
+
+_FAST = {"view_as_real": _small_real, "view_as_complex": _small_complex}
 
 
 @_both

@@ -11,7 +11,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.pointwise_forms import named
-from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.eval.convert import convert
 from skimp._engine.memory import copies as told
 from skimp._engine.memory.meta import NO_DATA
@@ -127,10 +127,12 @@ _AS_NUMPY = {
 
 
 def _small_to(input: Tensor, *args: Any) -> Tensor | None:
-    """`to(dtype)`, and `to(device)` where everything is."""
+    """`to(dtype)`, `to(other)`, and `to(device)` where everything is."""
     if len(args) != 1:
         return None
     kind = args[0]
+    if type(kind) in ORDINARY:
+        kind = kind._dtype
     if type(kind) is dtypes.dtype:
         return input if kind is input._dtype else _small_cast(input, kind)
     return input if kind == "cpu" or kind is devices.CPU else None
