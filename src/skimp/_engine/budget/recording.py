@@ -119,8 +119,8 @@ def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:
     if budget is not None:
         budget.highest = before
     spent, began = counts.seconds, perf_counter()
-    _here.inside = _here.again = True
-    _here.casts = call.op.autocast is None and len(active) > 1
+    casts = call.op.autocast is None and len(active) > 1
+    _here.casts, _here.inside, _here.again = casts, True, True
     try:
         result = call.below()
     finally:
