@@ -24,6 +24,6 @@ class Computing:
 
     @finalizer
     def __del__(self) -> None:
-        if self.recipe is not None:
-            took = perf_counter() - self._began - (counts.seconds - self._spent)
-            self.recipe[0].seconds = took
+        recipe = getattr(self, "recipe", None)  # none where its making was interrupted
+        if recipe is not None:
+            recipe[0].seconds = perf_counter() - self._began - (counts.seconds - self._spent)

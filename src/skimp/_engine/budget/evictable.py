@@ -22,6 +22,7 @@ from skimp._engine.budget import verify
 from skimp._engine.budget.spill import Place
 from skimp._engine.budget.statistics import counts
 from skimp._engine.eval.expr import Expr, Leaf
+from skimp._engine.interrupts import insist
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK
@@ -333,9 +334,9 @@ def bring_back(s: Evictable) -> None:
             else:
                 raise RuntimeError("a storage without bytes: nothing was noted of how it was made")
         finally:
+            counts.bringing = bringing  # first: a call may be interrupted
+            insist(_tell)
             counts.seconds = before + perf_counter() - began
-            counts.bringing = bringing
-            _tell()
             if not bringing:
                 counts.brought += host.total - total
         if s.checksum is not None:

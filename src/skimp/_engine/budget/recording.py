@@ -118,9 +118,9 @@ def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:
     if budget is not None:
         budget.highest = before
     form, here = call.form, _here.__dict__
-    here["inside"] = here["again"] = True
-    here["casts"] = len(active) > 1 and form.op.autocast is None
+    casts = len(active) > 1 and form.op.autocast is None
     spent, began = counts.seconds, perf_counter()
+    here["inside"], here["again"], here["casts"] = True, True, casts
     try:
         result = form.run(*call.args, **call.kwargs)  # this transform is the innermost one
     finally:

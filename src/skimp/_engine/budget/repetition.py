@@ -80,9 +80,10 @@ class Period:
 
     def end(self, budget: int) -> None:
         """What it holds is known."""
+        self.whole &= len(self.sizes) == len(self.held)  # an interrupt may come between the two
         self.spent = counts.seconds - self.spent
         self.stretches = self._widened(list(_merged(sorted(self.noted))), budget // SPARE)
-        most = max([a + b for a, b in zip(self.sizes, self.held, strict=True)], default=0)
+        most = max([a + b for a, b in zip(self.sizes, self.held, strict=False)], default=0)
         rounding = 0 if host.backing is None else host.backing.rounding
         self.room = (
             budget // SPARE if self.goes else min(max(budget - most - rounding, 0) // 2, ROOM)

@@ -92,6 +92,8 @@ class File:
 
     def write(self, data: Array) -> Place:
         """Write a uint8 array. OSError: the disk is full, or fails; nothing is lost."""
+        if self.error is not None:
+            raise self.error
         began = perf_counter()
         place = self._place(data.nbytes)
         view = memoryview(data)  # type: ignore[arg-type]
@@ -116,8 +118,9 @@ class File:
             if not more:
                 raise OSError(f"the spill file in {self.directory!r} ends too early")
             done += more
-        with contextlib.suppress(OSError, AttributeError):
-            os.posix_fadvise(self.fd, place.offset, place.size, os.POSIX_FADV_DONTNEED)
+        if self.error is None:  # what the disk did not take is in the page cache alone
+            with contextlib.suppress(OSError, AttributeError):
+                os.posix_fadvise(self.fd, place.offset, place.size, os.POSIX_FADV_DONTNEED)
         rates.read_back(place.nbytes, perf_counter() - began)
         place.waiting = False
         self._read_ahead(place.number)
@@ -168,8 +171,9 @@ class File:
     def bring_to_disk(self) -> None:
         """On the other thread: what was written goes to the disk and out of the page cache."""
         try:
-            os.fdatasync(self.fd)
-            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            if self.error is None:
+                os.fdatasync(self.fd)
+                os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:  # told by whoever writes next
             self.error = error
         finally:

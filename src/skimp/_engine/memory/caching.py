@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import SMALL, Ledger, host
@@ -72,6 +73,7 @@ class _Lease(weakref.ref[Array]):
 
 
 @finalizer
+@enters_uninterrupted  # or nobody would take the block back
 def _ended(lease: Any) -> None:
     """Within a budget: what is cached from now on counts from now on, for small arrays as well."""
     pool = lease.pool

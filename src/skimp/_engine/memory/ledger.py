@@ -397,6 +397,7 @@ class Ledger:
             self._overhead = self.backing.overhead
         self._aim()
 
+    @enters_uninterrupted
     def caches(self, nbytes: int) -> None:
         """The backing has kept bytes that an owner gave back. One step."""
         self._overhead = self._overhead + nbytes
