@@ -75,7 +75,7 @@ def test_long_sums_have_the_same_bits_on_any_number_of_threads(shape: tuple[int,
 @pytest.mark.parametrize(
     "shape",
     [(100, 4096, 128), (128, 768, 512), (71, 482, 350), (122, 420, 174), (76, 4001, 61),
-     (101, 3972, 36), (40, 474, 259)],
+     (101, 3972, 36), (40, 474, 259), (1025, 300, 90), (1600, 700, 40)],
 )  # fmt: skip
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 def test_sums_of_few_results_too(shape: tuple[int, int, int], turned: tuple[bool, bool]) -> None:

@@ -25,6 +25,10 @@ _SHARED: Final = 1 << 22
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
 # threads share is added up in pieces that it leaves whole, however few results there are.
 _DEEP: Final = 256
+# Of more rows it lays out both factors, in 4 MiB for 3000 columns, which the C library then
+# keeps for each thread; up to so many it reads them where they lie, in the same time.
+_ROWS: Final = 512
+_TALL: Final = 1024  # rows from which a product is cut so
 _KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
 _ITEM: Final = 4  # bytes
 Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
@@ -88,14 +92,18 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     functions[0](team)
     began = teams.begin() if team > 1 else None
     piece = _DEEP if shared else k
+    rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
     at_a, at_b, at_out = shaping.address(a), shaping.address(b), shaping.address(out)
-    for start in range(0, k, piece):
-        functions[1](
-            _KINDS[one[0]], _KINDS[other[0]], m, n, min(piece, k - start),
-            1, at_a + start * a.strides[1], one[1],
-            at_b + start * b.strides[0], other[1],
-            add or start > 0, at_out, apart,
-        )  # fmt: skip
+    for row in range(0, m, rows):
+        high, from_a = min(rows, m - row), at_a + row * a.strides[0]
+        to = at_out + row * apart * _ITEM
+        for start in range(0, k, piece):
+            functions[1](
+                _KINDS[one[0]], _KINDS[other[0]], high, n, min(piece, k - start),
+                1, from_a + start * a.strides[1], one[1],
+                at_b + start * b.strides[0], other[1],
+                add or start > 0, to, apart,
+            )  # fmt: skip
     if began is not None:
         teams.end(began)
     return True

@@ -26,7 +26,7 @@ _SHORT: Final = 32
 _LONG: Final = 1 << 12  # elements of a row up to which the place of the largest is found first
 _PLACED: Final = 1 << 10  # and elements of one up to which that is so whatever is asked of it
 _COUNTED: Final = 1 << 12  # rows whose beginnings are kept
-_RUN: Final = 1 << 13  # elements that NumPy reads at once of several rows
+RUN: Final = 1 << 13  # elements that NumPy reads at once of several rows
 _KEPT: Final = 16  # buffers
 _LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
 
@@ -135,18 +135,18 @@ def row_sums(x: Array) -> Array:
     """The sum of each row, in a column, by einsum: as fast as BLAS's dot with ones, a third of the
     time of NumPy's sum, and unlike the former it lets other threads run.
 
-    Of one row einsum makes one run, of several it reads runs of `_RUN`: long rows are cut so by
+    Of one row einsum makes one run, of several it reads runs of `RUN`: long rows are cut so by
     themselves, and the sum of a row does not depend on how many there are.
     """
     if x.ndim != 2 or x.dtype.char not in "fd" or x.strides[1] != x.itemsize:
         kept: Array = np.add.reduce(x, axis=1, keepdims=True)
         return kept
     length = x.shape[1]
-    if length <= _RUN:
+    if length <= RUN:
         found: Array = einsum("ij->i", x)[:, None]
         return found
-    whole = length - length % _RUN
-    runs = einsum("ijk->ij", x[:, :whole].reshape(len(x), -1, _RUN))
+    whole = length - length % RUN
+    runs = einsum("ijk->ij", x[:, :whole].reshape(len(x), -1, RUN))
     total: Array = np.add.reduce(runs, axis=1, keepdims=True)
     if whole < length:
         total += einsum("ij->i", x[:, whole:])[:, None]
@@ -160,11 +160,11 @@ def row_products(a: Array, b: Array) -> Array:
     another sum: longer rows are cut.
     """
     length = a.shape[1]
-    if a.dtype.itemsize < 8 or length <= _RUN:
+    if a.dtype.itemsize < 8 or length <= RUN:
         found: Array = np.vecdot(a, b)[:, None]
         return found
-    whole = length - length % _RUN
-    runs = np.vecdot(*[x[:, :whole].reshape(len(x), -1, _RUN) for x in (a, b)])
+    whole = length - length % RUN
+    runs = np.vecdot(*[x[:, :whole].reshape(len(x), -1, RUN) for x in (a, b)])
     total: Array = np.add.reduce(runs, axis=1, keepdims=True)
     if whole < length:
         total += np.vecdot(a[:, whole:], b[:, whole:])[:, None]

@@ -122,7 +122,7 @@ def test_units_of_real_size(shape: tuple[int, ...]) -> None:
             np.testing.assert_allclose(got, want, 1e-6, 1e-6, err_msg=how.name)
 
 
-@pytest.mark.parametrize("length", [512, 1000, 4096, 1 << 14, 20_003, 100_000])
+@pytest.mark.parametrize("length", [2, 31, 256, 257, 512, 1000, 4096, 1 << 14, 20_003, 100_000])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_row_adds_up_alone_as_among_others(length: int, dtype: Any) -> None:
     value = (np.random.default_rng(length).standard_normal((9, length)) + 1).astype(dtype)

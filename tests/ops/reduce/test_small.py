@@ -332,6 +332,19 @@ def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:
         np.testing.assert_allclose(small, theirs, rtol=1e-6)
 
 
+@pytest.mark.parametrize("length", [1, 2, 31, 1000, 8192, 8193, 20_000])
+@pytest.mark.parametrize("start", [0.0, 300.0, -200.0, np.nan])
+def test_softmax_of_a_row_has_the_bits_of_one_among_others(length: int, start: float) -> None:
+    row = np.random.default_rng(length).standard_normal(length).astype(np.float32)
+    row[0] += np.float32(start)
+    alone = skimp.from_numpy(row).softmax(0).numpy()
+    among = skimp.from_numpy(np.stack([row, row + 1, row])).softmax(-1).numpy()
+    np.testing.assert_array_equal(alone, among[0])
+    np.testing.assert_array_equal(alone, among[2])
+    theirs = torch.from_numpy(row).softmax(0).numpy()
+    np.testing.assert_allclose(alone, theirs, rtol=1e-5, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["float", "double", "int", "half", "bool"])
 def test_bools_become_numbers_alike(name: str) -> None:
     a = np.array([[True, False, True], [False, False, True]])

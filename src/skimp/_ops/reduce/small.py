@@ -83,12 +83,28 @@ def all_finite(x: Array) -> bool:
     return math.isfinite(flat.dot(flat))
 
 
+def _row_sums(x: Array, keepdim: bool = False) -> Any:
+    """The sums of short rows, along the last dim, as `eval/reducers.py` adds them."""
+    if x.shape[-1] > R.SHORT:
+        return add(x, -1, None, None, keepdim)
+    if not keepdim:
+        return einsum("...i->...", x)
+    if x.ndim == 1:
+        return einsum("ij->i", x.reshape(1, -1))
+    return einsum("...i->...", x)[..., None]
+
+
+def _column_sums(x: Array, keepdim: bool = False) -> Any:
+    return add(x, 0, None, None, keepdim)
+
+
 def total(x: Array) -> Any:
     """The sum of all elements, as `eval/reduce.py` adds them."""
-    n = x.size
+    n, flat = x.size, x.reshape(-1)
+    if n <= R.SHORT:
+        return einsum("i->", flat)
     if n < _PIECE or (n < _LONG and n % _PIECE):
-        return add(x.reshape(-1))
-    flat = x.reshape(-1)
+        return add(flat)
     if n > _UNIT:
         return x.dtype.type(_in_units(flat))
     whole = n // _PIECE * _PIECE
@@ -144,7 +160,7 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
         elif dim and dim == tuple(range(x.ndim - len(dim), x.ndim)):  # the last ones
             kept = x.shape[: -len(dim)]
             n = x.size // math.prod(kept)
-            sums = add(x.reshape(*kept, n), -1) if n < _PIECE else None
+            sums = _row_sums(x.reshape(*kept, n)) if n < _PIECE else None
             if sums is None or type(keepdim) is not bool:
                 return None
             return (sums.reshape(*kept, *(1,) * len(dim)) if keepdim else sums), n
@@ -152,9 +168,8 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
         return None
     n = x.shape[dim]
     if dim in (-1, x.ndim - 1):
-        short = n < _PIECE
-    else:
-        short = x.ndim == 2 and n < _COLUMN and x.shape[1] > 1
+        return (_row_sums(x, keepdim), n) if n < _PIECE else None
+    short = x.ndim == 2 and n < _COLUMN and x.shape[1] > 1
     return (add(x, dim, None, None, keepdim), n) if short else None
 
 
@@ -220,13 +235,13 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if dim is None:
         if keepdim:
             return blocked(input, dim, keepdim, R.SUM)
-        return fresh(add(x.reshape(-1)) if x.size < _PIECE else total(x), d)
+        return fresh(einsum("i->", x.reshape(-1)) if x.size <= R.SHORT else total(x), d)
     if type(dim) is tuple and len(dim) == 1:
         dim = dim[0]
     if keepdim is False and type(dim) is int and -x.ndim <= dim < x.ndim:
         last = dim in (-1, x.ndim - 1)
         if x.shape[dim] < _COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
-            return fresh(add(x, dim), d)
+            return fresh(_row_sums(x) if last else add(x, dim), d)
     found = _summed(x, dim, keepdim)
     return blocked(input, dim, keepdim, R.SUM) if found is None else fresh(found[0], d)
 
@@ -288,9 +303,10 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
         return None
     number = x.dtype.type
     n = x.shape[axis]
-    middle = add(x, axis, None, None, True)
+    sums = _row_sums if axis else _column_sums
+    middle = sums(x, True)
     apart = np.subtract(x, np.divide(middle, number(n), out=middle))
-    squares = add(np.square(apart, out=apart), axis, None, None, keepdim)
+    squares = sums(np.square(apart, out=apart), keepdim)
     if number is np.float32 and not in_range(squares):
         return None
     return squares / number(n - degrees)  # type: ignore[no-any-return]
@@ -400,7 +416,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     if not all_finite(top):
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
     e = np.subtract(x, top)
-    sums = add(np.exp(e, out=e), -1, None, None, True)
+    sums = _row_sums(np.exp(e, out=e), True)
     np.add(np.log(sums, out=sums), top, out=sums)
     return fresh(sums if keepdim else sums.reshape(x.shape[:-1]), input._dtype)
 
@@ -417,6 +433,16 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
     np.subtract(x, y.reshape(kept), out=made)
     np.multiply(z.reshape(kept), np.exp(made, out=made), out=made)
     return fresh(made, input._dtype)
+
+
+def one_row(input: Any, dim: Any) -> Array | None:
+    """A small tensor of floats that is one row."""
+    x: Array | None = input._np
+    if x is None or x.ndim != 1 or not (dim == 0 or dim == -1) or type(dim) is not int:
+        return None
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size < ROWS or not x.flags.c_contiguous:
+        return None
+    return x
 
 
 def few_rows(input: Any, dim: Any) -> Array | None:

@@ -29,10 +29,11 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import softmax_onednn
-from skimp._kernels.scratch import Scratch, beside_rows, row_sums, row_tops
+from skimp._kernels.einsum import einsum
+from skimp._kernels.scratch import RUN, Scratch, beside_rows, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_columns, few_rows
+from skimp._ops.reduce.small import few_columns, few_rows, one_row
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
@@ -264,9 +265,27 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = Fal
     return result
 
 
+def _softmax_row(x: Array) -> Array:
+    """`_softmax_block` of one row: of a short one, what it takes beside three calls of NumPy's
+    would be as much again.
+    """
+    y: Array = np.exp(x)
+    if x.size <= RUN:
+        total = np.empty((), y.dtype)
+        einsum("i->", y, out=total)
+    else:
+        total = row_sums(y.reshape(1, -1)).reshape(())
+    if not _LEAST < float(total) < _MOST:
+        rows = y.reshape(1, -1)
+        total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
+    return np.divide(y, total, out=y) if y.size > 1 else y / total
+
+
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     if dtype is not None:  # it may be cast first
         return None
+    if (row := one_row(input, dim)) is not None:
+        return fresh(_softmax_row(row), input._dtype)
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_softmax_block, dim, input)

@@ -21,6 +21,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.formats import suggested_strides
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
+from skimp._ops.reduce.small import total
 
 _ROWS = 128  # rows whose border between kept and cleared elements is drawn by one mask
 
@@ -236,7 +237,7 @@ def _small_trace(input: Tensor) -> Tensor | None:
         or input._dtype not in dtypes.FLOATING
     ):
         return None
-    return fresh(np.add.reduce(x.diagonal().copy()), input._dtype)
+    return fresh(total(x.diagonal().copy()), input._dtype)
 
 
 _SHORT = 64  # elements whose sum is one call of NumPy
