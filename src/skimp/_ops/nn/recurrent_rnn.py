@@ -166,7 +166,8 @@ def _go(step: Step, h: Array, into: Array, relu: bool) -> Array:
     step(h, into)
     if relu:  # by oneDNN a NaN were 0
         np.maximum(into, 0, out=into)
-    return into[0]
+    new: Array = into[0]
+    return new
 
 
 def rnn_layer(activation: str) -> Callable[..., tuple[Tensor, tuple[Tensor]]]:
