@@ -6,8 +6,11 @@ options, a recorder without loops) writes its lines and gives them here. Frames 
 and `inspect.getsource` look.
 
 What an import compiles is kept beside this module's own bytecode, as Python keeps that: the next
-import reads it in a tenth of the time. It is kept where Python would write bytecode, and nowhere
-else; a file of another version, or one that is not whole, is as good as none.
+import reads it in a tenth of the time. What a program compiles after that (how its ops are recorded
+and run backwards) is kept too, a file for each text, which is read when it is asked for: parsing
+takes a millisecond or two, and 100 bytes for each character while it lasts. It is kept where
+Python would write bytecode, and nowhere else; a file of another version, or one that is not whole,
+is as good as none.
 """
 
 from __future__ import annotations
@@ -88,14 +91,29 @@ def function_of(title: str, text: list[str], space: dict[str, Any]) -> FunctionT
 def _named(title: str, source: str) -> CodeType:
     code = _compiled.get(source)
     if code is None:
-        module = compile(source, _file_of(source), "exec")
-        code = next(c for c in module.co_consts if isinstance(c, CodeType))
-        _compiled[source] = code
+        code = _compiled[source] = _recalled(source) or _parsed(source)
     return code.replace(co_name=title, co_qualname=title)
+
+
+def _parsed(source: str) -> CodeType:
+    module = compile(source, _file_of(source), "exec")
+    code = next(c for c in module.co_consts if isinstance(c, CodeType))
+    if _single:
+        _write(_place_of(source), marshal.dumps((source, code)))
+    return code
+
+
+def _recalled(source: str) -> CodeType | None:
+    """What an earlier program has kept of the text; None before an import is over."""
+    found = _read(_place_of(source)) if _single else None
+    return found[1] if found and found[0] == source else None
 
 
 def _file_of(source: str) -> str:
     return f"<skimp op {crc32(source.encode()):08x}>"
+
+
+_single: list[str] = []  # the folder of texts that are kept one by one, once an import is over
 
 
 def _place() -> str:
@@ -103,27 +121,48 @@ def _place() -> str:
     return cache_from_source(__file__).removesuffix(".pyc") + ".texts"
 
 
+def _place_of(source: str) -> str:
+    return f"{_single[0]}/{crc32(source.encode()):08x}"
+
+
 def recall() -> None:
     """Read what an earlier import kept, before the first text."""
-    with contextlib.suppress(OSError, ValueError, EOFError, TypeError, NotImplementedError):
-        with open(_place(), "rb") as file:
-            check, data = file.read(_CHECK), file.read()
-        if check == _check_of(data):
-            _kept.update(marshal.loads(data))
+    with contextlib.suppress(NotImplementedError):
+        _kept.update(_read(_place()) or {})
 
 
 def keep() -> None:
-    """Write what this import used, after the last text, if any of it had to be compiled. What comes
-    later shares its code with none of it.
+    """Write what this import used, after the last text, if any of it had to be compiled; what was
+    kept one by one is of another version then. What comes later shares its code with none of it.
     """
     codes, whole = dict(_codes), not _compiled
     for known in (_codes, _kept, _compiled):
         known.clear()
-    if whole or sys.dont_write_bytecode:
-        return
-    data = marshal.dumps(codes)
-    with contextlib.suppress(OSError, NotImplementedError):  # as for bytecode: it is kept, or not
+    with contextlib.suppress(NotImplementedError):
         place = _place()
+        _single.append(f"{place}.later")
+        if not whole and not sys.dont_write_bytecode:
+            _write(place, marshal.dumps(codes))
+            with contextlib.suppress(OSError):
+                for name in os.listdir(_single[0]):
+                    os.unlink(f"{_single[0]}/{name}")
+
+
+def _read(place: str) -> Any:
+    """What `_write` has written there; None where there is none of this version."""
+    with contextlib.suppress(OSError, ValueError, EOFError, TypeError), open(place, "rb") as file:
+        check, data = file.read(_CHECK), file.read()
+        if check == _check_of(data):
+            return marshal.loads(data)
+    return None
+
+
+def _write(place: str, data: bytes) -> None:
+    """Write it, or nothing, as for bytecode; whoever reads finds the whole file or none."""
+    if sys.dont_write_bytecode:
+        return
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(place), exist_ok=True)
         part = f"{place}.{os.getpid()}"
         with open(part, "xb") as file:
             file.write(_check_of(data) + data)

@@ -102,7 +102,7 @@ def projection_once(weights: Array | None, bias: Array | None) -> Step:
 def _by_gate(product: Array, into: Array) -> Array:
     """A step's product (batch, gates * hidden) as its gates."""
     gates, batch, n = into.shape
-    if batch == 1:  # which lie so, and NumPy adds one run to another sooner than three to three
+    if batch == 1 or gates == 1:  # which lie so, and NumPy adds one run sooner than three to three
         return product.reshape(into.shape)
     return product.reshape(batch, gates, n).transpose(1, 0, 2)
 

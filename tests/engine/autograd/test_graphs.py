@@ -148,6 +148,31 @@ def test_an_op_of_several_results_shows_the_same_edges_for_each() -> None:
     assert x.grad is not None
 
 
+# docs/differences.md: one node where PyTorch's CPU build has those of the ops inside
+RECURRENT = {
+    "GRU": (["StackBackward0"], ["GruBackward0"]),
+    "LSTM": (["MkldnnRnnLayerBackward0"], ["LstmBackward0"]),
+    "RNN": (["StackBackward0"], ["RnnBackward0"]),
+    "GRUCell": (["AddBackward0"], ["ThnnFusedGruCellBackward0"]),
+    "LSTMCell": (["MulBackward0", "AddBackward0"], ["ThnnFusedLstmCellBackward0"] * 2),
+    "RNNCell": (["TanhBackward0"], ["RnnBackward0"]),
+}
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_recurrent_nets_are_one_node_for_a_direction_or_a_step(kind: str) -> None:
+    found = []
+    for torch in (oracle, skimp):
+        net = getattr(torch.nn, kind)(2, 3)
+        given = torch.zeros(4, 2, requires_grad=True)
+        made = net(given if "Cell" in kind else given.view(4, 1, 2))
+        results = made if kind == "LSTMCell" else [made] if "Cell" in kind else [made[0]]
+        found.append([t.grad_fn.name() for t in results])
+    assert tuple(found) == RECURRENT[kind]
+    edges = [to is not None for to, _ in results[0].grad_fn.next_functions]
+    assert edges == [True] + [False] * (2 if "LSTM" in kind else 1) + [True] * 4
+
+
 def test_an_argument_that_comes_back_keeps_its_node() -> None:
     x = skimp.randn(1, 2, 4, 4, requires_grad=True).sin()
     assert x.sum_to_size(1, 2, 4, 4).grad_fn.name() == "SinBackward0"

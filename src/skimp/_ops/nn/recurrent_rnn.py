@@ -148,26 +148,26 @@ def _steps(given: Any, w: Any, bias: Array | None, out: Array, relu: bool, rever
     x, h = given
     w_ih, w_hh = w
     if len(x) == 1:
-        step = recurrence.activation_once(w_hh, not relu)
-        _go(recurrence.projection_once(w_ih, bias), step, x, h, out, relu, reverse)
+        recurrence.projection_once(w_ih, bias)(x, out)
+        _go(recurrence.activation_once(w_hh, not relu), h, out[0], relu)
         return
     with (
         recurrence.activation(w_hh, 1, len(h), not relu) as step,
         recurrence.projection(w_ih, bias, 1, len(h), most(len(x), h.size)) as project,
     ):
-        _go(project, step, x, h, out, relu, reverse)
+        for some in some_steps(len(x), h.size, reverse):
+            project(x[some], out[some])
+            for t in one_by_one(some, reverse):
+                h = _go(step, h, out[t], relu)
 
 
-def _go(
-    project: Step, step: Step, x: Array, h: Array, out: Array, relu: bool, reverse: bool
-) -> None:
-    for some in some_steps(len(x), h.size, reverse):
-        project(x[some], out[some])
-        for t in one_by_one(some, reverse):
-            step(h, out[t])
-            h = out[t, 0]
-            if relu:  # by oneDNN a NaN were 0
-                np.maximum(h, 0, out=h)
+def _go(step: Step, h: Array, into: Array, relu: bool) -> Array:
+    """The next state, in whose place is what comes from the input."""
+    step(h, into)
+    if relu:  # by oneDNN a NaN were 0
+        np.maximum(into, 0, out=into)
+    new: Array = into[0]
+    return new
 
 
 def rnn_layer(activation: str) -> Callable[..., tuple[Tensor, tuple[Tensor]]]:

@@ -14,7 +14,7 @@ from skimp._ops.nn import recurrent
 from skimp._ops.nn.recurrent_gru import gru_in_ops, gru_layer, gru_step
 from skimp._ops.nn.recurrent_lstm import lstm_in_ops, lstm_layer, lstm_step
 from skimp._ops.nn.recurrent_rnn import rnn_in_ops, rnn_layer, rnn_step
-from skimp.amp.state import is_autocast_enabled
+from skimp.amp.state import state as autocast
 from skimp.nn import functional as F, ops
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
@@ -48,9 +48,8 @@ _WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
 def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:
     """One step of a cell."""
     weights = weights[:4]
-    if not is_autocast_enabled("cpu") and recurrent.makes_step(
-        input, state, weights, _GATES.get(mode, 1)
-    ):
+    gates = _GATES.get(mode, 1)
+    if not autocast.enabled["cpu"] and recurrent.makes_step(input, state, weights, gates):
         return _STEPS[mode](input, state, weights)
     bias, cell = _IN_OPS[mode](weights)
     x = F.linear(input, weights[0], bias)
@@ -131,7 +130,7 @@ def _direction(
     mode: str, input: Tensor, start: State, weights: Weights, reverse: bool, sizes: list[int] | None
 ) -> tuple[Tensor, State]:
     """One direction of one layer."""
-    plain = not is_autocast_enabled("cpu") and recurrent.is_plain((input, *start, *weights))
+    plain = not autocast.enabled["cpu"] and recurrent.is_plain((input, *start, *weights))
     if plain and sizes is None and weights[4] is None:
         return _WHOLE[mode](input, start, weights, reverse)
     bias, cell = _cell(mode, weights, plain)
