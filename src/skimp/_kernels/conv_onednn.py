@@ -144,7 +144,8 @@ def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], li
         few = max(few, -(-_SUMMED // math.prod(w.out)))
     elif math.prod(w.kernel) * ci * co > n * _read(face, w, whole):
         few = n  # each piece lays out its own weights, rather than one thread all of them
-    count = -(-n // max(1, min(n, few, _ROOM // whole.image(w))))
+    image = whole.image(w, _BUNDLE if face == "adjoint" else 1)
+    count = -(-n // max(1, min(n, few, _ROOM // image)))
     images = -(-n // count)
     channels, bundle = (ci if face == "adjoint" else co), _BUNDLE
     if groups > 1:
@@ -153,7 +154,7 @@ def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], li
     cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
     if team > 1 and face != "weights" and groups == 1:
         cuts = -(-cuts // 2)
-        images = max(images, -(-n // -(-n * whole.image(w) // _TOGETHER)))
+        images = max(images, -(-n // -(-n * image // _TOGETHER)))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
 

@@ -55,9 +55,10 @@ class Sizes(NamedTuple):
         n, groups, co, ci = self
         return (n, groups, ci, *w.size), (groups, co, ci, *w.kernel), (n, groups, co, *w.out)
 
-    def image(self, w: Window) -> int:
-        """The elements of an image, before and after."""
-        return self.groups * (self.ci * math.prod(w.size) + self.co * math.prod(w.out))
+    def image(self, w: Window, bundle: int = 1) -> int:
+        """The elements of an image, before and after, its channels in bundles of so many."""
+        before, after = [-(-self.groups * c // bundle) * bundle for c in (self.ci, self.co)]
+        return before * math.prod(w.size) + after * math.prod(w.out)
 
     def effort(self, w: Window) -> int:
         """What an image takes, in multiplications."""
