@@ -140,7 +140,13 @@ class Plan:
     and writes; and where scratch memory is used for what, in elements."""
 
     def __init__(
-        self, face: str, w: Window, sizes: Sizes, lie: tuple[Ints, Ints, Ints] | None, bias: bool
+        self,
+        face: str,
+        w: Window,
+        sizes: Sizes,
+        lie: tuple[Ints, Ints, Ints] | None,
+        bias: bool,
+        few: bool,
     ) -> None:
         self.face = _FACES[face]
         self.sizes = sizes
@@ -152,7 +158,7 @@ class Plan:
         spans = zip(w.out, w.stride, w.reach, w.size, w.padding, strict=True)
         after = tuple([(o - 1) * t + r - s - p for o, t, r, s, p in spans])
         steps = w.stride, tuple([d - 1 for d in w.dilation]), w.padding, after
-        self.primitive = onednn.convolution(face, any_, add, steps)
+        self.primitive = onednn.convolution(face, any_, add, steps, few)
         wanted = [self.primitive.wants(query) for query in self.face.queries]
         self.sides = [
             _Side(each, layout, number == self.face.made)
@@ -179,7 +185,7 @@ class Plan:
         at once."""
         mine, its = self.primitive, other.primitive
         same = mine.name == its.name and mine.scratch == its.scratch
-        if not same or _PRODUCTS in (mine.name or b""):
+        if not same or _PRODUCTS in mine.name:
             return False
         sides = zip(self.sides, other.sides, strict=True)
         return self.sizes != other.sizes or all(
