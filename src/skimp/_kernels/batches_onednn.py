@@ -73,6 +73,6 @@ def _runs(a: Lies, b: Lies, out: Lies, team: int) -> Runs | None:
             primitive = onednn.products(one, other, into, [])
     except onednn.Unsupported:
         return None
-    if not (primitive.name or b"").startswith(_KINDS):
+    if not primitive.name.startswith(_KINDS):
         return None
     return Runs(primitive, {onednn.FROM: one, onednn.WEIGHTS: other, onednn.TO: into})

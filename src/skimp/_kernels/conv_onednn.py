@@ -42,6 +42,7 @@ _TOGETHER: Final = 1 << 18  # and of those on which a team works at once
 _QUICKER: Final = 2  # than the products for which `blas.spread` knows what is worth sharing
 _SUMMED: Final = 1 << 10  # multiplications that are worth adding an element of partial sums
 _BUNDLE: Final = 16  # channels that are not cut
+_FEW: Final = 3  # channels of images, colours say, that are not worth a bundle
 _DIMS: Final = 3
 
 
@@ -144,7 +145,8 @@ def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], li
         few = max(few, -(-_SUMMED // math.prod(w.out)))
     elif math.prod(w.kernel) * ci * co > n * _read(face, w, whole):
         few = n  # each piece lays out its own weights, rather than one thread all of them
-    count = -(-n // max(1, min(n, few, _ROOM // whole.image(w))))
+    image = whole.image(w, _BUNDLE if face == "adjoint" else 1)
+    count = -(-n // max(1, min(n, few, _ROOM // image)))
     images = -(-n // count)
     channels, bundle = (ci if face == "adjoint" else co), _BUNDLE
     if groups > 1:
@@ -153,9 +155,17 @@ def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], li
     cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
     if team > 1 and face != "weights" and groups == 1:
         cuts = -(-cuts // 2)
-        images = max(images, -(-n // -(-n * whole.image(w) // _TOGETHER)))
+        images = max(images, -(-n // -(-n * image // _TOGETHER)))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
+
+
+def _few(face: str, w: Window, whole: Sizes) -> bool:
+    """Whether an image's gradient is better made by one product, which is added up where it
+    belongs, than in bundles of which most channels are none; with less memory, too."""
+    if face != "adjoint" or whole.groups > 1 or whole.ci > _FEW:
+        return False
+    return whole.ci * math.prod((*w.kernel, *w.out)) <= whole.image(w, _BUNDLE)
 
 
 def _read(face: str, w: Window, whole: Sizes) -> int:
@@ -216,6 +226,7 @@ class _Work:
         images, channels = _cut(face, w, whole, team)
         if face == "weights" and len(images) > 1:  # partial sums, which lie as they are made
             lie = lie and (lie[0], dense(whole.shapes(w)[1], TYPE.itemsize), lie[2])
+        few = _few(face, w, whole)
         plans: dict[Sizes, Plan] = {}
         self._pieces: list[list[_Piece]] = []
         for channel in channels:
@@ -223,7 +234,7 @@ class _Work:
             for image in images:
                 size = self._part(whole, image, channel)
                 if size not in plans:
-                    plans[size] = Plan(face, w, size, lie, bias)
+                    plans[size] = Plan(face, w, size, lie, bias, few)
                 plan, first = plans[size], next(iter(plans.values()))
                 behind = self._behind(whole, lie, image.start, channel.start)
                 alike = plan is first or plan.reads_weights_of(first)

@@ -55,9 +55,10 @@ class Sizes(NamedTuple):
         n, groups, co, ci = self
         return (n, groups, ci, *w.size), (groups, co, ci, *w.kernel), (n, groups, co, *w.out)
 
-    def image(self, w: Window) -> int:
-        """The elements of an image, before and after."""
-        return self.groups * (self.ci * math.prod(w.size) + self.co * math.prod(w.out))
+    def image(self, w: Window, bundle: int = 1) -> int:
+        """The elements of an image, before and after, its channels in bundles of so many."""
+        before, after = [-(-self.groups * c // bundle) * bundle for c in (self.ci, self.co)]
+        return before * math.prod(w.size) + after * math.prod(w.out)
 
     def effort(self, w: Window) -> int:
         """What an image takes, in multiplications."""
@@ -139,7 +140,13 @@ class Plan:
     and writes; and where scratch memory is used for what, in elements."""
 
     def __init__(
-        self, face: str, w: Window, sizes: Sizes, lie: tuple[Ints, Ints, Ints] | None, bias: bool
+        self,
+        face: str,
+        w: Window,
+        sizes: Sizes,
+        lie: tuple[Ints, Ints, Ints] | None,
+        bias: bool,
+        few: bool,
     ) -> None:
         self.face = _FACES[face]
         self.sizes = sizes
@@ -151,7 +158,7 @@ class Plan:
         spans = zip(w.out, w.stride, w.reach, w.size, w.padding, strict=True)
         after = tuple([(o - 1) * t + r - s - p for o, t, r, s, p in spans])
         steps = w.stride, tuple([d - 1 for d in w.dilation]), w.padding, after
-        self.primitive = onednn.convolution(face, any_, add, steps)
+        self.primitive = onednn.convolution(face, any_, add, steps, few)
         wanted = [self.primitive.wants(query) for query in self.face.queries]
         self.sides = [
             _Side(each, layout, number == self.face.made)
@@ -178,7 +185,7 @@ class Plan:
         at once."""
         mine, its = self.primitive, other.primitive
         same = mine.name == its.name and mine.scratch == its.scratch
-        if not same or _PRODUCTS in (mine.name or b""):
+        if not same or _PRODUCTS in mine.name:
             return False
         sides = zip(self.sides, other.sides, strict=True)
         return self.sizes != other.sizes or all(

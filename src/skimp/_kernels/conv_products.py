@@ -182,7 +182,7 @@ def _runs(a: Lies, b: Lies, c: Lies, bias: bool, team: int) -> Runs | None:
             primitive = onednn.products(one, other, into, then)
     except onednn.Unsupported:
         return None
-    if not (primitive.name or b"").startswith(_KIND):
+    if not primitive.name.startswith(_KIND):
         return None
     layouts = {onednn.FROM: one, onednn.WEIGHTS: other, onednn.TO: into}
     return Runs(primitive, layouts | ({} if beside is None else {onednn.ADDED[0]: beside}))

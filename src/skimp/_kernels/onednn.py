@@ -69,10 +69,10 @@ TANH: Final = 0x21
 _SCRATCHPAD_MD: Final = 136
 _WEIGHTS_MD: Final = 131
 _NAME_OF: Final = 8  # the implementation's
-# In names of code for gradients by larger steps: oneDNN's choice, which is slower for few channels
-# and takes memory for each thread, and its next.
+# Code for gradients by larger steps: oneDNN's choice, with memory for each thread, and its next.
 _SLOWER: Final = b"brgconv_strided"
 _BETTER: Final = b"jit"
+FEW: Final = b"x64:gemm"  # code by general products, best for few channels
 REFERENCE: Final = b"ref"  # in the name of one that goes one by one
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 # How long threads wait awake: 100 us on a Zen 5, 330 on a Zen 4. Three hundred times as long unless
@@ -189,7 +189,7 @@ def state() -> str:
 def team(threads: int) -> Iterator[None]:
     """Inside, primitives are made for so many threads, and run on them: one is who asks."""
     found = library()
-    put = getattr(found, "omp_set_num_threads", None)
+    put = _put_threads()
     if found is None or put is None:
         yield
         return
@@ -289,15 +289,10 @@ class Memory:
 
     def __init__(self, descriptor: Any) -> None:
         self.address = 0
-        found = _found()
-        self._handle = Handle(
-            "memory", "dnnl_memory_create", descriptor, _engine().value, _Pointer()
-        )
+        make = "dnnl_memory_create"
+        self._handle = Handle("memory", make, descriptor, _engine().value, _Pointer())
         self.value = self._handle.value
-        self.put = found.dnnl_memory_set_data_handle
-
-    def at(self, address: int) -> None:
-        place((self,), (address,))
+        self.put = _found().dnnl_memory_set_data_handle
 
 
 def place(memories: Sequence[Memory], addresses: Sequence[int]) -> None:
@@ -313,22 +308,26 @@ class Primitive:
 
     __slots__ = ("code", "description", "name", "scratch")
 
-    def __init__(self, make: str, *args: Any) -> None:
+    def __init__(self, make: str, *args: Any, few: bool = False) -> None:
         self.description = Handle("primitive_desc", make, *args)
+        code = FEW if few else _BETTER if self._name().startswith(_SLOWER) else b""
+        if not self._seek(code):
+            self.description = Handle("primitive_desc", make, *args)
         self.name = self._name()
-        if (self.name or b"").startswith(_SLOWER):
-            _found().dnnl_primitive_desc_next_impl(self.description.value)
-            self.name = self._name()
-            if not (self.name or b"").startswith(_BETTER):
-                self.description = Handle("primitive_desc", make, *args)
-                self.name = self._name()
         self.code = Handle("primitive", "dnnl_primitive_create", self.description.value)
         self.scratch = size(self.wants(_SCRATCHPAD_MD))  # bytes
 
-    def _name(self) -> bytes | None:
+    def _seek(self, code: bytes) -> bool:
+        """Go on to the code whose name begins so; whether there is any."""
+        while not self._name().startswith(code):
+            if _found().dnnl_primitive_desc_next_impl(self.description.value):
+                return False
+        return True
+
+    def _name(self) -> bytes:
         name = ctypes.c_char_p()
         _found().dnnl_primitive_desc_query(self.description.value, _NAME_OF, 0, ctypes.byref(name))
-        return name.value
+        return name.value or b""
 
     def wants(self, query: int) -> Any:
         """The layout of one of its arguments, which lives as long as this."""
@@ -358,7 +357,7 @@ class Arguments:
     def run(self, on: Handle, scratch: int) -> None:
         """Compute."""
         if self.scratch is not None:
-            self.scratch.at(scratch)
+            place((self.scratch,), (scratch,))
         if self._execute(self._code, on.value, len(self._array), self._array):
             raise RuntimeError("oneDNN could not run a primitive that it made")
 
@@ -470,10 +469,11 @@ def softmax_gradient(matrix: Handle) -> Primitive:
 
 
 def convolution(
-    face: str, layouts: Sequence[Handle], bias: Handle | None, steps: Sequence[Ints]
+    face: str, layouts: Sequence[Handle], bias: Handle | None, steps: Sequence[Ints], few: bool
 ) -> Primitive:
     """One of a convolution's faces: "forward", "adjoint" or "weights". `layouts` of input, weights
-    and result; `steps`: strides, dilations less one, padding before and after."""
+    and result; `steps`: strides, dilations less one, padding before and after; the adjoint has
+    `few` channels."""
     engine, (x, w, y) = _engine().value, [handle.value for handle in layouts]
     along = [_dims(each) for each in steps]
     last = (*along, _given_scratch().value)
@@ -484,7 +484,7 @@ def convolution(
     hint = Handle("primitive_desc", forward, engine, _TRAINING, _DIRECT, x, w, add, y, *last)
     if face == "adjoint":
         make = "dnnl_convolution_backward_data_primitive_desc_create"
-        return Primitive(make, engine, _DIRECT, x, w, y, *along, hint.value, last[-1])
+        return Primitive(make, engine, _DIRECT, x, w, y, *along, hint.value, last[-1], few=few)
     make = "dnnl_convolution_backward_weights_primitive_desc_create"
     return Primitive(make, engine, _DIRECT, x, w, add, y, *along, hint.value, last[-1])
 

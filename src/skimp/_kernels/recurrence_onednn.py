@@ -194,7 +194,7 @@ def _kind(sizes: Sizes, then: onednn.Ints, lead: onednn.Ints, threads: int) -> _
             brings = onednn.reorder(turned.value, lies.value) if then else None
     except onednn.Unsupported:
         return None
-    if not (primitive.name or b"").startswith(_KIND):
+    if not primitive.name.startswith(_KIND):
         return None
     layouts = {onednn.FROM: a, onednn.TO: into, onednn.WEIGHTS: lies}
     runs = Runs(primitive, layouts | (dict.fromkeys(_BESIDE, beside) if then == _LINED else {}))

@@ -107,8 +107,8 @@ def _joined_rows(sums: Array, careful: Array, length: int) -> Array:
     """Mean and variance, (2, results) in float64, of `_row_moments` (2, rows of each, results) of
     rows of so many places."""
     sums = sums.astype(np.float64)
-    whole: Array = np.add.reduce(sums, 1)
-    np.divide(whole, sums.shape[1] * length, out=whole)
+    total = sums[:, 0] if sums.shape[1] == 1 else np.add.reduce(sums, 1)
+    whole: Array = np.divide(total, sums.shape[1] * length)
     mean, var = whole
     np.subtract(var, np.square(mean), out=var)
     if _any(careful):  # as by Chan, Golub, LeVeque (1983)

@@ -233,7 +233,7 @@ def _batch_norm(
     whole, mean, rstd, a, b, made = quietly(
         channel_sums.normalized, x, whole, acc, eps, *affine, ready, momentum, n
     )
-    if training and not ready:
+    if training and running and not ready:
         steps = channel_sums.steps(whole, momentum, n, acc)
         for t, step in zip((running_mean, running_var), steps, strict=True):
             if t is not None:
