@@ -154,6 +154,8 @@ CALLS: dict[str, Call] = {
     "lerp_none": lambda t, x: x.detach().clone().lerp_(-x.detach(), -0.0),
     "norm_of_dims": lambda t, x: t.linalg.vector_norm(x, 2, tuple(range(x.ndim))),
     "matrix_norm": lambda t, x: t.linalg.matrix_norm(x),
+    "new_full": lambda t, x: x.new_full((2, 3), 1),
+    "new_full_typed": lambda t, x: x.new_full([2], 1.5, dtype=t.float32),
     "inner": lambda t, x: t.inner(x.detach() * 1, x.detach() * 2),
     "inner_recorded": lambda t, x: t.inner(x * 1, x),
     "take_along": lambda t, x: t.take_along_dim(x.detach(), _places(t, x, 0), -1),
