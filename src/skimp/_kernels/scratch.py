@@ -180,16 +180,17 @@ def beside_rows(numbers: Array) -> Array:
 
 
 def less_column(x: Array, column: Array, out: Array | None = None) -> Array:
-    """x - column; of few elements the column is spread out where the result is to lie: an array of
-    one shape with the rows spares ufuncs an iterator, which takes longer than to write it.
+    """x - column, row-major. Of few elements the column is spread out where the result is to lie
+    (`out`, which is not `x`): an array of the rows' shape spares ufuncs an iterator, which takes
+    longer than to write it.
     """
     if x.size > _SPREAD:
-        return np.subtract(x, beside_rows(column), out=out)  # type: ignore[no-any-return]
+        return np.subtract(x, beside_rows(column), out=out, order="C")
     if out is None:
         out = column.repeat(x.shape[1], 1)
     else:
         out[...] = column
-    return np.subtract(x, out, out=out)  # type: ignore[no-any-return]
+    return np.subtract(x, out, out=out)
 
 
 def row_tops(x: Array) -> Array:

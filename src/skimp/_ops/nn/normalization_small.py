@@ -33,12 +33,10 @@ def small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, 
         return None
     shape, dtype = input._np.shape, input._dtype
     y, mean, rstd = found
-    ones = (*shape[:-1], 1)
-    return (
-        fresh(y.reshape(shape), dtype),
-        fresh(mean.reshape(ones), dtype),
-        fresh(rstd.reshape(ones), dtype),
-    )
+    if len(shape) != 2:
+        ones = (*shape[:-1], 1)
+        y, mean, rstd = y.reshape(shape), mean.reshape(ones), rstd.reshape(ones)
+    return fresh(y, dtype), fresh(mean, dtype), fresh(rstd, dtype)
 
 
 def small_parts(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -108,7 +106,7 @@ def _normalize_back(
         sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
         return made, *(sums or (None, None))
     n = x.shape[1]
-    xhat = np.subtract(x, mean)
+    xhat = less_column(x, mean)
     np.multiply(xhat, rstd, out=xhat)
     dw = db = None
     if affine:

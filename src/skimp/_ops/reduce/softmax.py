@@ -221,7 +221,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
         softmax_onednn.backward(a, b, made)
         return fresh(made.reshape(g.shape), g._dtype)
     d = np.multiply(a, b)
-    np.multiply(np.subtract(a, beside_rows(row_sums(d)), out=d), b, out=d)
+    np.multiply(less_column(a, row_sums(d), d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
 
