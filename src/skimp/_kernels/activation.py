@@ -189,9 +189,8 @@ def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> Non
 
 def sigmoid(x: Array, *, out: Array) -> None:
     """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
-    one = _one(x)
-    np.negative(x, out=out)
-    np.exp(out, out=out)
+    one = _ONE.get(x.dtype.char, 1)
+    np.exp(np.negative(x, out=out), out=out)
     np.add(out, one, out=out)
     np.divide(one, out, out=out)
 

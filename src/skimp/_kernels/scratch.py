@@ -27,6 +27,7 @@ _LONG: Final = 1 << 12  # elements of a row up to which the place of the largest
 _PLACED: Final = 1 << 10  # and elements of one up to which that is so whatever is asked of it
 _COUNTED: Final = 1 << 12  # rows whose beginnings are kept
 RUN: Final = 1 << 13  # elements that NumPy reads at once of several rows
+_SPREAD: Final = 1 << 13  # elements up to which a column is spread out beside its rows
 _KEPT: Final = 16  # buffers
 _LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
 
@@ -176,6 +177,20 @@ def beside_rows(numbers: Array) -> Array:
     row without dims, which spares them an iterator.
     """
     return numbers.reshape(()) if numbers.size == 1 else numbers
+
+
+def less_column(x: Array, column: Array, out: Array | None = None) -> Array:
+    """x - column, row-major. Of few elements the column is spread out where the result is to lie
+    (`out`, which is not `x`): an array of the rows' shape spares ufuncs an iterator, which takes
+    longer than to write it.
+    """
+    if x.size > _SPREAD:
+        return np.subtract(x, beside_rows(column), out=out, order="C")
+    if out is None:
+        out = column.repeat(x.shape[1], 1)
+    else:
+        out[...] = column
+    return np.subtract(x, out, out=out)
 
 
 def row_tops(x: Array) -> Array:

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._kernels import conv, im2col
+from skimp.config import config, using
 from tests.support.functional import both, randn
 from tests.support.samples import agree, same, twin
 
@@ -383,6 +384,16 @@ def test_fold_and_shuffles() -> None:
     both("pixel_shuffle", x, 2)
     both("pixel_unshuffle", x, 3)
     both("channel_shuffle", x, 2)
+
+
+@pytest.mark.parametrize("below", [0, config.small_below])
+def test_a_shuffle_of_one_pixel_shares_no_bytes(below: int) -> None:
+    x = skimp.arange(4.0).reshape(1, 1, 2, 2)
+    with using(small_below=below):
+        made = F.pixel_unshuffle(x, 2)
+    made.zero_()
+    assert made.stride() == (4, 1, 1, 1)
+    assert x.tolist() == [[[[0.0, 1.0], [2.0, 3.0]]]]
 
 
 LINEAR_AND_OTHER = [

@@ -447,6 +447,15 @@ def full_like(
     return finish(t, **options)
 
 
+def _small_new_full(
+    input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None
+) -> Tensor | None:
+    shape = small_shape((size,)) if input._np is not None and type(size) is not int else None
+    if shape is None or not (dtype is None or type(dtype) is dtypes.dtype):
+        return None
+    return _small_of(shape, fill_value, dtype or input._dtype)
+
+
 @making()
 def new_full(
     input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Unpack[Options]
@@ -472,7 +481,7 @@ def new_tensor(
     return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
 
 
-export("new_full", new_full, namespaces=())
+export("new_full", new_full, namespaces=(), fast=_small_new_full)
 export("new_tensor", new_tensor, namespaces=())
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
@@ -17,7 +18,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
-from skimp._ops.index.scatter import gather
+from skimp._ops.index.scatter import gather, small_gather
 from skimp._ops.index.writers import writer
 
 _FEW = 1 << 12  # positions that one call looks up
@@ -137,7 +138,19 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         span(target)[at] = values
 
 
-@general(out="same", composite=False)
+def _small_along(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor | None:
+    """`gather`, where nothing broadcasts or is recorded, and all is counted from the front."""
+    x, where = small_array(input), small_array(indices)
+    if x is None or where is None or type(dim) is not int or (input._rg and modes.state.grad):
+        return None
+    if where.ndim != x.ndim or not -x.ndim <= dim < x.ndim:
+        return None
+    d = dim % x.ndim
+    same = x.shape[:d] == where.shape[:d] and x.shape[d + 1 :] == where.shape[d + 1 :]
+    return small_gather(input, d, indices) if same else None
+
+
+@general(out="same", composite=False, fast=_small_along)
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
     vector.

@@ -133,7 +133,7 @@ def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
 # -- gather ---------------------------------------------------------------------------------------
 
 
-def _small_gather(
+def small_gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False
 ) -> Tensor | None:
     x = small_array(input)
@@ -145,7 +145,7 @@ def _small_gather(
 
 @general(
     out="same",
-    fast=_small_gather,
+    fast=small_gather,
     rule=Rule(
         "GatherBackward0",
         input=lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(

@@ -9,6 +9,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general, hidden, move
@@ -21,8 +24,9 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
+from skimp._kernels.blas import FEW, multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import mm
 from skimp._ops.math.arithmetic import mul
@@ -137,7 +141,20 @@ def _turned(shape: Ints, order: Ints, wanted: Ints) -> Turn:
 general("tensordot", method=False, autocast="lower")(tensordot)
 
 
-@general(autocast="lower")
+def _small_inner(input: Tensor, other: Tensor) -> Tensor | None:
+    """Of two vectors, not recorded: `mm`'s product of a row and a column."""
+    x, y, dtype = input._np, other._np, input._dtype
+    if x is None or y is None or dtype is not other._dtype or dtype not in dtypes.FLOATING:
+        return None
+    if x.ndim != 1 or x.shape != y.shape or not (x.flags.c_contiguous and y.flags.c_contiguous):
+        return None
+    if modes.state.grad and (input._rg or other._rg):
+        return None
+    times = np.matmul if 1 < x.size <= FEW else multiply
+    return fresh(times(x[None], y[:, None]).reshape(()), dtype)
+
+
+@general(autocast="lower", fast=_small_inner)
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the vectors along the last dimensions.
 

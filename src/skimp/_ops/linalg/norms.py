@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
@@ -13,8 +13,9 @@ from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.checks import check_matrices, linear
 from skimp._ops.linalg.eigen import svdvals
-from skimp._ops.reduce.vector_norms import vector_norm
+from skimp._ops.reduce.vector_norms import small_vector_norm, vector_norm
 
+_INTS: Final = frozenset({int})
 _NUMBERS = (1.0, -1.0, 2.0, -2.0, math.inf, -math.inf)
 
 
@@ -78,7 +79,19 @@ def _check_order(ord: Any) -> None:
         raise RuntimeError(f"{name}: Order {ord} not supported.")
 
 
-@linear("matrix_norm")
+def _small_matrix_norm(
+    input: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    """`vector_norm`'s, over the last two dims."""
+    x = input._np
+    if x is None or x.ndim < 2 or type(ord) is not str or ord != "fro" or dtype is not None:
+        return None
+    if type(dim) is not tuple or dim != (-2, -1) or not _INTS.issuperset(map(type, dim)):
+        return None
+    return small_vector_norm(input, 2.0, (x.ndim - 2, x.ndim - 1), keepdim)
+
+
+@linear("matrix_norm", fast=_small_matrix_norm)
 def matrix_norm(
     input: Tensor,
     ord: Any = "fro",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import pointwise as K
 from skimp._ops.index.masks import where
 
@@ -225,14 +226,27 @@ def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
     if type(weight) is not float or not target_is_small(input, end):
         return None
     x, y = input._np, end._np
-    w = x.dtype.type(weight)
-    step = np.subtract(y, x, out=np.empty(x.shape, x.dtype))
+    share, near = (_share if weight else _share.__wrapped__)(weight, x.dtype)  # zeros have signs
+    step = np.subtract(y, x)
+    if not x.ndim:  # NumPy made a number
+        step = np.asarray(step)
     out = to_write(input)
-    if -0.5 < w < 0.5:  # from the nearer end, as `K.lerp`
-        np.add(x, np.multiply(step, w, out=step), out=out)
+    np.multiply(step, share, out=step)
+    if near:
+        np.add(x, step, out=out)
     else:
-        np.subtract(y, np.multiply(step, 1 - w, out=step), out=out)
+        np.subtract(y, step, out=out)
     return input  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=64)
+def _share(weight: float, dtype: Any) -> tuple[Array, bool]:
+    """What `lerp` takes of a step, as ufuncs take it soonest beside arrays, and whether it goes
+    from the first end, the nearer one, as `K.lerp` does.
+    """
+    w = dtype.type(weight)
+    near = bool(-0.5 < w < 0.5)
+    return np.array(w if near else 1 - w, dtype), near
 
 
 @pointwise(LERP, in_place=(), fast_in_place=_small_lerp_)

@@ -18,7 +18,7 @@ from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._kernels.order import farthest
-from skimp._kernels.scratch import Scratch, starts
+from skimp._kernels.scratch import Scratch, less_column, starts
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
@@ -259,7 +259,7 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     if modes.state.grad or g._hollow:
         rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
         return _rematerialize(g, input, rows, "mean", 0.0)
-    d = np.subtract(input._skimp_array(), lse._skimp_array()[:, None], order="C")
+    d = less_column(input._skimp_array(), lse._skimp_array()[:, None])
     np.exp(d, out=d)
     t = target._skimp_array()
     share = g._skimp_array() / d.dtype.type(len(t))

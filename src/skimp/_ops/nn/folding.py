@@ -10,8 +10,10 @@ from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.copies import told
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.tensor import fresh
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
@@ -167,12 +169,41 @@ def _factor(name: str, what: str, input: Any, factor: Any) -> int:
 def _own(result: Any, input: Any) -> Any:
     """The result channels last where the input is, else row-major; never the input itself."""
     last = input.ndim == 4 and layouts.suggests_channels_last(input._skimp_layout_of())
-    if not last and result is not input:
+    if not last and result._storage is not input._storage:
         return result  # a copy in that order: two dims were joined that lay apart
     return result.clone(memory_format=formats.channels_last if last else formats.contiguous_format)
 
 
+def _small_moved(name: str, input: Any, r: Any, grows: bool) -> Any:
+    """Either shuffle of a small row-major tensor; None for any other, and for what is refused."""
+    x = input._np
+    if x is None or type(r) is not int or r < 2 or x.ndim < 3 or not x.flags.c_contiguous:
+        return None
+    *lead, c, h, w = x.shape
+    if h * w < 2 or not x.size:  # one pixel may lie channels last, too
+        return None
+    if grows:
+        if c % (r * r):
+            return None
+        sides, shape = (c // (r * r), r, r, h, w), (*lead, c // (r * r), h * r, w * r)
+    else:
+        if h % r or w % r:
+            return None
+        sides, shape = (c, h // r, r, w // r, r), (*lead, c * r * r, h // r, w // r)
+    moved = x.reshape(-1, *sides).transpose((0, 1, 4, 2, 5, 3) if grows else (0, 1, 3, 5, 2, 4))
+    told(x.nbytes, "reshape", lambda: f"{name} moves elements", input)
+    return fresh(moved.copy().reshape(shape), input._dtype)
+
+
 _OF_IMAGES = batching.dims.at_least(3, batching.dims.ELEMENTWISE)
+
+
+def _small_shuffle(input: Any, upscale_factor: Any) -> Any:
+    return _small_moved("pixel_shuffle", input, upscale_factor, True)
+
+
+def _small_unshuffle(input: Any, downscale_factor: Any) -> Any:
+    return _small_moved("pixel_unshuffle", input, downscale_factor, False)
 
 
 def _apart(g: Any, factor: int) -> Any:
@@ -182,6 +213,7 @@ def _apart(g: Any, factor: int) -> Any:
 @general(
     method=False,
     namespaces=("", "nn.functional"),
+    fast=_small_shuffle,
     rule=Rule("PixelShuffleBackward0", input=lambda g, upscale_factor: _apart(g, upscale_factor)),
     batch=_OF_IMAGES,
 )
@@ -210,6 +242,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 @general(
     method=False,
     namespaces=("", "nn.functional"),
+    fast=_small_unshuffle,
     rule=Rule(
         "PixelUnshuffleBackward0",
         input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor),

@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
-from skimp._kernels.scratch import beside_rows, row_products, row_sums
+from skimp._kernels.scratch import beside_rows, less_column, row_products, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
 
@@ -41,12 +41,11 @@ def _made(input: Any, found: Any) -> Any:
     if found is None:
         return None
     shape, dtype = input._np.shape, input._dtype
-    ones = (*shape[:-1], 1)
     y, *statistics = found
-    return (
-        fresh(y.reshape(shape), dtype),
-        *[fresh(one.reshape(ones), dtype) for one in statistics],
-    )
+    if len(shape) != 2:
+        ones = (*shape[:-1], 1)
+        y, statistics = y.reshape(shape), [one.reshape(ones) for one in statistics]
+    return (fresh(y, dtype), *[fresh(one, dtype) for one in statistics])
 
 
 def small_parts(
@@ -66,7 +65,7 @@ def small_parts(
         b = bias._np
         if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
             return None
-    return quietly(_normalize if centre else _scale, x, w, b, _number(eps, x.dtype))
+    return (_normalize if centre else _scale)(x, w, b, _number(eps, x.dtype))
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +76,7 @@ def _number(value: float, dtype: Any) -> Array:
 def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Array, Array, Array]:
     n = _number(x.shape[1], x.dtype)  # which ufuncs take sooner than a number of Python's
     mean = np.divide(row_sums(x), n)
-    y = np.subtract(x, beside_rows(mean))
+    y = less_column(x, mean)
     y, rstd = _scale(y, w, b, eps, y)
     return y, mean, rstd
 
@@ -128,7 +127,7 @@ def _normalize_back(
         sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
         return made, *(sums or (None, None))
     n = x.shape[1]
-    xhat = np.multiply(x, rstd) if mean is None else np.subtract(x, mean)
+    xhat = np.multiply(x, rstd) if mean is None else less_column(x, mean)
     if mean is not None:
         np.multiply(xhat, rstd, out=xhat)
     dw = db = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import NAMESPACES, export
@@ -235,6 +236,10 @@ def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> t
         if a.size and math.prod(sizes)
         else np.zeros((len(a), *sizes), np.int64)
     )
+    if places.size and not (input._rg and modes.state.grad):
+        at = places.reshape(len(a), -1) + np.arange(0, a.size, a.size // len(a))[:, None]
+        values = fresh(a.reshape(-1).take(at).reshape((*lead, *sizes)), input._dtype)
+        return values, fresh(places.reshape((*lead, *sizes)), dtypes.int64)
     index = fresh(places.reshape((*lead, math.prod(sizes))), dtypes.int64)
     return _taken(input, index, lead, sizes)
 

@@ -344,10 +344,18 @@ def norms(input: Any, dim: Any, keepdim: Any) -> Any:
     x = floats(input)
     if x is None or not x.ndim or x.size >= _LONG:
         return None
-    found = _summed(np.square(x), dim, keepdim)
+    squares = np.square(x)
+    if keepdim is False and type(dim) is tuple and dim == _all_dims(x.ndim):
+        return fresh(np.sqrt(total(squares)), input._dtype)
+    found = _summed(squares, dim, keepdim)
     if found is None:
         return None
     return fresh(np.sqrt(found[0]), input._dtype)
+
+
+@lru_cache(maxsize=64)
+def _all_dims(ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim))
 
 
 def extreme(ufunc: Any, how: Reducer) -> Any:

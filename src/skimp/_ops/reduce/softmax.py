@@ -30,7 +30,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import softmax_onednn
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import RUN, Scratch, beside_rows, row_sums, row_tops
+from skimp._kernels.scratch import RUN, Scratch, beside_rows, less_column, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import few_columns, few_rows, one_row
@@ -222,7 +222,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
         softmax_onednn.backward(a, b, made)
         return fresh(made.reshape(g.shape), g._dtype)
     d = np.multiply(a, b)
-    np.multiply(np.subtract(a, beside_rows(row_sums(d)), out=d), b, out=d)
+    np.multiply(less_column(a, row_sums(d), d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
 
@@ -303,9 +303,9 @@ def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_log_softmax_block, dim, input)
-    y = np.subtract(x, beside_rows(row_tops(x)))
-    sums = np.log(row_sums(np.exp(y)))
-    np.subtract(y, beside_rows(sums), out=y)
+    y = less_column(x, row_tops(x))
+    e = np.exp(y)
+    y = less_column(y, np.log(row_sums(e)), e)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 

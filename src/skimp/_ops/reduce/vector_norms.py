@@ -82,7 +82,7 @@ VECTOR_NORM = Rule("LinalgVectorNormBackward0", input=_norm_back)
 _RECORDED = recording(VECTOR_NORM, ("input", "p", "dim", "keepdim"))
 
 
-def _small_vector_norm(
+def small_vector_norm(
     input: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
 ) -> Tensor | None:
     if dtype is not None or type(ord) not in (int, float) or ord not in _SUMS:
@@ -105,10 +105,10 @@ def _small_norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, *, dtype: Any = None
 ) -> Tensor | None:
     order = 2 if type(p) is str and p == "fro" else p
-    return _small_vector_norm(input, order, dim, keepdim, dtype=dtype)
+    return small_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
-@reduction(method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
+@reduction(method=False, namespaces=("linalg",), out=True, fast=small_vector_norm)
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general, view
@@ -80,7 +80,7 @@ def _small_pieces(
 
 
 @lru_cache(256)
-def _spans(cut: Callable[..., Any], shape: tuple[int, ...], n: int, dim: int) -> Any:
+def _spans(cut: Callable[..., Any], shape: tuple[int, ...], n: Any, dim: int) -> Any:
     return tuple(cut(shape, n, dim))
 
 
@@ -152,7 +152,30 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     return _unsafe_pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
 
 
-@general()
+def _small_tensor_split(
+    input: Tensor,
+    tensor_indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+) -> tuple[Tensor, ...] | None:
+    how = tensor_indices_or_sections
+    x = _small_array(input, dim)
+    if x is None or indices is not None or sections is not None:
+        return None
+    if type(how) in (list, tuple) and _INTS.issuperset(map(type, how)):
+        how = tuple(how)
+    elif type(how) is not int:
+        return None
+    pieces = _spans(S.tensor_split, x.shape, how, dim)
+    return tuple([narrow(input, dim, start, length) for start, length in pieces])
+
+
+_INTS: Final = frozenset({int})
+
+
+@general(fast=_small_tensor_split)
 def tensor_split(
     input: Tensor,
     tensor_indices_or_sections: Any = None,

@@ -236,10 +236,13 @@ def pad_sequence(
         raise RuntimeError(
             f"Expected padding_side to be one of left or right, but got {padding_side}."
         )
-    longest = max(p.size(0) for p in parts)
+    longest = max([p.size(0) for p in parts])
     rows = []
     for p in parts:
-        fill = p.new_full((longest - p.size(0), *p.shape[1:]), padding_value)
+        if p.shape[0] == longest:
+            rows.append(p)
+            continue
+        fill = p.new_full((longest - p.shape[0], *p.shape[1:]), padding_value)
         rows.append(ops.cat([p, fill] if padding_side == "right" else [fill, p]))
     return ops.stack(rows, 0 if batch_first else 1)
 
