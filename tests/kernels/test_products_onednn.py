@@ -153,33 +153,3 @@ def test_a_forked_child_multiplies_and_convolves_too() -> None:
         env=env, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.strip() == "0 None"
-
-
-SIGNALS = """
-import signal
-import threading
-import numpy as np
-from skimp._kernels import products_onednn
-came = []
-signal.signal(signal.SIGALRM, lambda *_: came.append(1))
-signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
-x = np.ones((700, 700), np.float32)
-out = np.empty((700, 40), np.float32)
-def product():
-    assert products_onednn.multiply(x, x[:, :40], out, 1)
-while len(came) < 1500:
-    product()
-    if len(came) % 100 == 0:  # a thread takes what it had for its signals along
-        thread = threading.Thread(target=product)
-        thread.start()
-        thread.join()
-signal.setitimer(signal.ITIMER_REAL, 0)
-assert (out == 700).all()
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no timer that sends signals")
-def test_a_signal_while_it_multiplies_writes_nowhere() -> None:
-    """oneDNN's code has the stack's pointer elsewhere meanwhile."""
-    done = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, check=False)
-    assert done.returncode == 0 == len(done.stderr), done.stderr

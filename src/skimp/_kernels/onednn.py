@@ -189,7 +189,7 @@ def state() -> str:
 def team(threads: int) -> Iterator[None]:
     """Inside, primitives are made for so many threads, and run on them: one is who asks."""
     found = library()
-    put = _put_threads()
+    put = put_threads()
     if found is None or put is None:
         yield
         return
@@ -202,16 +202,16 @@ def team(threads: int) -> Iterator[None]:
 
 
 def use_threads(threads: int) -> None:
-    """Let what this thread asks oneDNN for run on so many; on one in a forked child, where
-    OpenMP's threads are missing.
-    """
-    put = _put_threads()
+    """Let what this thread asks oneDNN for run on so many; on one in a forked child."""
+    if threads > 1 and not threads == 2 == teams.told.size:  # two are too few to let one go
+        teams.told.size = 0
+    put = put_threads()
     if put is not None:
         put(1 if _forked else threads)
 
 
 @cache
-def _put_threads() -> Callable[[int], object] | None:
+def put_threads() -> Callable[[int], object] | None:
     return getattr(library(), "omp_set_num_threads", None)
 
 

@@ -7,12 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping, teams
+from skimp._kernels import onednn, shaping, signals, teams
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import Call, alone
 from skimp.config import config
 
 _BYTES: Final = np.dtype(np.uint8)
+_PRODUCTS: Final = b"gemm"  # how the name of code begins that signals are kept from
 SHARED: Final = 1 << 20  # elements of a pass that threads share, who may have to be woken
 
 
@@ -27,18 +28,20 @@ class Runs:
     `layouts` of its arguments, by their numbers.
     """
 
-    __slots__ = ("_idle", "_layouts", "_primitive")
+    __slots__ = ("_idle", "_layouts", "_multiplies", "_primitive")
 
     def __init__(self, primitive: onednn.Primitive, layouts: dict[int, onednn.Handle]) -> None:
         self._primitive, self._layouts = primitive, layouts
+        self._multiplies = (primitive.name or b"").startswith(_PRODUCTS)
         self._idle: list[Run] = []
 
     def make(self, addresses: Sequence[int], team: int = 1, room: int = 0) -> None:
         """Compute on the thread that asks, or on a team with it, of arguments at these
         addresses. `room`: where as much scratch memory as it takes lies, if there is any."""
         run = self.borrow()
-        onednn.use_threads(team)
         began = teams.begin() if team > 1 else None
+        multiplies = self._multiplies and signals.here.apart  # which makes it so
+        (signals.gather if multiplies and team > 1 else onednn.use_threads)(team)
         scratch = self._primitive.scratch
         if scratch and not room:
             with Scratch((scratch,), _BYTES) as own:
@@ -51,8 +54,8 @@ class Runs:
 
     def calls(self, addresses: Sequence[int]) -> list[Call]:
         """What `make` does on this thread, as calls of C that are still to be made, before others
-        of oneDNN; none where it needs scratch memory."""
-        if self._primitive.scratch:
+        of oneDNN; none where it needs scratch memory, or signals are to be kept from it."""
+        if self._primitive.scratch or self._multiplies:
             return []
         run = self.borrow()
         onednn.use_threads(1)

@@ -7,15 +7,13 @@ are OpenMP's: they stay awake for a while after a product, so that the next begi
 from __future__ import annotations
 
 import ctypes
-import sys
-import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping, teams
+from skimp._kernels import onednn, shaping, signals, teams
 
 Array = np.ndarray[Any, Any]
 
@@ -34,47 +32,6 @@ _ITEM: Final = 4  # bytes
 Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
 
 
-class _AltStack(ctypes.Structure):
-    """Linux's `stack_t`."""
-
-    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
-
-
-class _OwnStack:
-    """Memory for handlers of a thread's signals, as long as the thread is there."""
-
-    def __init__(self, change: Callable[..., int]) -> None:
-        self._change = change
-        self._memory = np.empty(_HANDLERS, np.uint8)  # without pages until a signal comes
-        self._none = ctypes.byref(_AltStack(None, _NONE, 0))
-        change(ctypes.byref(_AltStack(self._memory.ctypes.data, 0, _HANDLERS)), None)
-
-    def __del__(self) -> None:
-        self._change(self._none, None)  # a thread drops what is its own at its own end
-
-
-class _Signals(threading.local):
-    """Signals of a thread, which are handled on memory of their own from its first product on.
-
-    oneDNN's product uses the stack's pointer for other things while it runs, and what a signal
-    puts on the stack then lies somewhere among the program's bytes.
-    """
-
-    def __init__(self) -> None:
-        self.apart = True
-        if sys.platform != "linux":
-            return
-        change = ctypes.CDLL(None).sigaltstack
-        before = _AltStack()
-        if not change(None, ctypes.byref(before)) and before.flags & _NONE:  # nobody gave it any
-            self._stack = _OwnStack(change)
-
-
-_NONE: Final = 2  # SS_DISABLE
-_HANDLERS: Final = 1 << 17  # bytes: a frame with all registers has 11 KiB
-_signals: Final = _Signals()
-
-
 def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) -> bool:
     """out = a @ b, and what `out` held if `add`; whether oneDNN makes it, which follows from
     types, shapes, strides and the library alone.
@@ -83,14 +40,14 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     """
     lie = _lie(a, b, out)
     functions = _functions()
-    if lie is None or functions is None or not _signals.apart:  # which asks for it at first
+    if lie is None or functions is None or not signals.here.apart:  # which makes it so
         return False
     (m, k), n = a.shape, b.shape[1]
     one, other, apart = lie
     shared = m * k * n >= _SHARED
     team = teams.size(threads) if shared else 1
-    functions[0](team)
     began = teams.begin() if team > 1 else None
+    (signals.gather if team > 1 else functions[0])(team)
     piece = _DEEP if shared else k
     rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
     at_a, at_b, at_out = shaping.address(a), shaping.address(b), shaping.address(out)
@@ -115,7 +72,7 @@ def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
     """
     lie = _lie(a, b, out)
     functions = _functions()
-    if lie is None or functions is None or not _signals.apart:
+    if lie is None or functions is None or not signals.here.apart:
         return None
     (m, k), n = a.shape, b.shape[1]
     if m * k * n >= _SHARED:

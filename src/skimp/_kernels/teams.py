@@ -16,6 +16,7 @@ one core: 3 ms, of which a rest would make a hundred.
 from __future__ import annotations
 
 from math import inf
+from threading import local
 from time import perf_counter, thread_time
 from typing import Final
 
@@ -25,6 +26,15 @@ _MOST: Final = 10e-3  # what the account holds at most: three slices of the sche
 _SHORT: Final = 0.02
 _LONG: Final = 1.0
 
+
+class _Told(local):
+    """How large this thread's team was when its others were told to get no signals (`signals`);
+    0: who is in it now may not have been told."""
+
+    size = 0
+
+
+told: Final = _Told()
 _account = 0.0  # what working together has saved since the last rest, less what it cost
 _rest = _SHORT  # how long the last rest was
 _until = -_LONG  # when it ends
