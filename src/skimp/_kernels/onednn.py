@@ -296,9 +296,6 @@ class Memory:
         self.value = self._handle.value
         self.put = found.dnnl_memory_set_data_handle
 
-    def at(self, address: int) -> None:
-        place((self,), (address,))
-
 
 def place(memories: Sequence[Memory], addresses: Sequence[int]) -> None:
     """Tell where each is now; most are where they were."""
@@ -355,16 +352,9 @@ class Arguments:
         )
         self._execute = _found().dnnl_primitive_execute
 
-    def run(self, on: Handle, scratch: int) -> None:
-        """Compute."""
-        if self.scratch is not None:
-            self.scratch.at(scratch)
-        if self._execute(self._code, on.value, len(self._array), self._array):
-            raise RuntimeError("oneDNN could not run a primitive that it made")
-
     def call(self, on: Handle) -> Call:
-        """What `run` does, as a call that is still to be made, with scratch memory where that was
-        told to be."""
+        """What computes, with scratch memory where that was told to be, as a call that is still to
+        be made; it returns 0."""
         return self._execute, self._code, on.value, len(self._array), self._array
 
 
