@@ -80,7 +80,7 @@ class Recipe:
         for one in sources:
             if one.origin is not None and one.origin[0].depth > depth:
                 depth = one.origin[0].depth
-        self.depth: Final = depth + 1
+        self.depth: Final[int] = depth + 1
 
     def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
         """New storages with the results' bytes, from storages with the sources' bytes; None where a

@@ -49,11 +49,11 @@ def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
     return zeros
 
 
-def _back(g: Tensor, input_shape: Sequence[int]) -> Tensor:
+def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
     return reshape(g, tuple(input_shape))
 
 
-BACK = {"input": _back}
+BACK = {"input": _as_before}
 EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
 VIEWED = Rule("ViewBackward0", BACK)
 _COPIED = Rule("UnsafeViewBackward0", BACK)
