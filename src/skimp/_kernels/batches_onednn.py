@@ -21,7 +21,7 @@ from skimp._kernels.threads import alone
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
-Lies = tuple[Ints, Ints]  # a shape, and strides in elements
+Lies = tuple[Ints, Ints]  # a shape, and strides in bytes or elements
 
 _WORTH: Final = 1 << 22  # multiplications of a batch from which a primitive pays
 _DEEP: Final = 1 << 10  # beyond 2048 oneDNN cuts sums where the number of threads says
@@ -42,32 +42,37 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
         or not (a.dtype == b.dtype == out.dtype == _TYPE)
     ):
         return False
-    lies = [_lies(x) for x in (a, b, out)]
-    runs = _runs(*lies, 1) if None not in lies else None
+    lies = (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides)
+    runs = _runs(*lies, 1)
     if runs is None:
         return False
     team = math.gcd(teams.size(threads), math.prod(a.shape[:-2])) if alone() else 1
     if team > 1:
         runs = _runs(*lies, team) or runs
-    runs.make([shaping.address(x) for x in (a, b, out)], team)
+    runs.make((shaping.address(a), shaping.address(b), shaping.address(out)), team)
     return True
 
 
-def _lies(x: Array) -> Lies | None:
-    """How matrices of a batch lie, if rows or columns are runs of memory and none repeats."""
-    strides = [s // _TYPE.itemsize for s in x.strides]
-    if any([s % _TYPE.itemsize or s <= 0 for s in x.strides]):
+def _in_elements(lies: Lies) -> Lies | None:
+    """How matrices of a batch lie, with strides in elements, if rows or columns are runs of memory
+    and none repeats.
+    """
+    shape, strides = lies
+    if any([s % _TYPE.itemsize or s <= 0 for s in strides]):
         return None
-    rows, columns = x.shape[-2:]
-    down, right = strides[-2:]
+    strides = tuple([s // _TYPE.itemsize for s in strides])
+    (rows, columns), (down, right) = shape[-2:], strides[-2:]
     if not ((right == 1 and down >= columns) or (down == 1 and right >= rows)):
         return None
-    return x.shape, tuple(strides)
+    return shape, strides
 
 
 @lru_cache(256)
 def _runs(a: Lies, b: Lies, out: Lies, team: int) -> Runs | None:
-    one, other, into = [onednn.layout(*lies) for lies in (a, b, out)]
+    found = [lies for each in (a, b, out) if (lies := _in_elements(each)) is not None]
+    if len(found) < 3:
+        return None
+    one, other, into = [onednn.layout(*lies) for lies in found]
     try:
         with onednn.team(team):
             primitive = onednn.products(one, other, into, [])

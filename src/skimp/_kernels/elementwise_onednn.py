@@ -60,15 +60,12 @@ def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
 
 
 def _row(function: int, rows: list[Array]) -> None:
-    length, done = rows[-1].size, 0
     addresses = [shaping.address(row) for row in rows]
-    while length - done >= _SHORTEST:
-        run = min(1 << ((length - done).bit_length() - 1), _LONGEST)
-        team = together(run >= _SHARED)
-        made = _runs(function, run, len(rows), team)
-        made.make([at + done * _TYPE.itemsize for at in addresses], team)
-        done += run
-    left = length - done
+    parts, left = _cut(rows[-1].size)
+    done = rows[-1].size - left
+    for run, down in parts:
+        team = together(True) if run >= _SHARED else 1
+        _runs(function, run, len(rows), team).make(list(map(down.__add__, addresses)), team)
     if left and not left % _LANES:
         _runs(function, left, len(rows), 1).make([at + done * _TYPE.itemsize for at in addresses])
     elif left:
@@ -81,6 +78,18 @@ def _row(function: int, rows: list[Array]) -> None:
                 [shaping.address(ends) + i * step for i in range(len(rows))]
             )
             rows[-1][done:] = ends[-1, :left]
+
+
+@lru_cache(256)
+def _cut(length: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The runs that so many elements are made in, and where each begins, in bytes; and how many
+    are left at the end."""
+    parts, done = [], 0
+    while length - done >= _SHORTEST:
+        run = min(1 << ((length - done).bit_length() - 1), _LONGEST)
+        parts.append((run, done * _TYPE.itemsize))
+        done += run
+    return tuple(parts), length - done
 
 
 @lru_cache(128)

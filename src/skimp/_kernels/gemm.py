@@ -44,7 +44,9 @@ def adds(a: Array, b: Array, out: Array) -> bool:
         and min(out.shape) > 1 < a.shape[1]
         and out.dtype.char in _TYPES
         and out.strides[1] == out.itemsize
-        and all([has_unit_stride(x) for x in (a, b, out)])
+        and (a.flags.c_contiguous or has_unit_stride(a))
+        and (b.flags.c_contiguous or has_unit_stride(b))
+        and (out.flags.c_contiguous or has_unit_stride(out))
         and gemm_of(out.dtype.char) is not None
     )
 

@@ -9,6 +9,7 @@ each operation is rounded by itself. So whoever asks has NumPy do it where oneDN
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ Affine = tuple[Array, Array]  # the gradients of weight and bias
 
 _TYPE: Final = np.dtype(np.float32)
 _BYTES: Final = np.dtype(np.uint8)
+_LINE: Final = 64  # bytes
 _LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
 _WORTH: Final = 1 << 17  # the same of two calls for the shape of a tensor, which a team shares
 
@@ -46,28 +48,20 @@ def backward(
     variance = np.reciprocal(np.multiply(rstd, rstd))
     sums = np.zeros((2, n), _TYPE)
     made = out if out.flags.c_contiguous else np.empty((rows, n), _TYPE)
-    counts = [1 << bit for bit in reversed(range(rows.bit_length())) if rows >> bit & 1]
-    todo = [(count, _runs(count, n, scaled)) for count in counts]
-    most = max([runs.scratch for _, runs in todo], default=0)
-    with Scratch((2, n), _TYPE) as part, Scratch((most,), _BYTES) as room:
-        at_room = shaping.address(room) if most else 0
-        matrices = [shaping.address(a) for a in (x, g, made)]
-        columns = [shaping.address(a) for a in (mean, variance)]
-        rest: list[int] = []
+    todo, most = _cut(rows, n, scaled)
+    with Scratch((most + sums.nbytes,), _BYTES) as room:
+        part, at_room = room[most:].view(_TYPE).reshape(2, n), shaping.address(room)
+        at_x, at_g, at_made = shaping.address(x), shaping.address(g), shaping.address(made)
+        at_mean, at_variance = shaping.address(mean), shaping.address(variance)
+        rest: tuple[int, ...] = ()
         if scaled:
-            weights, above = shaping.address(scale), shaping.address(part)
-            rest = [weights, above, above + n * _TYPE.itemsize, weights]
-        done = 0
-        for count, runs in todo:
-            runs.make(
-                [at + done * n * _TYPE.itemsize for at in matrices]
-                + [at + done * _TYPE.itemsize for at in columns]
-                + rest,
-                room=at_room,
-            )
+            weights, above = shaping.address(scale), at_room + most
+            rest = weights, above, above + n * _TYPE.itemsize, weights
+        for runs, down, beside in todo:
+            matrices = at_x + down, at_g + down, at_made + down
+            runs.make((*matrices, at_mean + beside, at_variance + beside, *rest), room=at_room)
             if affine:
                 np.add(sums, part, out=sums)
-            done += count
     if made is not out:
         out[...] = made
     return (sums[0], sums[1]) if affine else None
@@ -128,6 +122,24 @@ def _lines(kind: int, rows: int, n: int, given: tuple[bool, ...]) -> Runs | None
         return None
     layouts = {onednn.FROM: matrix, onednn.BESIDE: column, onednn.TO: matrix}
     return Runs(primitive, layouts | dict.fromkeys(onednn.ADDED[: len(kinds)], row))
+
+
+@lru_cache(256)
+def _cut(rows: int, n: int, scaled: bool) -> tuple[list[tuple[Runs, int, int]], int]:
+    """What makes each part of so many rows, where it begins in matrices and in columns, in bytes;
+    and the most scratch memory that one takes, in whole lines of the cache.
+    """
+    counts = [1 << bit for bit in reversed(range(rows.bit_length())) if rows >> bit & 1]
+    ends = accumulate(counts)
+    todo = [
+        (
+            _runs(count, n, scaled),
+            (end - count) * n * _TYPE.itemsize,
+            (end - count) * _TYPE.itemsize,
+        )
+        for count, end in zip(counts, ends, strict=True)
+    ]
+    return todo, -(-max([runs.scratch for runs, _, _ in todo], default=0) // _LINE) * _LINE
 
 
 @lru_cache(256)

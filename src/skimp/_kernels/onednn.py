@@ -354,16 +354,9 @@ class Arguments:
         )
         self._execute = _found().dnnl_primitive_execute
 
-    def run(self, on: Handle, scratch: int) -> None:
-        """Compute."""
-        if self.scratch is not None:
-            place((self.scratch,), (scratch,))
-        if self._execute(self._code, on.value, len(self._array), self._array):
-            raise RuntimeError("oneDNN could not run a primitive that it made")
-
     def call(self, on: Handle) -> Call:
-        """What `run` does, as a call that is still to be made, with scratch memory where that was
-        told to be."""
+        """What computes, with scratch memory where that was told to be, as a call that is still to
+        be made; it returns 0."""
         return self._execute, self._code, on.value, len(self._array), self._array
 
 

@@ -38,7 +38,7 @@ class Runs:
     def make(self, addresses: Sequence[int], team: int = 1, room: int = 0) -> None:
         """Compute on the thread that asks, or on a team with it, of arguments at these
         addresses. `room`: where as much scratch memory as it takes lies, if there is any."""
-        run = self.borrow()
+        run = self._idle.pop() if self._idle else self.borrow()
         began = teams.begin() if team > 1 else None
         multiplies = self._multiplies and signals.here.apart  # which makes it so
         (signals.gather if multiplies and team > 1 else onednn.use_threads)(team)
@@ -81,7 +81,7 @@ class Runs:
 class Run:
     """A primitive with arguments whose addresses are told, by one thread at a time."""
 
-    __slots__ = ("_arguments", "_memories", "_stream")
+    __slots__ = ("_arguments", "_call", "_execute", "_memories", "_stream")
 
     def __init__(self, primitive: onednn.Primitive, layouts: dict[int, onednn.Handle]) -> None:
         self._memories = [onednn.Memory(layout.value) for layout in layouts.values()]
@@ -89,11 +89,18 @@ class Run:
             primitive, list(zip(layouts, self._memories, strict=True))
         )
         self._stream = onednn.stream()
+        self._execute, *self._call = self._arguments.call(self._stream)
 
     def make(self, addresses: Sequence[int], scratch: int) -> None:
+        """Compute."""
         onednn.place(self._memories, addresses)
-        self._arguments.run(self._stream, scratch)
+        room = self._arguments.scratch
+        if room is not None and room.address != scratch:
+            onednn.place((room,), (scratch,))
+        if self._execute(*self._call):
+            raise RuntimeError("oneDNN could not run a primitive that it made")
 
     def call(self, addresses: Sequence[int]) -> Call:
+        """`make` of what takes no scratch memory, as a call that is still to be made."""
         onednn.place(self._memories, addresses)
-        return self._arguments.call(self._stream)
+        return self._execute, *self._call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,9 +27,10 @@ _DEEP: Final = 256
 # keeps for each thread; up to so many it reads them where they lie, in the same time.
 _ROWS: Final = 512
 _TALL: Final = 1024  # rows from which a product is cut so
-_KINDS: Final = (b"N", b"T")  # how a factor lies: in rows, or turned
 _ITEM: Final = 4  # bytes
-Lies = tuple[bool, int]  # whether a matrix is turned, and how far its runs are apart, in elements
+Ints = tuple[int, ...]
+# Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
+Part = tuple[int, int, int, int, int, bool]
 
 
 def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) -> bool:
@@ -38,29 +39,21 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
 
     Matrices (m, k), (k, n), (m, n); `out` shares no memory with the others.
     """
-    lie = _lie(a, b, out)
+    cut = _cut(a.dtype.char, b.dtype.char, a.shape, b.shape[1], a.strides, b.strides, out.strides)
     functions = _functions()
-    if lie is None or functions is None or not signals.here.apart:  # which makes it so
+    if cut is None or functions is None or not signals.here.apart:  # which makes it so
         return False
-    (m, k), n = a.shape, b.shape[1]
-    one, other, apart = lie
-    shared = m * k * n >= _SHARED
+    use_threads, product = functions
+    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts = cut
     team = teams.size(threads) if shared else 1
     began = teams.begin() if team > 1 else None
-    (signals.gather if team > 1 else functions[0])(team)
-    piece = _DEEP if shared else k
-    rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
-    at_a, at_b, at_out = shaping.address(a), shaping.address(b), shaping.address(out)
-    for row in range(0, m, rows):
-        high, from_a = min(rows, m - row), at_a + row * a.strides[0]
-        to = at_out + row * apart * _ITEM
-        for start in range(0, k, piece):
-            functions[1](
-                _KINDS[one[0]], _KINDS[other[0]], high, n, min(piece, k - start),
-                1, from_a + start * a.strides[1], one[1],
-                at_b + start * b.strides[0], other[1],
-                add or start > 0, to, apart,
-            )  # fmt: skip
+    (signals.gather if team > 1 else use_threads)(team)
+    n, at_a, at_b, at_out = b.shape[1], shaping.address(a), shaping.address(b), shaping.address(out)
+    for high, deep, from_a, from_b, to, later in parts:
+        product(
+            turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
+            at_b + from_b, pitch_b, add or later, at_out + to, pitch,
+        )  # fmt: skip
     if began is not None:
         teams.end(began)
     return True
@@ -70,45 +63,64 @@ def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
     """What makes `multiply` of small matrices again, of others that lie as `a` does; None where
     that does not make it, or on several threads. `b` and `out` stay where they are.
     """
-    lie = _lie(a, b, out)
+    cut = _cut(a.dtype.char, b.dtype.char, a.shape, b.shape[1], a.strides, b.strides, out.strides)
     functions = _functions()
-    if lie is None or functions is None or not signals.here.apart:
+    if cut is None or functions is None or not signals.here.apart:
         return None
     (m, k), n = a.shape, b.shape[1]
-    if m * k * n >= _SHARED:
+    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, _ = cut
+    if shared:
         return None
-    one, other, apart = lie
-    kinds = _KINDS[one[0]], _KINDS[other[0]]
     use_threads, product = functions
 
     def run(a: Array) -> None:
         use_threads(1)
         product(
-            *kinds, m, n, k, 1, shaping.address(a), one[1], at_b, other[1], False, at_out, apart
-        )
+            turned_a, turned_b, m, n, k, 1, shaping.address(a), pitch_a,
+            at_b, pitch_b, False, at_out, pitch,
+        )  # fmt: skip
 
     at_b, at_out = shaping.address(b), shaping.address(out)
     return run
 
 
-def _lie(a: Array, b: Array, out: Array) -> tuple[Lies, Lies, int] | None:
-    """How two factors and their product lie, if they are matrices that this takes."""
-    (m, k), n, (down, right) = a.shape, b.shape[1], out.strides
-    if not (a.dtype.char == "f" == b.dtype.char and m > 1 < n and k > 1):
+@lru_cache(1024)
+def _cut(
+    kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: Ints
+) -> tuple[bytes, bytes, int, int, int, bool, tuple[Part, ...]] | None:
+    """How two factors of these types and strides and their product lie, if they are matrices that
+    this takes: each factor's kind, how far the three's runs are apart, whether threads share the
+    product, and the parts that it is made in.
+    """
+    (m, k), (down, right) = shape, out
+    if not (kind_a == "f" == kind_b and m > 1 < n and k > 1):
         return None
-    one, other = _lies(a), _lies(b)
+    one, other = _lies(m, k, a), _lies(k, n, b)
     if one is None or other is None or right != _ITEM or down < n * _ITEM or down % _ITEM:
         return None
-    return one, other, down // _ITEM
+    shared = m * k * n >= _SHARED
+    piece = _DEEP if shared else k
+    rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
+    parts = [
+        (
+            min(rows, m - row), min(piece, k - start), row * a[0] + start * a[1], start * b[0],
+            row * down, start > 0,
+        )
+        for row in range(0, m, rows)
+        for start in range(0, k, piece)
+    ]  # fmt: skip
+    return one[0], other[0], one[1], other[1], down // _ITEM, shared, tuple(parts)
 
 
-def _lies(x: Array) -> Lies | None:
-    """How a matrix of several rows and columns lies, if one of both is runs of memory."""
-    (rows, columns), (down, right) = x.shape, x.strides
+def _lies(rows: int, columns: int, strides: Ints) -> tuple[bytes, int] | None:
+    """How a matrix of several rows and columns lies, in rows or turned, and how far its runs are
+    apart, in elements; if one of both is runs of memory.
+    """
+    down, right = strides
     if right == _ITEM and down >= columns * _ITEM and not down % _ITEM:
-        return False, down // _ITEM
+        return b"N", down // _ITEM
     if down == _ITEM and right >= rows * _ITEM and not right % _ITEM:
-        return True, right // _ITEM
+        return b"T", right // _ITEM
     return None
 
 

@@ -131,7 +131,10 @@ def bernoulli(out: NDArray[Any], p: float, engine: Engine) -> None:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     with engine.lock:
         for part in _parts(out):
-            part[:] = stays(part.size, p, engine)
+            if part.dtype == np.bool_:
+                stays(part.size, p, engine, part)
+            else:
+                part[:] = stays(part.size, p, engine)
 
 
 def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
@@ -158,18 +161,20 @@ def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
     return result
 
 
-def stays(n: int, p: float, engine: Engine) -> NDArray[np.bool_]:
+def stays(
+    n: int, p: float, engine: Engine, out: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
     """What `bernoulli` draws for n elements, as bools: uniform53 < p, in integers."""
+    kept = np.empty(n, np.bool_) if out is None else out
+    end = np.uint64(math.ceil(math.ldexp(p, 53)))  # in steps of 2**-53
     with engine.lock:
-        if n > _PAIRS:  # a part at a time: 8 bytes of words for one that is kept
-            kept = np.empty(n, np.bool_)
-            for start in range(0, n, _PAIRS):
-                kept[start : start + _PAIRS] = stays(min(n - start, _PAIRS), p, engine)
-            return kept
-        words = engine.random64(n)
-    words &= _LOW53  # steps of 2**-53
-    few: NDArray[np.bool_] = np.less(words, np.uint64(math.ceil(math.ldexp(p, 53))))
-    return few
+        for start in range(0, n, _PAIRS):  # 8 bytes of words for one that is kept
+            part = kept[start : start + _PAIRS]
+            words = engine.random64(part.size)
+            np.bitwise_and(words, _LOW53, words)
+            np.less(words, end, part)
+            del words  # before the next are there
+    return kept
 
 
 def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:

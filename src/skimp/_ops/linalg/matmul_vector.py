@@ -113,10 +113,11 @@ def large(one: Tensor, other: Tensor, flipped: int, turned: bool = False) -> Ten
         and one._dtype in dtypes.FLOATING
         and _lies_well(one)
         and _lies_well(other)
-        and one.shape[:-2] == other.shape[:-2]
     ):
         return None
     x, y = one._skimp_array(), other._skimp_array()
+    if x.shape[:-2] != y.shape[:-2]:
+        return None
     x, y = (x, y.swapaxes(-1, -2)) if flipped else (x.swapaxes(-1, -2), y)
     columns = y.shape[-1]
     if turned:

@@ -81,9 +81,9 @@ def _by_parts(input: Any, weight: Any, bias: Any) -> Tensor | None:
     """The transpose and the sum with a product that the general way records too, of an input with
     more dims by its views.
     """
-    if bias is None:
-        return None
     x, w = input._np, weight._np
+    if bias is None or not x.size < gemm.LARGE > w.size:  # which `small_addmm` leaves
+        return None
     shape = x.shape
     if len(shape) != 2:
         if len(shape) < 2 or not x.size or not x.flags.c_contiguous:

@@ -49,11 +49,11 @@ def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
     return zeros
 
 
-def reshaped(g: Tensor, shape: Sequence[int]) -> Tensor:
-    return reshape(g, tuple(shape))
+def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
+    return reshape(g, tuple(input_shape))
 
 
-BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
+BACK = {"input": _as_before}
 EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
 VIEWED = Rule("ViewBackward0", BACK)
 _COPIED = Rule("UnsafeViewBackward0", BACK)
@@ -195,13 +195,13 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
         return large_view(input, sizes, _VIEW_RECORDED)
     if not x.size:
         return None
+    dense = x.flags.c_contiguous
     try:
-        a = shaping.reshaped(x, sizes)
+        a = x.reshape(sizes) if dense else shaping.reshaped(x, sizes)
     except ValueError:  # the general way has PyTorch's words
         return None
     if a.shape != sizes and -1 not in sizes:  # NumPy takes any negative size for the unknown one
         return None
-    dense = x.flags.c_contiguous
     if dense or (a.base is not None and (a.base is x or a.base is x.base)):
         return small_view(input, a, _VIEW_RECORDED if dense else _ALIAS_RECORDED)
     told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
