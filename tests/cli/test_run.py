@@ -90,6 +90,38 @@ def test_a_limit_holds(tmp_path: Path) -> None:
 
 
 @default_mode
+def test_a_program_that_a_limit_refuses_trains_within_a_budget_of_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(128, 128), nn.GELU())])
+        x = torch.randn(2048, 128)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            loss = (net(x) - x).square().mean()
+            loss.backward()
+            opt.step()
+            print(loss.item())
+        """,
+    )
+    free = skimp("run", "--report", "json", script, cwd=tmp_path)
+    half = str(measured(free)["peak"]["bytes"] // 2)
+    limited = skimp("run", "--quiet", "--limit", half, script, cwd=tmp_path)
+    assert limited.returncode == 1
+    assert "OutOfMemoryError" in limited.stderr
+    held = skimp("run", "--report", "json", "--budget", half, script, cwd=tmp_path)
+    assert held.returncode == 0, held.stderr
+    assert held.stdout == free.stdout
+    assert measured(held)["budget"]["peak"] <= int(half)
+
+
+@default_mode
 @pytest.mark.parametrize("words", [("--no-spill",), ("--verify",), ("--spill-dir", "/tmp")])
 def test_what_is_for_a_budget_needs_one(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = skimp("run", *words, write(tmp_path, "print(1)\n"), cwd=tmp_path)

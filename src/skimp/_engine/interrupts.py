@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from threading import get_ident
@@ -30,6 +31,8 @@ are printed and forgotten, no instruction may call it: the moment would be the e
 """
 raise_later.argtypes = (ctypes.c_ulong, ctypes.py_object)
 
+_NOT_PROGRAMS: Final = sys.stdlib_module_names | {"skimp", "numpy", ""}  # the last: made by `exec`
+
 
 @enters_uninterrupted
 def insist(f: Callable[..., object], *args: Any) -> None:
@@ -43,19 +46,46 @@ def insist(f: Callable[..., object], *args: Any) -> None:
 
 def finalizer(f: Callable[[Any], None]) -> Callable[[Any], None]:
     """A `__del__` that begins without a moment for signal handlers, and in which what they raise is
-    not lost: it is raised once more when it has returned.
+    not lost: it is raised once more when it has returned. An error of its own is printed.
     """
 
     @functools.wraps(f)
     def run(self: Any) -> None:
         try:
             f(self)
-        except Exception:
-            raise
         except BaseException as stop:
-            (_,) = map(raise_later, (get_ident(),), (type(stop),))
+            later = once_more(stop)
+            if later is None:
+                raise
+            (_,) = map(raise_later, (get_ident(),), (later,))
 
     return enters_uninterrupted(run)
+
+
+def _is_of_handler(error: Exception) -> bool:
+    """Whether the program's code has raised it: a finalizer calls none, but a handler may come."""
+    trace = error.__traceback__
+    while trace is not None:
+        name: str = trace.tb_frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in _NOT_PROGRAMS:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def once_more(stop: BaseException) -> type[BaseException] | None:
+    """A class of which the instance that Python makes is `stop`: `raise_later` takes classes only,
+    and the program's may want arguments. None: a finalizer's own error, which is to be printed.
+    """
+    if isinstance(stop, Exception) and not _is_of_handler(stop):
+        return None
+    kept = [stop.with_traceback(None)]  # whose frames would live as long as this class
+
+    @enters_uninterrupted
+    def new(cls: type, given: BaseException | None = None) -> BaseException:
+        return kept.pop() if given is None else given  # while another is handled, Python asks twice
+
+    return type(type(stop).__name__, (BaseException,), {"__new__": new})
 
 
 class WeakValues(Generic[K, V]):

@@ -5,10 +5,13 @@ refused is told, and the budget goes on.
 from __future__ import annotations
 
 import contextlib
+import dis
 import errno
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,8 +36,12 @@ pytestmark = [
 ]
 
 
+BUDGET = Path(spill.__file__).parent
+
+
 @pytest.fixture(autouse=True)
-def own_file() -> Iterator[None]:
+def own_file(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the frames
     spill.seal()
     yield
     spill.seal()
@@ -154,3 +161,78 @@ def test_a_disk_that_can_not_be_read_is_told_and_asked_again(monkeypatch: Any) -
         assert host.allocated <= before
         for i, t in enumerate(made):
             assert (t == numbers(i)).all()
+
+
+class Jumps(Moments):
+    """The moments where loops of the budget jump back, which the profiler's hook does not see."""
+
+    def run(self, program: Any) -> None:
+        sys.settrace(self._trace)
+        try:
+            program()
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: Any, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if event == "call":
+            frame.f_trace_opcodes = True
+            return self._trace if Path(code.co_filename).parent == BUDGET else None
+        if event == "opcode" and code.co_code[frame.f_lasti] == dis.opmap["JUMP_BACKWARD"]:
+            self.seen += 1
+            if self.seen == self.at:
+                sys.settrace(None)
+                self.interrupted = True
+                raise KeyboardInterrupt
+        return self._trace
+
+
+@pytest.mark.parametrize("kind", [Jumps, Moments])
+def test_what_was_held_for_a_reader_may_go_after_an_interrupt(kind: type[Moments]) -> None:
+    """Without a file a storage that is held may not go at all."""
+    with torch.memory.budget(held() + 8 * MIB, spill=False):
+        budget: Any = host.budget
+        x = numbers(0).view(512, 512)
+        y = x.sort(1)[0]
+        z = y.cumsum(1)
+        expected = z.sum().item()
+        every, at, came = (1 if kind is Jumps else 23), 1, True
+        while came:
+            for t in (z, y):
+                budget._evict(t._storage)
+            assert is_away(z), at
+            assert is_away(y), at
+            one = kind(at)
+            with contextlib.suppress(KeyboardInterrupt):
+                one.run(lambda: z.topk(3, dim=1))
+                repr(at)
+            assert [t._storage.held for t in (x, y, z)] == [0, 0, 0], at
+            at, came = at + every, one.interrupted
+        assert at > 20
+        assert z.sum().item() == expected
+
+
+@pytest.mark.parametrize("spill", [True, False])
+def test_whatever_is_away_is_known_to_be_after_an_interrupt(spill: bool) -> None:
+    """What seems to be there would be left to itself once the program is known to repeat."""
+    with torch.memory.budget(held() + 8 * MIB, spill=spill):
+        budget: Any = host.budget
+        budget.note()
+        y = numbers(0).view(512, 512).sort(1)[0]
+        s = y._storage
+        for at in range(1, 2000):
+            y.sum().item()
+            came = interrupt(at, lambda: budget._evict(s))
+            if is_away(y):
+                assert any(one is s for one in budget.gone.values()), at
+            if not came:
+                break
+        assert at > 10
+
+
+def test_a_refusal_within_the_budget_says_what_is_held(monkeypatch: Any) -> None:
+    with torch.memory.budget(held() + 8 * MIB):
+        budget: Any = host.budget
+        monkeypatch.setattr(type(pool), "overhead", 5 * MIB)
+        assert "5.00 MiB more are held that no tensor has" in budget.explain(MIB)
+        assert "what is in use now can't be taken away" in budget.explain(9 * MIB)

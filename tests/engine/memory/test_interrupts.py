@@ -25,6 +25,7 @@ import skimp
 from skimp._engine.autograd import anomaly, modes, saving
 from skimp._engine.dispatch import overrides
 from skimp._engine.dispatch.batched import Level, outside
+from skimp._engine.interrupts import finalizer, once_more
 from skimp._engine.memory import copies, stats
 from skimp._engine.memory.caching import Pool, pool
 from skimp._engine.memory.ledger import Ledger, host
@@ -266,6 +267,60 @@ def test_no_interrupt_is_lost_while_somebody_observes(program: Callable[[], Any]
             assert not (ended and moments.interrupted), at
     finally:
         profile.stop()
+
+
+class Late(Exception):
+    """An ordinary exception of a handler's, which wants an argument."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
+
+class Ends:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    @finalizer
+    def __del__(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("error", [Late(3), KeyboardInterrupt("now")])
+def test_what_a_handler_raises_in_a_finalizer_comes_after_it(
+    error: BaseException, inside: bool
+) -> None:
+    """The very one, also while another is handled."""
+
+    def end() -> None:
+        made = [Ends(error)]
+        made.clear()
+        repr(made)
+
+    def end_inside() -> None:
+        try:
+            raise OSError
+        except OSError:
+            end()
+
+    with pytest.raises(type(error)) as found:
+        (end_inside if inside else end)()
+    assert found.value is error
+    assert isinstance(error.__context__, OSError) == inside
+    error.__context__ = None
+
+
+@pytest.mark.parametrize(
+    ("module", "printed"), [("skimp.x", True), ("multiprocessing.pool", True), ("__main__", False)]
+)
+def test_an_error_of_a_finalizers_own_is_printed(module: str, printed: bool) -> None:
+    scope: dict[str, Any] = {"__name__": module}
+    exec("def fail(): raise ValueError('own')", scope)
+    with pytest.raises(ValueError, match="own") as found:
+        scope["fail"]()
+    trace = found.value.__traceback__
+    assert trace is not None
+    assert (once_more(found.value.with_traceback(trace.tb_next)) is None) == printed
 
 
 class Mode(skimp.overrides.TorchFunctionMode):

@@ -162,33 +162,36 @@ def leaf_arrays(s: Storage) -> list[Array]:
     deferred = s.deferred
     if deferred is None:
         return []
-    made = gather([leaf.storage for leaf in deferred.leaves])
+    held: list[Evictable] = []
     try:
+        gather([leaf.storage for leaf in deferred.leaves], held)
         return [leaf.array for leaf in deferred.leaves]
     finally:
-        for one in made:
-            one.held -= 1
+        if held:
+            insist(let_go, held)
 
 
-def gather(read: Sequence[Any]) -> list[Evictable]:
+def gather(read: Sequence[Any], held: list[Evictable]) -> None:
     """Make again what is away among storages that an op is about to read, before the first of them
-    is pinned: each recipe then has all the room. Until `held` of what is returned is lowered, it
-    may only be written to a file meanwhile.
+    is pinned: each recipe then has all the room. Until `let_go(held)`, which the caller's `finally`
+    insists on, they may only be written to a file meanwhile.
     """
     away = [s for s in read if type(s) is Evictable and s.needs is not None]
     if not away:
-        return away
-    found = [s for s in read if type(s) is Evictable]
-    for s in found:
-        s.held += 1
-    try:
-        for s in away:
-            s.flat()
-    except BaseException:
-        for s in found:
-            s.held -= 1
-        raise
-    return found
+        return
+    for s in read:
+        if type(s) is Evictable:
+            s.held += 1
+            held[:0] = (s,)  # one step with the line above, as a call would not be
+    for s in away:
+        s.flat()
+
+
+def let_go(held: list[Evictable]) -> None:
+    """What was held for a reader may go by its recipe again. Twice is once."""
+    while held:
+        held[0].held -= 1
+        del held[0]  # one step with the line above
 
 
 def lies_over(leaf: Leaf, block: Array) -> bool:

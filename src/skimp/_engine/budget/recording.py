@@ -33,7 +33,7 @@ from skimp._engine.dispatch.transforms import (
     dispatch,
     straight,
 )
-from skimp._engine.interrupts import region
+from skimp._engine.interrupts import insist, region
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import KEPT, host
@@ -82,12 +82,13 @@ class Recording:
             return call.below()
         before = _states(read)
         age = evictable.age()
-        held = evictable.gather(read)
+        held: list[Evictable] = []
         try:
+            evictable.gather(read, held)
             result, seconds = _as_one(call, read)
         finally:
-            for one in held:
-                one.held -= 1
+            if held:
+                insist(evictable.let_go, held)
         made = [] if evictable.age() == age else _made(result, age)
         noted = _here.again and any([s is not None for s in made])
         if noted and _states(read) == before:

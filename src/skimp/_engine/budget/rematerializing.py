@@ -14,6 +14,7 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.statistics import counts
+from skimp._engine.interrupts import insist
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -43,6 +44,7 @@ class _Order:
         self.made: dict[tuple[int, int], Storage] = {}  # for whom nobody lives
         self.adopted: dict[tuple[int, int], Evictable] = {}  # the others
         self.held: Counter[Evictable] = Counter()  # times that a storage will be read
+        self.holding: dict[Evictable, None] = {}  # those of them that know of it
         # what expressions read that wait for the recipe that reads them
         self.waiting: dict[tuple[int, int], tuple[Recipe, list[Evictable]]] = {}
         for one, there in order:
@@ -51,9 +53,9 @@ class _Order:
         self.there = [there for _, there in order]
 
     def follow(self, last: Evictable) -> None:
-        for s in self.held:
-            s.held += 1
         try:
+            for s in self.held:
+                self._hold(s)
             for one, there in zip(self.recipes, self.there, strict=True):
                 if self._follow_one(one):
                     self.waiting[id(one), 0] = one, there
@@ -64,14 +66,23 @@ class _Order:
                     f"{self.recipes[-1].name} was made again, but not what was asked for"
                 )
         finally:
-            for s in self.held:
-                s.held -= 1
+            insist(self._let_go)
+
+    def _hold(self, s: Evictable) -> None:
+        if s not in self.holding:
+            s.held += 1
+            self.holding[s] = None  # one step with the line above
+
+    def _let_go(self) -> None:
+        for s in list(self.holding):
+            s.held -= 1
+            del self.holding[s]  # one step with the line above
 
     def _release(self, s: Evictable) -> None:
         self.held[s] -= 1
-        if not self.held[s]:
-            del self.held[s]
+        if not self.held[s] and s in self.holding:
             s.held -= 1
+            del self.holding[s]  # one step with the line above
 
     def _end(self, one: Recipe, there: list[Evictable]) -> None:
         """What a recipe reads, and what waits in it, has been read."""
@@ -123,7 +134,7 @@ class _Order:
         if s is not None:
             adopt(s, new)
             if self.uses[key]:
-                s.held += 1
+                self._hold(s)
                 self.held[s] += self.uses[key]
                 self.adopted[key] = s
         elif self.uses[key]:

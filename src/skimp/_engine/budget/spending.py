@@ -407,26 +407,26 @@ class Spending:
             return False
         order = self._order(s)
         needs = None if order is None else [one for _, there in order for one in there]
+        self.gone[id(s)] = s  # first, as the next: an interrupt may come
+        gone = False
         try:
             if needs is not None:
-                evictable.depends(s, needs)  # first: an interrupt may come
+                evictable.depends(s, needs)
                 gone = evictable.evict(s, None, needs)
             elif s.place is not None or self.spills:
                 gone = evictable.evict(s, partial(self._write, s), None)
-            else:
-                return False
         except OSError as error:
             self.error = error
             self.spills = False
+        if not gone:
+            self.gone.drop(id(s))
             return False
-        if gone:
-            if not beside:
-                self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
-            self.gone[id(s)] = s
-            self.known.pop(id(s), None)
-            if order is not None:
-                self._evict_beside(s)
-        return gone
+        if not beside:
+            self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
+        self.known.pop(id(s), None)
+        if order is not None:
+            self._evict_beside(s)
+        return True
 
     def _evict_beside(self, s: Evictable) -> None:
         """What is made again with what has gone goes as well, unless it was used much later, or

@@ -48,9 +48,12 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
     smallest budget in which this op fits, and any that was seen so far.
     """
     needed = host.reserved_for(nbytes) + host.coming
+    why = "what is in use now can't be taken away"
+    if needed <= budget and host.backing is not None:  # it is the pool that has no pages for it
+        kept = host.backing.overhead
+        why = f"{readable(kept)} more are held that no tensor has, and could not be given back"
     parts = [
-        f"This op needs {readable(needed)} at once, and the budget is {readable(budget)}: what is "
-        "in use now can't be taken away."
+        f"This op needs {readable(needed)} at once, and the budget is {readable(budget)}: {why}."
     ]
     parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
     parts.append(f"The smallest budget in which it fits is about {readable(_roomy(needed))}.")

@@ -20,7 +20,7 @@ import numpy as np
 from skimp._engine.eval import into, run
 from skimp._engine.eval.expr import COPY, Expr, Leaf
 from skimp._engine.interpreter import enters_uninterrupted
-from skimp._engine.interrupts import raise_later
+from skimp._engine.interrupts import once_more, raise_later
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.layout import Layout
@@ -93,10 +93,11 @@ class Storage:
             if host.watched:
                 try:
                     host.fell(id(self), n)
-                except Exception:
-                    raise
                 except BaseException as stop:  # Python would print it, and go on
-                    (_,) = map(raise_later, (get_ident(),), (type(stop),))
+                    later = once_more(stop)
+                    if later is None:
+                        raise
+                    (_,) = map(raise_later, (get_ident(),), (later,))
         elif self.deferred is not None and not self.spare:
             host.unwritten = host.unwritten + (self.size or 0)
 
