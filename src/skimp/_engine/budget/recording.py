@@ -58,9 +58,7 @@ class Recording:
         self._ready = ready
 
     def concerns(self, call: Call) -> bool:
-        """All but what computes nothing. Inside a call that is noted, only what draws or is cast
-        matters.
-        """
+        """All but what computes nothing; inside a call that is noted, what draws or is cast."""
         if self._ready is not None and not self._ready():
             return False
         op = call.form.op
