@@ -84,7 +84,7 @@ def test_what_is_taken_does_not_depend_on_the_calls_before() -> None:
         for right, other in wrong_calls.of_the_same_types(form):
             for known in list(FORMS.values()):
                 known.fine.clear()
-                known.judged.clear()
+                known.judged = frozenset()
             ends = [_end(other), _end(right), _end(other)]
             count += 1
             if ends[0] != ends[2]:
@@ -94,4 +94,4 @@ def test_what_is_taken_does_not_depend_on_the_calls_before() -> None:
 
 
 def test_the_schemas_are_pytorchs() -> None:
-    assert schema_data.FILE.read_text().splitlines() == list(tool.lines())
+    assert Path(schema_data.FILE).read_text().splitlines() == list(tool.lines())

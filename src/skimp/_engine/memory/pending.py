@@ -30,7 +30,8 @@ def remember(s: Storage) -> None:
 def register(s: Storage, expr: Expr) -> None:
     """`s` is deferred, by `expr`: it waits, and what the expression reads knows of it."""
     ref = weakref.ref(s)
-    s.staying = None
+    if s.staying is not None:  # few have the name: of more than 30 each has a dict of its own
+        s.staying = None
     with LOCK():
         known = WAITING.get(id(s))
         if known is None or known() is not s:  # one that died, whose place is taken
@@ -131,7 +132,9 @@ def relieve() -> None:
             kept = _kept_alone(expr, holders)
             donor: Any = s.donor(expr) if len(kept) == 1 else None
             if donor is not None:
-                s.staying = _for_good(expr, donor)
+                found = _for_good(expr, donor)
+                if found is not None:
+                    s.staying = found
             del expr
             if kept and donor is None:
                 s.materialize()

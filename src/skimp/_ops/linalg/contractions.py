@@ -113,7 +113,9 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
     a = a if turn_a is None else a.permute(turn_a)
     b = b if turn_b is None else b.permute(turn_b)
     made = mm(a if left is None else a.reshape(left), b if right is None else b.reshape(right))
-    return made if shape is None else made.view(shape)
+    if shape is None:  # a view that PyTorch's graph has, too
+        return made.view(made.shape) if made._rg else made
+    return made.view(shape)
 
 
 Turn = tuple[Ints | None, Ints | None]

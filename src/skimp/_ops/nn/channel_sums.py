@@ -416,19 +416,22 @@ def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[A
 
 
 @lru_cache(256)
-def _of_sample(momentum: float, n: int) -> Array:
-    """What running statistics take of mean and variance, the latter of a sample of n."""
-    return np.array([[momentum], [momentum * (n / max(1, n - 1))]])
+def _of_sample(n: int) -> Array:
+    """What makes the biased variance beside the mean that of a sample of n."""
+    return np.array([[1.0], [n / max(1, n - 1)]])
 
 
 @lru_cache(256)
-def _kept(momentum: float, dtype: Any) -> Array:
-    return np.array(1 - momentum, dtype)
+def _kept(momentum: float, dtype: Any) -> tuple[Array, Array]:
+    """What running statistics take of new ones, and of themselves."""
+    return np.array(momentum, dtype), np.array(1 - momentum, dtype)
 
 
 def steps(moments: Array, momentum: float, n: int, dtype: Any) -> Array:
-    """What is added to running statistics, of which 1 - momentum is kept."""
-    return (moments * _of_sample(momentum, n)).astype(dtype)
+    """What is added to running statistics, of which 1 - momentum is kept, rounded as PyTorch's."""
+    new: Array = (moments * _of_sample(n)).astype(dtype)
+    new *= _kept(momentum, new.dtype)[0]
+    return new
 
 
 def normalized(
@@ -452,7 +455,7 @@ def normalized(
         whole = _joined_rows(sums.reshape(2, *cut), careful.reshape(cut), length)
     if running:
         for own, step in zip(running, steps(whole, momentum, n, dtype), strict=True):
-            np.add(np.multiply(own, _kept(momentum, dtype)), step, out=own)
+            np.add(np.multiply(own, _kept(momentum, own.dtype)[1]), step, out=own)
     mean, var = whole
     numbers = mean, *line(mean, var, eps, weight, bias)
     mean, rstd, a, b = [v.astype(dtype) for v in numbers]

@@ -409,7 +409,7 @@ def _quick_rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Any:
     """The rows of a small tensor, recorded; alone where nothing is."""
-    if input._dtype not in dtypes.FLOATING:
+    if input._dtype not in dtypes.FLOATING or type(normalized_shape) is int:
         return None
     shape = as_shape(normalized_shape)
     if eps is None:
