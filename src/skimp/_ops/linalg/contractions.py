@@ -110,9 +110,7 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
                 f"and second has size {m} in dim {dims_b[d]}"
             )
     turn_a, left, turn_b, right, shape = _meeting(tuple(a.shape), tuple(b.shape), x, y)
-    a = a if turn_a is None else a.permute(turn_a)
-    b = b if turn_b is None else b.permute(turn_b)
-    made = mm(a if left is None else a.reshape(left), b if right is None else b.reshape(right))
+    made = mm(as_turned(a, turn_a, left), as_turned(b, turn_b, right))
     if shape is None:  # a view that PyTorch's graph has, too
         return made.view(made.shape) if made._rg else made
     return made.view(shape)
@@ -131,11 +129,18 @@ def _meeting(a: Ints, b: Ints, x: Ints, y: Ints) -> tuple[*Turn, *Turn, Ints | N
     left, right = [a[d] for d in rest_a], [b[d] for d in rest_b]
     m, k, n = math.prod(left), math.prod([a[d] for d in x]), math.prod(right)
     shape = (*left, *right)
-    first = _turned(a, (*rest_a, *x), (m, k))
-    return *first, *_turned(b, (*y, *rest_b), (k, n)), None if shape == (m, n) else shape
+    first = turned(a, (*rest_a, *x), (m, k))
+    return *first, *turned(b, (*y, *rest_b), (k, n)), None if shape == (m, n) else shape
 
 
-def _turned(shape: Ints, order: Ints, wanted: Ints) -> Turn:
+def as_turned(t: Tensor, order: Ints | None, shape: Ints | None) -> Tensor:
+    """The tensor with its dims in this order, then of this shape; None: as it is."""
+    t = t if order is None else t.permute(order)
+    return t if shape is None else t.reshape(shape)
+
+
+def turned(shape: Ints, order: Ints, wanted: Ints) -> Turn:
+    """What `as_turned` has to do to a tensor of this shape."""
     turn = None if order == tuple(range(len(shape))) else order
     return turn, None if tuple([shape[d] for d in order]) == wanted else wanted
 

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching
+from skimp._ops.linalg.contractions import as_turned, turned
 from skimp._ops.linalg.matmul import bmm, matmul, mm
 from skimp._ops.math.arithmetic import mul
 
@@ -113,11 +114,7 @@ def _planned_product(equation: str, a: Tensor, b: Tensor) -> Tensor | None:
     if plan is None:
         return None
     product, order_a, shape_a, order_b, shape_b, made, order = plan
-    x = a if order_a is None else a.permute(order_a)
-    y = b if order_b is None else b.permute(order_b)
-    result = product(
-        x if shape_a is None else x.reshape(shape_a), y if shape_b is None else y.reshape(shape_b)
-    )
+    result = product(as_turned(a, order_a, shape_a), as_turned(b, order_b, shape_b))
     if made is not None:
         result = result.reshape(made)
     return result if order is None else result.permute(order)
@@ -146,13 +143,12 @@ def _plan(equation: str, shape_a: Ints, shape_b: Ints) -> Plan | None:
         (a, shape_a, batch + left + inner, [0, 1, 2] if batch else [1, 2]),
         (b, shape_b, batch + inner + right, [0, 2, 3] if batch else [2, 3]),
     ):
-        turned = [own.index(n) for n in order]
+        turn = [own.index(n) for n in order]
         form = [groups[i] for i in meets]
         if not inner:
-            turned = [own.index(n) for n in labels if n in own]
+            turn = [own.index(n) for n in labels if n in own]
             form = [sizes[n] if n in own else 1 for n in labels]
-        found.append(tuple(turned) if turned != sorted(turned) else None)
-        found.append(tuple(form) if form != [shape[d] for d in turned] else None)
+        found += turned(shape, tuple(turn), tuple(form))
     met = [groups[i] for i in ((0, 1, 3) if batch else (1, 3))]
     made = [sizes[n] for n in labels]
     last = [labels.index(n) for n in wanted]

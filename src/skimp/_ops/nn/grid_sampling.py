@@ -130,7 +130,7 @@ def _read_meta(input: Any, grid: Any, how: Reading) -> Any:
     rule=Rule(
         "GridSamplerBackward0",
         input=lambda g, grid, how: _image_back(g, grid, how),
-        grid=lambda g, input, grid, how: _grid_back(g, input, grid, how),
+        grid=_grid_back,
     ),
     batch=batching.layers.by_images("input", "grid"),
     meta=_read_meta,
@@ -142,8 +142,12 @@ def _read(input: Any, grid: Any, how: Reading) -> Any:
     return result
 
 
+def _image_shape(grad: Any, how: Reading) -> tuple[int, ...]:
+    return (*grad.shape[:2], *how.sizes[::-1])
+
+
 def _spread_meta(grad: Any, grid: Any, how: Reading) -> Any:
-    return meta.empty((*grad.shape[:2], *how.sizes[::-1]), grad._dtype)
+    return meta.empty(_image_shape(grad, how), grad._dtype)
 
 
 @hidden(
@@ -158,7 +162,7 @@ def _spread_meta(grad: Any, grid: Any, how: Reading) -> Any:
 )
 def _spread(grad: Any, grid: Any, how: Reading) -> Any:
     """The adjoint of reading: an image."""
-    shape = (*grad.shape[:2], *how.sizes[::-1])
+    shape = _image_shape(grad, how)
     result, target = blank(shape, grad._dtype)
     places = _places(grid)
     work = target if target.dtype == places.dtype else np.empty(shape, places.dtype)

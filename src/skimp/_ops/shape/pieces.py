@@ -168,8 +168,7 @@ def _small_tensor_split(
         how = tuple(how)
     elif type(how) is not int:
         return None
-    pieces = _spans(S.tensor_split, x.shape, how, dim)
-    return tuple([narrow(input, dim, start, length) for start, length in pieces])
+    return _narrowed(input, dim, _spans(S.tensor_split, x.shape, how, dim))
 
 
 _INTS: Final = frozenset({int})
@@ -188,7 +187,10 @@ def tensor_split(
     how = _cuts("tensor_split", tensor_indices_or_sections, indices, sections)
     if isinstance(how, Tensor):
         how = _places_in(how)
-    pieces = S.tensor_split(tuple(input.shape), how, dim)
+    return _narrowed(input, dim, S.tensor_split(tuple(input.shape), how, dim))
+
+
+def _narrowed(input: Tensor, dim: int, pieces: Any) -> tuple[Tensor, ...]:
     return tuple([narrow(input, dim, start, length) for start, length in pieces])
 
 
