@@ -66,7 +66,7 @@ def install() -> None:
             f"torch is already imported ({place}), so that name can't stand for skimp; "
             "call skimp._compat.install() before the first import of torch"
         )
-    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+    if _installed():
         return
     sys.meta_path.insert(0, Finder())
     join()
@@ -74,6 +74,10 @@ def install() -> None:
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
     _preload([CHILD])
+
+
+def _installed() -> bool:
+    return any(isinstance(finder, Finder) for finder in sys.meta_path)
 
 
 def _share_modules() -> None:
@@ -94,7 +98,7 @@ def join() -> None:
     """Let what a program has loaded by now say PyTorch's names, if they stand for ours: the last
     line of packages that are loaded when they are named.
     """
-    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+    if _installed():
         _rename(OURS, THEIRS)
         _share_modules()
         homes.give_homes()

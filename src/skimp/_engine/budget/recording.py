@@ -161,8 +161,8 @@ _AS_IS: Final = frozenset({NOTED[0], "autocast"})  # regions in which a call is 
 _SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 
 
-def _results(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+def _results(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def _made(result: Any, age: int) -> list[Evictable | None]:
@@ -171,7 +171,7 @@ def _made(result: Any, age: int) -> list[Evictable | None]:
     """
     found: list[Evictable | None] = []
     waits = False
-    for t in result if isinstance(result, (tuple, list)) else (result,):
+    for t in _results(result):
         s: Any = t._storage if isinstance(t, Tensor) and not t._hollow else None
         if type(s) is not Evictable or s.block is None:
             waits = waits or (s is not None and s.deferred is not None)

@@ -75,14 +75,16 @@ class _Order:
 
     def _let_go(self) -> None:
         for s in list(self.holding):
-            s.held -= 1
-            del self.holding[s]  # one step with the line above
+            self._drop(s)
+
+    def _drop(self, s: Evictable) -> None:
+        s.held -= 1
+        del self.holding[s]  # one step with the line above
 
     def _release(self, s: Evictable) -> None:
         self.held[s] -= 1
         if not self.held[s] and s in self.holding:
-            s.held -= 1
-            del self.holding[s]  # one step with the line above
+            self._drop(s)
 
     def _end(self, one: Recipe, there: list[Evictable]) -> None:
         """What a recipe reads, and what waits in it, has been read."""
