@@ -90,7 +90,7 @@ WORDS = sorted(set(METHODS) - {name for name in METHODS if name.startswith("_")}
     [
         f"x = {WORDS}",
         f"x = {tuple(WORDS)}",
-        f"x = frozenset({set(WORDS)})",
+        f"x = frozenset({{{str(WORDS)[1:-1]}}})",
         f"for name, f in {tuple((word, 1) for word in WORDS)}: pass",
         f"x = {dict.fromkeys(WORDS, 1)}",
         f"x = '{' '.join(WORDS)}'",

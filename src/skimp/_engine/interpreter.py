@@ -9,7 +9,9 @@
    `__del__` would be printed and forgotten, and the storage's bytes would stay counted for ever.
 3. **Objects die with their last reference, and `sys.getrefcount` counts references.** What is freed
    when follows from the first; which block a result may take over, and which gradient may be added
-   to in place, from the second (storage.py, autograd's engine.py and leaves.py).
+   to in place, from the second (storage.py, autograd's engine.py and leaves.py). How many of them
+   are the asking function's own depends on the version, so it is counted here: `HELD_BY_VARIABLE`,
+   `HELD_BY_ARGUMENT` and `HELD_BY_ATTRIBUTE`.
 4. **`sys._getframe`** finds the user's line (call_site.py and autograd), and `f_lasti` with the
    code's positions finds it later, when the frame is gone.
 5. **A function's code object can be exchanged for another of the same shape** (names of generated
@@ -79,4 +81,31 @@ def enters_uninterrupted(function: F) -> F:
     return function
 
 
+def _held_by_variable() -> int:
+    thing = object()
+    return sys.getrefcount(thing)
+
+
+def _held_by_argument() -> int:
+    def asked(thing: object) -> int:
+        return sys.getrefcount(thing)
+
+    thing = object()
+    return asked(thing)
+
+
+def _held_by_attribute() -> int:
+    class Holder:
+        __slots__ = ("thing",)
+
+    holder: Any = Holder()
+    holder.thing = object()
+    return sys.getrefcount(holder.thing)
+
+
 require()
+
+# What `sys.getrefcount` gives for an object that nobody holds but
+HELD_BY_VARIABLE: Final = _held_by_variable()  # the variable named in the call: 2, from 3.14 on 1
+HELD_BY_ARGUMENT: Final = _held_by_argument()  # a parameter, and a variable of the caller's: 3 or 1
+HELD_BY_ATTRIBUTE: Final = _held_by_attribute()  # the attribute named in the call: 2

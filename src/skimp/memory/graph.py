@@ -14,6 +14,7 @@ import numpy as np
 
 from skimp._engine.autograd import saved as graphs
 from skimp._engine.autograd.node_lines import number
+from skimp._engine.interpreter import HELD_BY_ATTRIBUTE
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
@@ -100,7 +101,8 @@ def freed_with(roots: list[Any]) -> dict[int, int]:
     for root in roots:
         inner[places[id(root)]] += 2  # the output's own, and that of `roots`
     root = None
-    alive = [i for i in range(len(objects)) if sys.getrefcount(objects[i]) - 2 > inner[i]]
+    outer = [sys.getrefcount(objects[i]) - inner[i] for i in range(len(objects))]
+    alive = [i for i, n in enumerate(outer) if n > HELD_BY_ATTRIBUTE]  # as an item of `objects`
     held = set(alive)
     while alive:
         for other in _referents(objects[alive.pop()]):

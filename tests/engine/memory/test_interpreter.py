@@ -10,13 +10,20 @@ import threading
 import weakref
 from collections import deque
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import skimp
 from skimp._engine.autograd import modes
-from skimp._engine.interpreter import enters_uninterrupted, refusal
+from skimp._engine.interpreter import (
+    HELD_BY_ARGUMENT,
+    HELD_BY_ATTRIBUTE,
+    HELD_BY_VARIABLE,
+    enters_uninterrupted,
+    refusal,
+)
 from skimp._engine.memory import storage
 from skimp._engine.memory.caching import Pool
 from skimp._engine.memory.ledger import Ledger
@@ -112,14 +119,28 @@ def test_objects_die_with_their_last_reference_and_a_deque_notes_it() -> None:
     gc.disable()
     try:
         thing = Thing()
-        assert sys.getrefcount(thing) == 2
+        assert sys.getrefcount(thing) == HELD_BY_VARIABLE
         again = thing
-        assert sys.getrefcount(thing) == 3
+        assert sys.getrefcount(thing) == HELD_BY_VARIABLE + 1
         ref = weakref.ref(thing, dead.append)
         del thing, again
         assert list(dead) == [ref]
     finally:
         gc.enable()
+
+
+def test_who_hands_an_object_on_and_who_has_it_in_an_attribute_is_counted() -> None:
+    def asked(thing: object) -> int:
+        return sys.getrefcount(thing)
+
+    held = SimpleNamespace(thing=object())
+    counts = [sys.getrefcount(held.thing)]  # not in `assert`, of which pytest makes variables
+    thing = held.thing
+    counts += [sys.getrefcount(held.thing), asked(thing)]
+    del held.thing
+    counts += [asked(thing)]
+    one, argument = HELD_BY_ATTRIBUTE, HELD_BY_ARGUMENT
+    assert counts == [one, one + 1, argument + 1, argument]
 
 
 def test_frames_lead_to_the_caller() -> None:

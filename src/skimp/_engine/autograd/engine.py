@@ -25,6 +25,7 @@ from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shap
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
+from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
@@ -36,6 +37,7 @@ _add_arrays = np.add
 _watched_by = watched.ON  # whoever is told of nodes
 _frame = sys._getframe
 _number_of = attrgetter("_skimp_number")
+_AND_BY_TENSOR = HELD_BY_VARIABLE + 1  # references to a storage that one tensor and a variable have
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
@@ -305,8 +307,8 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
         if not (create or _active or x is None or y is None):  # written out for small tensors
             s = have._storage
             if (
-                count(have) == 2
-                and count(s) == 3  # the tensor, `s`, the call's argument
+                count(have) == HELD_BY_VARIABLE
+                and count(s) == _AND_BY_TENSOR
                 and x is s.block
                 and x.shape == y.shape
                 and have._dtype is g._dtype
@@ -319,7 +321,7 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
                 buffer[index] = have
                 return
             del s
-        if not create and count(have) == 2 and _is_own(have) and _same_kind(have, g):
+        if not create and count(have) == HELD_BY_VARIABLE and _is_own(have) and _same_kind(have, g):
             buffer[index] = ops.add_(have, g)
         else:
             buffer[index] = (
@@ -340,7 +342,7 @@ def _is_own(t: Tensor) -> bool:
         return False
     s = t._storage
     if not (
-        sys.getrefcount(s) == 3  # the tensor, `s`, the call's argument
+        count(s) == _AND_BY_TENSOR
         and not (s.exported or t._rg or t._conj or t._skimp_neg or t._skimp_inference)
         and t._base is None
     ):
@@ -434,8 +436,8 @@ def _accumulate(
             and (a := g._np) is not None
             and (b := t._np) is not None
             and a is g._storage.block
-            and count(g) == 2
-            and count(g._storage) == 2
+            and count(g) == HELD_BY_VARIABLE
+            and count(g._storage) == HELD_BY_ATTRIBUTE
             and a.flags.c_contiguous
             and b.flags.c_contiguous
             and not (g._rg or g._skimp_marked or g._storage.exported)
@@ -445,7 +447,7 @@ def _accumulate(
             t._grad = g  # a small tensor that is all of its storage, which nobody else has
         elif have is None:
             stolen = None
-            if not _state.grad and count(g) == 2 and _obeys(g, t):
+            if not _state.grad and count(g) == HELD_BY_VARIABLE and _obeys(g, t):
                 stolen = g if _is_plain(g) else ghost(g)
                 g = None  # and with it, what it was a view of
                 if not _is_own(stolen):

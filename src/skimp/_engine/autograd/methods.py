@@ -13,6 +13,7 @@ from skimp._engine.autograd import alias, calls, engine, modes, node_lines as li
 from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
+from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_ATTRIBUTE
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, mark_bytes, mark_version
 
@@ -328,7 +329,10 @@ def take_data(t: Tensor, value: Tensor) -> None:
     """`t.data = value`, for who was handed a value and hands it on here: where nobody else has it,
     or its bytes, their version is the tensor's own, which stays on the fast paths.
     """
-    alone = sys.getrefcount(value) == _HANDED_ON and sys.getrefcount(value._storage) == _HELD_BY_ONE
+    alone = (
+        sys.getrefcount(value) == HELD_BY_ARGUMENT
+        and sys.getrefcount(value._storage) == HELD_BY_ATTRIBUTE
+    )
     set_data(t, value)
     counter = t._skimp_counter
     rare = t._conj or t._skimp_neg or t._skimp_inference or t._skimp_creation is not None
@@ -336,24 +340,6 @@ def take_data(t: Tensor, value: Tensor) -> None:
         t._storage.version = counter.version
         mark(t, _skimp_counter=None)
         t._skimp_marked = False
-
-
-_HELD_BY_ONE = 2  # and by the call that counts
-
-
-def _handed_on() -> int:
-    """The reference count that `take_data` finds for what is made in its caller's arguments."""
-
-    def last(value: object) -> int:
-        return sys.getrefcount(value)
-
-    def caller(value: object) -> int:
-        return last(value)
-
-    return caller(object())
-
-
-_HANDED_ON = _handed_on()
 
 
 def is_view(t: Tensor) -> bool:

@@ -22,6 +22,7 @@ from skimp._engine.budget import verify
 from skimp._engine.budget.spill import Place
 from skimp._engine.budget.statistics import counts
 from skimp._engine.eval.expr import Expr, Leaf
+from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
 from skimp._engine.interrupts import insist
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
@@ -265,11 +266,13 @@ def evict(
     s.block = None  # from here on nobody else comes to it
     try:
         root: Any = block.base if isinstance(block.base, np.ndarray) else None
-        # `block` and the call's argument; of what it is a view of, its `base` as well
-        others = _getrefcount(block) - 2 if root is None else _getrefcount(root) - 3
-        if root is not None and _getrefcount(block) > 2:
-            return False
-        if others > len(leaves) or any([_getrefcount(leaf.array) > 2 for leaf in leaves]):
+        others = _getrefcount(block) - HELD_BY_VARIABLE
+        if root is not None:
+            if others:
+                return False
+            others = _getrefcount(root) - HELD_BY_VARIABLE - 1  # and the block's `base`
+        held = [_getrefcount(leaf.array) > HELD_BY_ATTRIBUTE for leaf in leaves]
+        if others > len(leaves) or any(held):
             return False
         root = None
         verify.note(s, block)

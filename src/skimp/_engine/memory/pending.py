@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from skimp._engine.eval.expr import Expr, walk
+from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.memory import ledger
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import host
@@ -173,7 +174,7 @@ def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
     kept = {}
     for leaf in expr.leaves:
         s: Any = leaf.storage
-        if s.nbytes >= POOLED and sys.getrefcount(s) == len(holders[id(s)]) + 2:
+        if s.nbytes >= POOLED and sys.getrefcount(s) == HELD_BY_VARIABLE + len(holders[id(s)]):
             kept[id(s)] = s.nbytes
     return list(kept.values())
 

@@ -19,7 +19,12 @@ import numpy as np
 
 from skimp._engine.eval import into, run
 from skimp._engine.eval.expr import COPY, Expr, Leaf
-from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.interpreter import (
+    HELD_BY_ARGUMENT,
+    HELD_BY_ATTRIBUTE,
+    HELD_BY_VARIABLE,
+    enters_uninterrupted,
+)
 from skimp._engine.interrupts import once_more, raise_later
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
@@ -42,8 +47,7 @@ from skimp.errors import OutOfMemoryError
 
 Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
-# references to an expression that is computed: `deferred`, the two frames that pass it, the call's
-_OWN = 4
+_OWN = HELD_BY_ARGUMENT + 1  # references to an expression that is computed: and `deferred`
 
 
 # Numbers autograd's nodes in the order in which they are made, and among them writes that no
@@ -310,7 +314,7 @@ class Storage:
         """The leaf's storage whose block the result may take: same bytes, read by
         nothing but this.
         """
-        size, others = self.size, len(expr.leaves) + 2
+        size, others = self.size, len(expr.leaves) + HELD_BY_ATTRIBUTE
         for leaf in expr.leaves:
             # first what tells most: somebody else holds the storage
             if sys.getrefcount(leaf.storage) > others:
@@ -327,7 +331,7 @@ class Storage:
         a = leaf.array
         mine = [one for one in expr.leaves if one.storage is s]
         return (
-            sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
+            sys.getrefcount(s) == HELD_BY_VARIABLE + len(mine)
             and s.nbytes > 0
             and not s.exported
             and len(s) == len(self)
@@ -335,11 +339,11 @@ class Storage:
             and a.dtype.itemsize == expr.dtype.itemsize
             and a.flags.c_contiguous
             and all(one is leaf or one.array.strides == a.strides for one in mine)
-            and all(
-                r is self or r.deferred is None or not s.is_read_by(r.deferred)
-                for r in alive(s.readers)
-            )
+            and not any([s.is_read_by(r.deferred) for r in self._others_deferred(s)])
         )
+
+    def _others_deferred(self, s: Storage) -> list[Any]:
+        return [r for r in alive(s.readers) if r is not self and r.deferred is not None]
 
 
 def users(s: Storage) -> list[Any]:
