@@ -59,6 +59,16 @@ class Config:
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
 
+    def sharers(self, elements: int) -> int:
+        """How many threads share work on so many elements, of which `threads_from` pay for two.
+
+        Each of more than two has what each of two has there: with less, they would wait for each
+        other at the interpreter's lock, and take longer than one.
+        """
+        if elements < self.threads_from:
+            return 1
+        return max(1, min(self.threads, 2 * elements // max(self.threads_from, 1)))
+
     @contextmanager
     def using(self, **changes: Any) -> Iterator[Config]:
         """Change settings inside a `with`: `config.using(defer="never", threads=1)`.

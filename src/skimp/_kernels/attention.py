@@ -104,7 +104,7 @@ def _run(
 
     if len(groups) > 1 and elements >= _SPREAD_FROM:
         with one_thread():  # with one of ours too: BLAS's bits may depend on the number of its own
-            share(work, config.threads)
+            share(work, min(config.threads, len(groups)))
     else:
         share(work, 1)
 

@@ -168,7 +168,7 @@ def spread(work: Callable[[], object], items: int, multiplications: int) -> None
     multiplications are worth, and products on the threads that ask for them."""
     if shares(items, multiplications):
         with one_thread():
-            share(work, config.threads)
+            share(work, min(config.threads, items))
     else:
         share(work, 1)
 

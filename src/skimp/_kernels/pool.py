@@ -162,7 +162,7 @@ def _each(w: Pool, x: Array, fn: Callable[[slice], None]) -> None:
     if planes * each <= _LEAST_UNIT:
         quietly(fn, slice(0, planes))
         return
-    threads = config.threads if planes * each >= config.threads_from else 1
+    threads = config.sharers(planes * each)
     unit = min(_UNIT, max(_LEAST_UNIT, planes * each // (2 * threads)))
     step = max(1, unit // max(1, each))
     starts = iter(range(0, planes, step))  # shared by the threads: next() is atomic

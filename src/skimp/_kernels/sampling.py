@@ -218,7 +218,7 @@ def _by_images(shape: Ints, how: Reading, work: Callable[[slice, slice], None]) 
             for images, at in _blocks(shape, how, slice(start, min(start + step, n))):
                 work(images, at)
 
-    share(several, config.threads if n * each >= config.threads_from else 1)
+    share(several, config.sharers(n * each))
 
 
 def _index(place: Array, images: slice, channels: int, pixels: int) -> Array:

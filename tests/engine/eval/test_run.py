@@ -389,6 +389,14 @@ def test_threads_are_worth_more_elements_where_steps_are_brief() -> None:
         assert [threads_for(n, 20) for n in (999, 1000)] == [1, 2]
 
 
+def test_many_threads_share_what_is_worth_all_of_them() -> None:
+    with config.using(threads=16, threads_from=1000):
+        assert [threads_for(n) for n in (0, 999, 1000, 2400, 8000, 10**6)] == [1, 1, 2, 4, 16, 16]
+        assert [threads_for(n, 1) for n in (7999, 8000)] == [1, 16]
+    with config.using(threads=16, threads_from=0):
+        assert [threads_for(n) for n in (0, 1, 3, 8)] == [1, 2, 6, 16]
+
+
 def test_a_few_brief_steps_stay_on_their_thread() -> None:
     seen: set[int] = set()
 

@@ -360,7 +360,7 @@ def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
 def threads_for(elements: int, steps: int = BRIEF) -> int:
     """How many threads work on this many elements, with so many brief `steps` for each."""
     worth = elements * min(steps, BRIEF) >= config.threads_from * BRIEF
-    return config.threads if worth else 1
+    return config.sharers(elements) if worth else 1
 
 
 # -- runs of C order ------------------------------------------------------------------------------
