@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
@@ -19,12 +18,13 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._kernels import batches_onednn, products_onednn
+from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
 
-_lock = threading.Lock()
+_lock = reentrant()
 _inside = 0
 _before = 0
 FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from skimp._kernels import conv_products, onednn, shaping, teams
 from skimp._kernels.blas import shares, spread
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
+from skimp._kernels.locks import reentrant
 from skimp._kernels.scratch import give
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
@@ -387,7 +387,7 @@ class _Ready:
         self._weight = weight
         self._array = plan.weights_room()
         self._address = 0 if self._array is None else aligned(self._array)
-        self._lock = Lock()
+        self._lock = reentrant()
         self._made = self._array is None
 
     def weights(self, room: Room) -> int:

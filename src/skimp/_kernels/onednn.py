@@ -16,10 +16,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
 from typing import Any, Final
 
 from skimp._kernels import teams
+from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import Call
 
 Ints = tuple[int, ...]
@@ -112,7 +112,7 @@ def _mode(environ: Any) -> str:
 
 _chosen: Final = _mode(os.environ)
 _why_not: Final[list[str]] = []
-_making: Final = Lock()
+_making: Final = reentrant()
 _forked: Final[list[None]] = []  # an item in a child of a process that had loaded it
 
 

@@ -32,6 +32,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels.locks import reentrant
+
 # Where an operand is broadcast and its rows are shorter than this many elements, NumPy copies it to
 # a buffer again and again; so with its 8192, rows of 1024 to 8191 took twice as long.
 _BUFFER: Final = 1024
@@ -49,7 +51,7 @@ class Guard:
     __slots__ = ("lock",)
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = reentrant()
         _guards.append(self)
 
     def __call__(self) -> AbstractContextManager[object]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from skimp._kernels.locks import reentrant
 from skimp.distributed.errors import DistStoreError, QueueEmptyError
 
 T = TypeVar("T")
@@ -224,7 +224,7 @@ class HashStore(Store):
 
     def __init__(self) -> None:
         super().__init__()
-        self._table, self._lock = Table(), threading.Lock()
+        self._table, self._lock = Table(), reentrant()
 
     def _step(self, name: str, keys: list[str], *args: Any) -> Any:
         with self._lock:
@@ -282,7 +282,7 @@ class FileStore(Store):
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         super().__init__()
         self._path, self._world_size = os.fspath(file_name), world_size
-        self._table, self._read, self._lock = Table(), 0, threading.Lock()
+        self._table, self._read, self._lock = Table(), 0, reentrant()
         self.add("efcount/", 1)  # PyTorch counts its users there
 
     @property

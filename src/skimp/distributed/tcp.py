@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from skimp._kernels.locks import reentrant
 from skimp.distributed.errors import DistNetworkError, DistStoreError
 from skimp.distributed.stores import DEFAULT_TIMEOUT, Store, Table
 
@@ -44,7 +45,7 @@ class TCPStore(Store):
         self._server = _listen(port, master_listen_fd, multi_tenant) if is_master else None
         self.port = port if self._server is None else self._server.port
         self._socket = _connect(host_name, self.port, timeout)
-        self._lock = threading.Lock()
+        self._lock = reentrant()
         # not at the end of the process, which is told to others through it: its end closes it
         weakref.finalize(self, self._socket.close).atexit = False
         if world_size is not None:
@@ -102,7 +103,7 @@ class _Server:
     def __init__(self, listener: socket.socket) -> None:
         self.port: int = listener.getsockname()[1]
         weakref.finalize(self, _close, listener).atexit = False
-        table, lock = Table(), threading.Lock()
+        table, lock = Table(), reentrant()
         threading.Thread(target=_accept, args=(listener, table, lock), daemon=True).start()
 
 
@@ -138,7 +139,7 @@ def _close(listener: socket.socket) -> None:
     listener.close()
 
 
-def _accept(listener: socket.socket, table: Table, lock: threading.Lock) -> None:
+def _accept(listener: socket.socket, table: Table, lock: threading.RLock) -> None:
     while True:
         try:
             client, _ = listener.accept()
@@ -148,7 +149,7 @@ def _accept(listener: socket.socket, table: Table, lock: threading.Lock) -> None
         threading.Thread(target=_answer, args=(client, table, lock), daemon=True).start()
 
 
-def _answer(client: socket.socket, table: Table, lock: threading.Lock) -> None:
+def _answer(client: socket.socket, table: Table, lock: threading.RLock) -> None:
     will: list[Any] = []  # steps to take when the client is gone, which it may change until then
     with client, contextlib.suppress(OSError):  # until the client goes
         while True:

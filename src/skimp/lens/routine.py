@@ -26,6 +26,7 @@ from skimp._engine.autograd.nodes import Node
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
+from skimp._kernels.locks import reentrant
 from skimp.lens.awaited import (
     OLDER,
     Awaited,
@@ -83,7 +84,7 @@ class Routine:
         self._of_thread = stacks.of_thread
         self._here: Here | None = None  # of the thread whose steps these are,
         self._thread = 0  # and its number
-        self._whole = threading.RLock()  # of whoever tells the collector of a step
+        self._whole = reentrant()  # of whoever tells the collector of a step
         self._first = 0  # the number with which the step began
         self._counted = self._counts = (0, 0, 0, 0)
         self._alike = 0  # steps in a row, by their counters

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush, heappushpop
 from operator import attrgetter
@@ -30,6 +29,7 @@ from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_a
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._kernels.locks import reentrant
 
 _state = modes.state
 _active = regions.active
@@ -38,7 +38,7 @@ _watched_by = watched.ON  # whoever is told of nodes
 _frame = sys._getframe
 _number_of = attrgetter("_skimp_number")
 _AND_BY_TENSOR = HELD_BY_VARIABLE + 1  # references to a storage that one tensor and a variable have
-_accumulating = threading.RLock()  # two backwards may meet at one leaf
+_accumulating = reentrant()  # two backwards may meet at one leaf
 
 
 _numbers = itertools.count()

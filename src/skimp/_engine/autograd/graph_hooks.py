@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from skimp._engine.autograd.refresh import edge
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels.locks import reentrant
 
 OFF = (
     "Saved tensor hooks are disabled here: inside disable_saved_tensors_hooks(), called without a "
@@ -175,7 +175,7 @@ class _All:
     def __init__(self, nodes: Sequence[Node | None], fn: Callable[..., Any]) -> None:
         self.nodes = nodes
         self.fn = fn
-        self.lock = threading.Lock()
+        self.lock = reentrant()
         self.task: int | None = None
         self.grads: list[Any] = []
         self.left = 0

@@ -15,7 +15,7 @@ and on the owner's death
     if host.watched:
         host.fell(id(owner), nbytes)
 
-CPython (3.11 to 3.13, with its lock) changes threads, collects garbage and runs signal handlers
+CPython (3.11 to 3.15, with its lock) changes threads, collects garbage and runs signal handlers
 only where a function begins, where a call returns and where a loop jumps back. Reading, adding and
 storing an attribute of this class has none of these, so each statement above is one step for all
 other threads, without a lock. The same holds wherever a comment below says "one step".

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from skimp._kernels.locks import reentrant
 
 DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
 STATE_BYTES: Final = 5056
@@ -87,7 +88,7 @@ class Engine:
     _legacy: np.random.RandomState
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
-        self.lock = threading.RLock()
+        self.lock = reentrant()
         self._begin(_KEY_WORDS)
         self.next_double: float | None = None
         self.next_float: float | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels.locks import reentrant
 from skimp._kernels.random import boxmuller as boxmuller
 from skimp._kernels.random.arithmetic import (
     F32,
@@ -117,7 +117,7 @@ def _fill_halves(out: NDArray[Any], draw: Callable[[int], Words], transform: Tra
 def _in_order(out: NDArray[Any], draw: Callable[[int], Words], transform: Transform) -> None:
     """Transform `out` part by part: words are drawn in order, transforms overlap on threads."""
     starts = iter(range(0, out.size, _PART))
-    turn = threading.Lock()
+    turn = reentrant()
     failures: list[BaseException] = []
 
     def work() -> None:
