@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import engine, errors, modes
+from skimp._engine.autograd.captures import Captures
 from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import edge
@@ -84,7 +85,7 @@ def _taker(given: Iterable[Any]) -> Tensor | None:
     return None
 
 
-def captured(inputs: Any) -> engine.Captures | None:
+def captured(inputs: Any) -> Captures | None:
     """What a backward for some `inputs` catches; refuses where backward can't be called."""
     if modes.state.vmaps:
         raise RuntimeError(
@@ -97,7 +98,7 @@ def captured(inputs: Any) -> engine.Captures | None:
     inputs = _tensors(inputs)
     if not inputs:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    return engine.Captures([_retained(t) for t in inputs], True)
+    return Captures([_retained(t) for t in inputs], True)
 
 
 def _retained(t: Any) -> tuple[Node | None, int]:
@@ -163,7 +164,7 @@ def grad(
             outs, ins, grad_outputs, keep, create_graph, allow_unused, materialize_grads
         )
     roots = _roots(outs, _given(outs, grad_outputs))
-    captures = engine.Captures([_asked(t) for t in ins], False)
+    captures = Captures([_asked(t) for t in ins], False)
     del outputs, outs, grad_outputs
     engine.run(roots, keep, create_graph, captures)
     found: list[Any] = list(captures.found)

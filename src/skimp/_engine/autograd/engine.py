@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
 from heapq import heappop, heappush, heappushpop
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, tasks, watched
+from skimp._engine.autograd.captures import Captures
 from skimp._engine.autograd.leaves import HELD_BY_ONE, count, edges_to_leaves
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
@@ -36,7 +35,6 @@ _active = regions.active
 _add_arrays = np.add
 _watched_by = watched.ON  # whoever is told of nodes
 _frame = sys._getframe
-_number_of = attrgetter("_skimp_number")
 _AND_BY_TENSOR = HELD_BY_VARIABLE + 1  # references to a storage that one tensor and a variable have
 _accumulating = reentrant()  # two backwards may meet at one leaf
 
@@ -45,67 +43,14 @@ _numbers = itertools.count()
 Root = tuple[Node, int, Tensor]
 
 
-class Captures:
-    """Where gradients are to be caught instead of accumulated: `autograd.grad`,
-    `backward(inputs=...)`.
-    """
-
-    __slots__ = ("accumulate", "at", "found", "wanted")
-
-    def __init__(self, edges: Sequence[tuple[Node | None, int]], accumulate: bool) -> None:
-        self.accumulate = (
-            accumulate  # backward(inputs=...): they get their .grad as usual, and nobody else does
-        )
-        self.at: dict[Node, list[tuple[int, int]]] = {}  # by node: (its output, place in `found`)
-        for place, (node, index) in enumerate(edges):
-            if node is not None:
-                self.at.setdefault(node, []).append((index, place))
-        self.found: list[Tensor | None] = [None] * len(edges)
-        self.wanted: set[Node] = set()
-
-    def search(self, origins: Sequence[Node]) -> None:
-        """Find the nodes on a path to a caught gradient: only those run."""
-        oldest = min([n._skimp_number for n in self.at], default=0)
-        order: list[Node] = []
-        seen: set[Node] = set()
-        todo = list(origins)
-        while todo:
-            node = todo.pop()
-            if node in seen or node._skimp_number < oldest:
-                continue
-            seen.add(node)
-            order.append(node)
-            todo += filter(None, node._skimp_edges[::2])
-        for node in sorted(order, key=_number_of):
-            if node in self.at or not self.wanted.isdisjoint(node._skimp_edges[::2]):
-                self.wanted.add(node)
-
-    def take(self, node: Node, grads: Grads) -> bool:
-        """Catch what arrived at `node`, one of `at`; whether nothing beyond it is wanted.
-
-        As in PyTorch, hooks of a caught tensor run first only where the gradient ends here.
-        """
-        if self.accumulate and type(node) is AccumulateGrad:
-            return False
-        ends = self.wanted.isdisjoint(node._skimp_edges[::2])
-        if ends:
-            if node._skimp_extra is not None:
-                grads = hooks.on_outputs(node._skimp_extra, grads)
-            if type(node) is AccumulateGrad:
-                grads = hooks.of_leaf(node, grads)
-        if not self.accumulate:
-            for index, place in self.at[node]:
-                self.found[place] = grads[index]
-        return ends
-
-
 def run(
     roots: list[Root | None], keep: bool, create: bool, captures: Captures | None = None
 ) -> None:
     """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what
     they saved.
 
-    It is one function because each part of its own would be a frame, .1 us, of every small step.
+    What it changes is restored by a function of its own: CPython 3.12 to 3.14 look for signals
+    where a loop jumps back, and where that ends an `if`, no `finally` of the same function runs.
     """
     if host.budget is not None:
         host.budget.between_ops()
@@ -115,133 +60,140 @@ def run(
         one.backward_begins()
     try:
         _state.grad = create
-        # What has received gradients, and has yet to run: leaves that are complete, in that order;
-        # a node that may be the newest (in a chain it always is); all other nodes.
-        ready: list[Node] = []
-        newest: Node | None = None
-        waiting: list[tuple[int, Node]] = []
-        buffers: dict[Node, Grads] = {}
-        begins: list[Any] = []
-        origins: list[Node] = []
-        for root in roots:
-            if root is not None:
-                begins.append(root)
-                origins.append(root[0])
-        root = None
-        roots.clear()
-        wanted = None
-        if captures is not None:
-            captures.search(origins)
-            wanted = captures.wanted
-        tasks.running.now = next(_numbers), origins, wanted
-        # gradients that leaves have yet to receive, once something else than an edge holds one
-        left: dict[Node, int] | None = None
-        frame: Any = _frame(1)
-        code = frame.f_code
-        while code.co_filename in lines.INSIDE and frame.f_back is not None:
-            frame = frame.f_back
-            code = frame.f_code
-        caller = code, frame.f_lasti  # for who runs a freed node again
-        if code.co_filename not in lines.OUTSIDE:
-            caller = lines.outside(frame)
-        del frame
-        while begins:
-            to, index, r = begins.pop(0)
-            if wanted is None or to in wanted:
-                if (
-                    (a := r._np) is None
-                    or a.shape != to._skimp_shape
-                    or r._dtype is not to._skimp_dtype
-                ):
-                    r = _validated(to, 0, r, to, index)
-                if to in buffers or to._skimp_outputs is not None:
-                    _deliver(to, index, r, waiting, buffers, create)
-                else:
-                    buffers[to] = [r]
-                    if type(to) is not AccumulateGrad:
-                        heappush(waiting, (-to._skimp_number, to))
-                if type(to) is AccumulateGrad:
-                    left = left or edges_to_leaves(origins, wanted)
-                    left[to] = more = left[to] - 1
-                    if not more:
-                        ready.append(to)
-        r = to = a = None  # nobody but the buffers holds a gradient: it may be taken or freed
-        results: Any
-        while True:
-            if ready:
-                node = ready.pop(0)
-            elif newest is not None:
-                node = newest
-                if waiting:
-                    node = heappushpop(waiting, (-node._skimp_number, node))[1]
-                newest = None
-            elif waiting:
-                node = heappop(waiting)[1]
-            else:
-                break
-            grads = buffers.pop(node)
-            extra = node._skimp_extra
-            if captures is not None and node in captures.at and captures.take(node, grads):
-                continue
-            if extra is not None:
-                grads = hooks.before(extra, hooks.on_outputs(extra, grads))
-            if _watched_by or (extra is not None and extra.after):
-                results = _watched(node, grads, wanted, keep)
-            else:
-                results = node._skimp_plan.run(node, grads, wanted, keep)
-            del grads
-            if not results:
-                continue  # a leaf's
-            if node._skimp_saved is None:
-                node._skimp_first = caller
-            edges = node._skimp_edges
-            i = -2
-            for r in results:
-                i += 2
-                to = edges[i]
-                if to is None or (wanted is not None and to not in wanted):
-                    continue
-                outputs = to._skimp_outputs
-                if r is not None and (
-                    type(r) is not Tensor
-                    or (a := r._np) is None
-                    or outputs is not None
-                    or a.shape != to._skimp_shape
-                    or r._dtype is not to._skimp_dtype
-                ):
-                    r = _validated(node, i >> 1, r, to, edges[i + 1])
-                is_leaf = type(to) is AccumulateGrad
-                if to in buffers:
-                    _add(buffers[to], edges[i + 1], r, create)
-                elif outputs is not None:
-                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
-                else:
-                    buffers[to] = [r]
-                    if not is_leaf:
-                        if newest is None:
-                            newest = to
-                        else:
-                            heappush(waiting, (-to._skimp_number, to))
-                if is_leaf:
-                    if left is None and count(to) != HELD_BY_ONE:
-                        left = edges_to_leaves(origins, wanted)
-                    if left is not None:
-                        left[to] = more = left[to] - 1
-                        if more:
-                            continue
-                    ready.append(to)
-            r = a = to = None
-            del results, edges, node, extra
-        if task[0] is None:
-            if tasks.AFTERWARDS:
-                tasks.call_afterwards()
-            if host.budget is not None and not keep:
-                host.budget.after_backward()
+        _flow(roots, keep, create, captures, task)
     finally:
         _state.grad = before
         tasks.running.now = task
         for one in observers:
             one.backward_ends()
+
+
+def _flow(
+    roots: list[Root | None], keep: bool, create: bool, captures: Captures | None, task: Any
+) -> None:
+    """`run`, in one function because each part of its own would be a frame of every small step."""
+    # What has received gradients, and has yet to run: leaves that are complete, in that order;
+    # a node that may be the newest (in a chain it always is); all other nodes.
+    ready: list[Node] = []
+    newest: Node | None = None
+    waiting: list[tuple[int, Node]] = []
+    buffers: dict[Node, Grads] = {}
+    begins: list[Any] = []
+    origins: list[Node] = []
+    for root in roots:
+        if root is not None:
+            begins.append(root)
+            origins.append(root[0])
+    root = None
+    roots.clear()
+    wanted = None
+    if captures is not None:
+        captures.search(origins)
+        wanted = captures.wanted
+    tasks.running.now = next(_numbers), origins, wanted
+    # gradients that leaves have yet to receive, once something else than an edge holds one
+    left: dict[Node, int] | None = None
+    frame: Any = _frame(1)
+    code = frame.f_code
+    while code.co_filename in lines.INSIDE and frame.f_back is not None:
+        frame = frame.f_back
+        code = frame.f_code
+    caller = code, frame.f_lasti  # for who runs a freed node again
+    if code.co_filename not in lines.OUTSIDE:
+        caller = lines.outside(frame)
+    del frame
+    while begins:
+        to, index, r = begins.pop(0)
+        if wanted is None or to in wanted:
+            if (
+                (a := r._np) is None
+                or a.shape != to._skimp_shape
+                or r._dtype is not to._skimp_dtype
+            ):
+                r = _validated(to, 0, r, to, index)
+            if to in buffers or to._skimp_outputs is not None:
+                _deliver(to, index, r, waiting, buffers, create)
+            else:
+                buffers[to] = [r]
+                if type(to) is not AccumulateGrad:
+                    heappush(waiting, (-to._skimp_number, to))
+            if type(to) is AccumulateGrad:
+                left = left or edges_to_leaves(origins, wanted)
+                left[to] = more = left[to] - 1
+                if not more:
+                    ready.append(to)
+    r = to = a = None  # nobody but the buffers holds a gradient: it may be taken or freed
+    results: Any
+    while True:
+        if ready:
+            node = ready.pop(0)
+        elif newest is not None:
+            node = newest
+            if waiting:
+                node = heappushpop(waiting, (-node._skimp_number, node))[1]
+            newest = None
+        elif waiting:
+            node = heappop(waiting)[1]
+        else:
+            break
+        grads = buffers.pop(node)
+        extra = node._skimp_extra
+        if captures is not None and node in captures.at and captures.take(node, grads):
+            continue
+        if extra is not None:
+            grads = hooks.before(extra, hooks.on_outputs(extra, grads))
+        if _watched_by or (extra is not None and extra.after):
+            results = _watched(node, grads, wanted, keep)
+        else:
+            results = node._skimp_plan.run(node, grads, wanted, keep)
+        del grads
+        if not results:
+            continue  # a leaf's
+        if node._skimp_saved is None:
+            node._skimp_first = caller
+        edges = node._skimp_edges
+        i = -2
+        for r in results:
+            i += 2
+            to = edges[i]
+            if to is None or (wanted is not None and to not in wanted):
+                continue
+            outputs = to._skimp_outputs
+            if r is not None and (
+                type(r) is not Tensor
+                or (a := r._np) is None
+                or outputs is not None
+                or a.shape != to._skimp_shape
+                or r._dtype is not to._skimp_dtype
+            ):
+                r = _validated(node, i >> 1, r, to, edges[i + 1])
+            is_leaf = type(to) is AccumulateGrad
+            if to in buffers:
+                _add(buffers[to], edges[i + 1], r, create)
+            elif outputs is not None:
+                _deliver(to, edges[i + 1], r, waiting, buffers, create)
+            else:
+                buffers[to] = [r]
+                if not is_leaf:
+                    if newest is None:
+                        newest = to
+                    else:
+                        heappush(waiting, (-to._skimp_number, to))
+            if is_leaf:
+                if left is None and count(to) != HELD_BY_ONE:
+                    left = edges_to_leaves(origins, wanted)
+                if left is not None:
+                    left[to] = more = left[to] - 1
+                    if more:
+                        continue
+                ready.append(to)
+        r = a = to = None
+        del results, edges, node, extra
+    if task[0] is None:
+        if tasks.AFTERWARDS:
+            tasks.call_afterwards()
+        if host.budget is not None and not keep:
+            host.budget.after_backward()
 
 
 def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
