@@ -30,7 +30,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import softmax_onednn
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import RUN, Scratch, beside_rows, less_column, row_sums, row_tops
+from skimp._kernels.scratch import RUN, Scratch, beside_rows, less_column, row_sum, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import few_columns, few_rows, one_row
@@ -274,7 +274,7 @@ def _softmax_row(x: Array) -> Array:
         total = np.empty((), y.dtype)
         einsum("i->", y, out=total)
     else:
-        total = row_sums(y.reshape(1, -1)).reshape(())
+        total = row_sum(y)
     if not _LEAST < float(total) < _MOST:
         rows = y.reshape(1, -1)
         total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
