@@ -389,7 +389,8 @@ def map_rows(
     threads = threads_for(rows * length, steps)
     step = max(1, min(-(-rows // threads), unit // length) // group) * group
     prepared = prepare_runs(source)
-    starts = iter(range(0, rows, step))
+    blocks = range(0, rows, step)
+    starts = iter(blocks)
 
     def work() -> None:
         reader = Reader(source, prepared, step * length, source.dtype)
@@ -399,7 +400,7 @@ def map_rows(
             fn(block, *[out[start:stop] for out in flat])
         reader.close()
 
-    share(work, threads)
+    share(work, min(threads, len(blocks)))
 
 
 def _rows_of(out: Array, lead: int, rows: int) -> Array:
