@@ -249,7 +249,7 @@ class _Reduction:
                 self._do(number, reader)
             reader.close()
 
-        share(work, self.threads)
+        share(work, min(self.threads, self.tasks))
         if not self.cut.direct:
             quietly(self._join)
 

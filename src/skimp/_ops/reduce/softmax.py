@@ -30,7 +30,15 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import softmax_onednn
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import RUN, Scratch, beside_rows, less_column, row_sum, row_sums, row_tops
+from skimp._kernels.scratch import (
+    RUN,
+    Scratch,
+    beside_rows,
+    less_column,
+    row_sum,
+    row_sums,
+    row_tops,
+)
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import few_columns, few_rows, one_row
@@ -104,7 +112,8 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
     c = min(inner, max(512, _UNIT // n))  # 512: runs of memory long enough for the ufuncs
     a = max(1, _UNIT // (n * c)) if c == inner else 1
     pieces = -(-inner // c)
-    numbers = iter(range(-(-outer // a) * pieces))  # shared by the threads: next() is atomic
+    tasks = -(-outer // a) * pieces
+    numbers = iter(range(tasks))  # shared by the threads: next() is atomic
 
     def work() -> None:
         for number in numbers:
@@ -116,7 +125,7 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
             )
             fn(source[box], *[p[box] for p in parts])
 
-    share(work, threads_for(source.size))
+    share(work, min(tasks, threads_for(source.size)))
 
 
 def in_wide(fn: Block) -> Block:
