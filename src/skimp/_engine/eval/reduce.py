@@ -403,6 +403,11 @@ def map_rows(
     share(work, min(threads, len(blocks)))
 
 
+def is_one_block(rows: int, length: int) -> bool:
+    """Whether `map_rows` has so many rows handed over at once, to the thread that asks."""
+    return rows == 1 or (rows * length <= _ROW_UNIT and threads_for(rows * length) == 1)
+
+
 def _rows_of(out: Array, lead: int, rows: int) -> Array:
     flat = out.reshape(rows, *out.shape[lead:])
     if not np.may_share_memory(flat, out):

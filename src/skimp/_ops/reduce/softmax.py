@@ -21,7 +21,7 @@ from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.reduce import is_one_block, map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn
@@ -90,7 +90,8 @@ def over_rows(
         quietly(fn, _contiguous(source._skimp_array()).reshape(outer, n), *flat)
     else:
         found, _ = source_of(source, in_order=True)
-        if shares and isinstance(found, np.ndarray) and found.flags.c_contiguous:
+        whole = shares or is_one_block(outer, n)
+        if whole and isinstance(found, np.ndarray) and found.flags.c_contiguous:
             quietly(fn, found.reshape(outer, n), *flat)
             return
         row_ndim = len(shape) - dim  # dims after this one have size 1
@@ -291,7 +292,7 @@ def _softmax_row(x: Array) -> Array:
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None:  # it may be cast first
+    if dtype is not None or input._np is None:  # it may be cast first, or is large
         return None
     if (row := one_row(input, dim)) is not None:
         return fresh(_softmax_row(row), input._dtype)
@@ -307,7 +308,7 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None:  # it may be cast first
+    if dtype is not None or input._np is None:  # it may be cast first, or is large
         return None
     x = few_rows(input, dim)
     if x is None:
