@@ -46,6 +46,7 @@ def test_interleaved(seed: int, program: list[tuple[str, int, torch.dtype]]) -> 
 
 FEW: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "uniforms": (lambda n, g: torch.rand(n, generator=g), few.uniforms),
+    "drawn uniforms": (lambda n, g: torch.rand(n, generator=g), few.drawn_uniforms),
     "normals": (lambda n, g: torch.randn(n, generator=g), few.normals),
     "stays": (
         lambda n, g: torch.empty(n, dtype=torch.bool).bernoulli_(0.3, generator=g),
@@ -56,7 +57,8 @@ FEW: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 def _general(name: str, n: int, engine: draws.Engine) -> Any:
     made = np.empty(n, np.float32)
-    (draws.uniform(made, 0, 1, engine) if name == "uniforms" else draws.normal(made, 0, 1, engine))
+    draw = draws.uniform if "uniforms" in name else draws.normal
+    draw(made, 0, 1, engine)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 import skimp
 from skimp._kernels import blas, onednn, products_onednn
@@ -38,6 +38,7 @@ def test_values_are_the_same_on_any_number_of_threads(
     sizes: tuple[int, int, int], layouts: tuple[str, str], padded: bool, add: bool
 ) -> None:
     m, k, n = sizes
+    assume(m * k * n > products_onednn.SMALL)
     a, b = _matrix((m, k), layouts[0], 0), _matrix((k, n), layouts[1], 1)
     found = []
     for threads in (1, 2, 3):
@@ -92,22 +93,34 @@ def test_sums_of_few_results_too(shape: tuple[int, int, int], turned: tuple[bool
 
 
 def test_what_it_is_not_asked_for() -> None:
-    a = np.ones((64, 64), "f4")
-    out = np.zeros((64, 64), "f4")
+    a = np.ones((128, 128), "f4")
+    out = np.zeros((128, 128), "f4")
     for one, other, into in (
-        (a[:, ::2], a[:32], out),  # gaps
+        (a[:, ::2], a[:64], out),  # gaps
         (a[::-1], a, out),
         (a[:1], a, out[:1]),  # vectors
         (a, a[:, :1], out[:, :1]),
         (a[:, :1], a[:1], out),
         (a.astype("f8"), a.astype("f8"), out.astype("f8")),
         (a, a, out.T),
-        (np.broadcast_to(a[0], (64, 64)), a, out),
+        (np.broadcast_to(a[0], (128, 128)), a, out),
     ):
         assert not products_onednn.multiply(one, other, into, 1)
     assert not out.any()
     a[:2] = 2  # and asked all the same, who multiplies gets the product
     np.testing.assert_array_equal(blas.multiply(a[::-1], a), a[::-1].copy() @ a)
+
+
+@pytest.mark.parametrize(
+    ("rows", "turned", "asked"),
+    [(100, False, False), (101, False, True), (100, True, False), (63, True, True)],
+)
+def test_small_products_are_left_to_numpy(rows: int, turned: bool, asked: bool) -> None:
+    """But few rows times a turned matrix."""
+    a, b = np.ones((rows, 100), "f4"), np.ones((100, 100), "f4")
+    out = np.zeros((rows, 100), "f4")
+    assert products_onednn.multiply(a, b.T if turned else b, out, 1) is asked
+    assert bool(out.any()) is asked
 
 
 @pytest.mark.parametrize(

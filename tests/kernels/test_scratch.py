@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import skimp
-from skimp._kernels.scratch import row_sums
+from skimp._kernels.scratch import row_sum, row_sums
 from skimp.config import config
 
 
@@ -20,6 +20,7 @@ def test_a_row_has_the_sum_that_it_has_alone(kind: str, length: int, gap: int) -
     for rows in (1, 2, 3):
         parts = [row_sums(x[i : i + rows]) for i in range(0, 5, rows)]
         assert np.concatenate(parts).tobytes() == sums.tobytes()
+    assert np.array([row_sum(np.ascontiguousarray(row)) for row in x]).tobytes() == sums.tobytes()
     assert np.allclose(sums[:, 0], x.sum(1, dtype=np.float64), rtol=1e-4, atol=1e-2)
 
 

@@ -127,6 +127,8 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
         by = products_onednn if a.ndim == 2 else batches_onednn
         if by.multiply(a, b, made, threads_for_products()):
             return made
+        if a.ndim == 2:  # the batches of others may broadcast
+            out = made
     functions = None
     if wakes_in_vain(a.shape[-2:], b.shape[-1]):
         functions = _functions()

@@ -22,9 +22,8 @@ from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
 
-# Multiplications up to which OpenBLAS, on x86-64, has kernels for small matrices, through which its
-# batches crash (OpenBLAS, pull request 5980).
-_SAFE: Final = 100**3
+# OpenBLAS's batches crash through its kernels for small matrices (OpenBLAS, pull request 5980).
+_SAFE: Final = products_onednn.SMALL
 LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
 ROWS, AS_IT_IS, TRANSPOSED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
 _TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}

@@ -1,7 +1,8 @@
 """float32 products of matrices by oneDNN (`onednn`), where it is installed.
 
-It multiplies narrow matrices in half of OpenBLAS's time and others in nine tenths, and its threads
-are OpenMP's: they stay awake for a while after a product, so that the next begins at once on all.
+It multiplies narrow matrices in half of OpenBLAS's time and others in nine tenths (small ones are
+left to OpenBLAS), and its threads are OpenMP's: they stay awake for a while after a product, so
+that the next begins at once on all.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ _DEEP: Final = 256
 # keeps for each thread; up to so many it reads them where they lie, in the same time.
 _ROWS: Final = 512
 _TALL: Final = 1024  # rows from which a product is cut so
+# Multiplications up to which OpenBLAS has kernels for small matrices, on x86-64: they take three
+# quarters of oneDNN's time, but for few rows times a turned matrix, which they read one by one.
+SMALL: Final = 100**3
+_THIN: Final = 64
 _ITEM: Final = 4  # bytes
 Ints = tuple[int, ...]
 # Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
@@ -97,6 +102,9 @@ def _cut(
         return None
     one, other = _lies(m, k, a), _lies(k, n, b)
     if one is None or other is None or right != _ITEM or down < n * _ITEM or down % _ITEM:
+        return None
+    thin = m < _THIN and one[0] == b"N" and other[0] == b"T"
+    if m * k * n <= SMALL and not thin:
         return None
     shared = m * k * n >= _SHARED
     piece = _DEEP if shared else k

@@ -51,6 +51,16 @@ def test_few_numbers(name: str) -> None:
     assert run(skimp) == run(torch)
 
 
+@pytest.mark.parametrize("n", [4096, 4097, 65_536, 65_537, 131_071, 131_072])
+def test_more_numbers_than_lie_at_hand(n: int) -> None:
+    def run(t: Any) -> list[bytes]:
+        t.manual_seed(n)
+        made = [t.rand(3), t.rand(n), t.rand_like(t.zeros(n)), t.randn(n), t.randint(9, (n,))]
+        return [x.numpy().tobytes() for x in [*made, t.rand(3)]]
+
+    assert run(skimp) == run(torch)
+
+
 def test_drawing_is_a_write() -> None:
     for t in (skimp, torch):
         x, w = t.zeros(3), t.ones(3, requires_grad=True)

@@ -249,7 +249,7 @@ class _Reduction:
                 self._do(number, reader)
             reader.close()
 
-        share(work, self.threads)
+        share(work, min(self.threads, self.tasks))
         if not self.cut.direct:
             quietly(self._join)
 
@@ -389,7 +389,8 @@ def map_rows(
     threads = threads_for(rows * length, steps)
     step = max(1, min(-(-rows // threads), unit // length) // group) * group
     prepared = prepare_runs(source)
-    starts = iter(range(0, rows, step))
+    blocks = range(0, rows, step)
+    starts = iter(blocks)
 
     def work() -> None:
         reader = Reader(source, prepared, step * length, source.dtype)
@@ -399,7 +400,12 @@ def map_rows(
             fn(block, *[out[start:stop] for out in flat])
         reader.close()
 
-    share(work, threads)
+    share(work, min(threads, len(blocks)))
+
+
+def is_one_block(rows: int, length: int) -> bool:
+    """Whether `map_rows` has so many rows handed over at once, to the thread that asks."""
+    return rows == 1 or (rows * length <= _ROW_UNIT and threads_for(rows * length) == 1)
 
 
 def _rows_of(out: Array, lead: int, rows: int) -> Array:

@@ -39,7 +39,7 @@ __all__ = [
     "multinomial", "normal", "poisson", "random_", "randperm", "standard_gamma", "uniform",
 ]  # fmt: skip
 
-_PART: Final = 1 << 16
+PART: Final = 1 << 16  # elements that are drawn at once
 _PAIRS: Final = 1 << 14
 _LOW53: Final = np.uint64((1 << 53) - 1)
 _SCALARS: Final = {
@@ -145,10 +145,10 @@ def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
     chances = shaping.broadcast(p, out.shape).reshape(-1)
     draw = uniform53 if p.dtype == np.float64 else uniform24
     with engine.lock:
-        for start in range(0, numbers.size, _PART):
-            chance = chances[start : start + _PART]
+        for start in range(0, numbers.size, PART):
+            chance = chances[start : start + PART]
             values = draw(chance.size, engine)
-            numbers[start : start + _PART] = values < chance.astype(values.dtype, copy=False)
+            numbers[start : start + PART] = values < chance.astype(values.dtype, copy=False)
 
 
 def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
@@ -212,5 +212,5 @@ def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:
 
 def _parts(out: NDArray[Any]) -> Iterator[NDArray[Any]]:
     numbers = flat(out)
-    for start in range(0, numbers.size, _PART):
-        yield numbers[start : start + _PART]
+    for start in range(0, numbers.size, PART):
+        yield numbers[start : start + PART]

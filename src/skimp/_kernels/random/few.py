@@ -42,6 +42,12 @@ def uniforms(n: int, engine: Engine) -> F32 | None:
     return table[start:end].copy()
 
 
+def drawn_uniforms(n: int, engine: Engine) -> F32 | None:
+    """The same, drawn where they are not handed out; None of more than one part of a draw."""
+    found = uniforms(n, engine)
+    return draws.uniform24(n, engine) if found is None and n <= draws.PART else found
+
+
 def normals(n: int, engine: Engine) -> F32 | None:
     """Standard normals as `normal` makes float32 ones; the engine's lock is held."""
     if n < GROUP:

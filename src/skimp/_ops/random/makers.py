@@ -55,7 +55,7 @@ def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     if shape is None:
         return None
     n = shape[0] if len(shape) == 1 else math.prod(shape)
-    return None if n > FEW or modes.state.vmaps else (n, shape)
+    return None if modes.state.vmaps else (n, shape)
 
 
 def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
@@ -87,7 +87,7 @@ def _few_like(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tens
             return None
         if dtype is not None and dtype is not dtypes.float32:
             return None
-        if x.size > FEW or modes.state.vmaps:
+        if x.size >= config.small_below or modes.state.vmaps:
             return None
         with engine.lock:
             made = draw(x.size, engine)
@@ -141,7 +141,7 @@ def _maker(
 _maker(
     "rand",
     lambda a, engine: draws.uniform(a, 0.0, 1.0, engine),
-    draws_few.uniforms,
+    draws_few.drawn_uniforms,
     "uniform numbers in [0, 1)",
     "check_uniform_bounds",
 )
@@ -268,7 +268,7 @@ def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tenso
     if type(low) is not int or type(high) is not int or not low < high <= _LARGE or low < -_LARGE:
         return None
     found = None if type(size) is int else _small_shape((size,))
-    if found is None:
+    if found is None or found[0] > FEW:
         return None
     n, shape = found
     engine = engine_of(generator)

@@ -323,9 +323,9 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
         return None
     engine = default_generator._engine
     with engine.lock:
-        numbers = draws_few.uniforms(row.size, engine)
-        if numbers is None:
-            numbers = draws.uniform24(row.size, engine)
+        numbers = draws_few.drawn_uniforms(row.size, engine)
+    if numbers is None:
+        return None
     np.less(numbers, row, out=numbers)
     return fresh(numbers.reshape(x.shape), dtypes.float32)
 

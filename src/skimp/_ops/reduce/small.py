@@ -109,8 +109,9 @@ def total(x: Array) -> Any:
         return x.dtype.type(_in_units(flat))
     whole = n // _PIECE * _PIECE
     if whole == n:
-        return add(einsum("ij->i", flat.reshape(-1, _PIECE)))
-    return add(einsum("ij->i", flat[:whole].reshape(-1, _PIECE))) + add(flat[whole:])
+        return einsum("i->", einsum("ij->i", flat.reshape(-1, _PIECE)))
+    pieces = einsum("ij->i", flat[:whole].reshape(-1, _PIECE))
+    return einsum("i->", pieces) + einsum("i->", flat[whole:])
 
 
 def _in_units(flat: Array) -> float:
@@ -118,7 +119,7 @@ def _in_units(flat: Array) -> float:
     units = len(flat) // _UNIT
     whole = units * _UNIT
     pieces = einsum("ij->i", flat[:whole].reshape(-1, _PIECE))
-    sums = add(pieces.reshape(units, -1), 1).tolist()
+    sums = einsum("ij->i", pieces.reshape(units, -1)).tolist()
     if whole < len(flat):
         sums.append(float(total(flat[whole:])))
     return _in_pairs(sums)

@@ -21,7 +21,7 @@ from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.reduce import is_one_block, map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn
@@ -30,7 +30,15 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import softmax_onednn
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import RUN, Scratch, beside_rows, less_column, row_sums, row_tops
+from skimp._kernels.scratch import (
+    RUN,
+    Scratch,
+    beside_rows,
+    less_column,
+    row_sum,
+    row_sums,
+    row_tops,
+)
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import few_columns, few_rows, one_row
@@ -82,7 +90,8 @@ def over_rows(
         quietly(fn, _contiguous(source._skimp_array()).reshape(outer, n), *flat)
     else:
         found, _ = source_of(source, in_order=True)
-        if shares and isinstance(found, np.ndarray) and found.flags.c_contiguous:
+        whole = shares or is_one_block(outer, n)
+        if whole and isinstance(found, np.ndarray) and found.flags.c_contiguous:
             quietly(fn, found.reshape(outer, n), *flat)
             return
         row_ndim = len(shape) - dim  # dims after this one have size 1
@@ -104,7 +113,8 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
     c = min(inner, max(512, _UNIT // n))  # 512: runs of memory long enough for the ufuncs
     a = max(1, _UNIT // (n * c)) if c == inner else 1
     pieces = -(-inner // c)
-    numbers = iter(range(-(-outer // a) * pieces))  # shared by the threads: next() is atomic
+    tasks = -(-outer // a) * pieces
+    numbers = iter(range(tasks))  # shared by the threads: next() is atomic
 
     def work() -> None:
         for number in numbers:
@@ -116,7 +126,7 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
             )
             fn(source[box], *[p[box] for p in parts])
 
-    share(work, threads_for(source.size))
+    share(work, min(tasks, threads_for(source.size)))
 
 
 def in_wide(fn: Block) -> Block:
@@ -274,7 +284,7 @@ def _softmax_row(x: Array) -> Array:
         total = np.empty((), y.dtype)
         einsum("i->", y, out=total)
     else:
-        total = row_sums(y.reshape(1, -1)).reshape(())
+        total = row_sum(y)
     if not _LEAST < float(total) < _MOST:
         rows = y.reshape(1, -1)
         total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
@@ -282,7 +292,7 @@ def _softmax_row(x: Array) -> Array:
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None:  # it may be cast first
+    if dtype is not None or input._np is None:  # it may be cast first, or is large
         return None
     if (row := one_row(input, dim)) is not None:
         return fresh(_softmax_row(row), input._dtype)
@@ -298,7 +308,7 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None:  # it may be cast first
+    if dtype is not None or input._np is None:  # it may be cast first, or is large
         return None
     x = few_rows(input, dim)
     if x is None:
