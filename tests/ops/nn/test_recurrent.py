@@ -349,3 +349,32 @@ def test_gradients_of_weights_are_made_where_they_stay(kind: str, most: float) -
     with skimp.config.using(threads=1):
         out.backward(retain_graph=True)  # what is made once
         assert peak_of(lambda: out.backward(retain_graph=True)) < most * gates
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_gradients_of_gates_take_their_place(kind: str) -> None:
+    """Where the graph goes and nobody else holds them; the bits are those of a graph that stays."""
+    n, way = (4, "_saved_result2") if kind == "LSTM" else (3, "_saved_result1")
+    net, x = getattr(skimp.nn, kind)(128, 128), skimp.randn(64, 16, 128)
+
+    def peak(keep: bool = False, hold: bool = False) -> tuple[int, list[Any]]:
+        net.zero_grad()
+        out = net(x)[0]
+        held = getattr(out.grad_fn, way) if hold else None
+        before = None if held is None else held.clone()
+        loss = out.sum()
+        start = skimp.memory.memory_allocated()
+        skimp.memory.reset_peak_memory_stats()
+        loss.backward(retain_graph=keep)
+        assert held is None or held.equal(before)
+        return skimp.memory.max_memory_allocated() - start, [
+            p.grad.clone() for p in net.parameters()
+        ]
+
+    gates = 64 * 16 * n * 128 * 4
+    (few, a), (many, b), (also, c) = peak(), peak(keep=True), peak(hold=True)
+    assert few < many - gates * 3 // 4
+    assert also > many - gates // 4
+    for one, other, third in zip(a, b, c, strict=True):
+        assert one.equal(other)
+        assert one.equal(third)

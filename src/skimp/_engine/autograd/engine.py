@@ -18,13 +18,14 @@ import numpy as np
 
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, tasks, watched
 from skimp._engine.autograd.captures import Captures
+from skimp._engine.autograd.last_reader import is_own
 from skimp._engine.autograd.leaves import HELD_BY_ONE, count, edges_to_leaves
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
-from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
+from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.tensor import Tensor, empty
@@ -273,7 +274,7 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
                 buffer[index] = have
                 return
             del s
-        if not create and count(have) == HELD_BY_VARIABLE and _is_own(have) and _same_kind(have, g):
+        if not create and count(have) == HELD_BY_VARIABLE and is_own(have) and _same_kind(have, g):
             buffer[index] = ops.add_(have, g)
         else:
             buffer[index] = (
@@ -286,25 +287,6 @@ def _same_kind(a: Tensor, b: Tensor) -> bool:
     if x is not None and y is not None:
         return x.shape == y.shape and a._dtype is b._dtype
     return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._hollow
-
-
-def _is_own(t: Tensor) -> bool:
-    """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
-    if t._hollow:
-        return False
-    s = t._storage
-    if not (
-        count(s) == _AND_BY_TENSOR
-        and not (s.exported or t._rg or t._conj or t._skimp_neg or t._skimp_inference)
-        and t._base is None
-    ):
-        return False
-    a = t._np
-    if a is not None:
-        return a is s.block or (a.nbytes == len(s) and a.flags.forc)
-    layout = t._skimp_layout_of()
-    whole: bool = numel(layout.shape) * t._dtype.itemsize == len(s)
-    return whole and is_non_overlapping_and_dense(layout)
 
 
 def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
@@ -402,7 +384,7 @@ def _accumulate(
             if not _state.grad and count(g) == HELD_BY_VARIABLE and _obeys(g, t):
                 stolen = g if _is_plain(g) else ghost(g)
                 g = None  # and with it, what it was a view of
-                if not _is_own(stolen):
+                if not is_own(stolen):
                     g, stolen = stolen, None
             t._grad = _copied(g, t) if stolen is None else stolen  # type: ignore[arg-type]
         elif _state.grad:

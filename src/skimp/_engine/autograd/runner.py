@@ -62,10 +62,9 @@ def runner(plan: Plan) -> Runner:
     if not plan.lists:
         text.append("    traceless = node._skimp_extra is not None and node._skimp_extra.zeroed")
         unless = "traceless or "
-        if plan.rule.releases_early:
-            text += _early(plan, made)
-    if not plan.lists:
         text += [f"    {line}" for i, slot in enumerate(plan.slots) for line in _narrowed(i, slot)]
+        if plan.rule.releases_early:
+            text += _early(plan, made, names)
     for i, step in enumerate(plan.steps):
         text += [f"    {line}" for line in _run(i, step, None if plan.lists else unless)]
     text += [f"    {line}" for line in _released(plan)]
@@ -164,18 +163,22 @@ def _run(i: int, step: Step, unless: str | None = "") -> list[str]:
     return [f"if {unless}{' or '.join(ends)}:", f"    {given}"]
 
 
-def _early(plan: Plan, made: str) -> list[str]:
+def _early(plan: Plan, made: str, grads: list[str]) -> list[str]:
     """The lines that let go of what was saved formula by formula, not when all have run.
 
     A product's gradients are as large as its factors. Where the first factor is made again for
     backward (`rematerialize`), its bytes and those of its gradient would be there at once: in a
     transformer that is the peak of the step. So the gradient of the second factor, the small one in
-    most programs, is computed first, and what only it reads goes before the next one is made.
+    most programs, is computed first, and what only it reads goes before the next one is made. A
+    formula for several arguments may find that it is the last reader of a value
+    (`last_reader.py`).
     """
-    slots = [i for i, slot in enumerate(plan.slots) if slot.kind == ARG]
-    large = ["g._np is None", *[f"(type(v{i}) is Tensor and v{i}._np is None)" for i in slots]]
+    slots = [i for i, slot in enumerate(plan.slots) if slot.kind in (ARG, RESULT)]
+    large = [f"(type({g}) is Tensor and {g}._np is None)" for g in grads]
+    large += [f"(type(v{i}) is Tensor and v{i}._np is None)" for i in slots]
+    unless = ["keep", "traceless", *[f"({g} is not None and {g}._hollow)" for g in grads]]
     return [
-        f"    if saved and ({' or '.join(large)}) and not (keep or g._hollow or traceless):",
+        f"    if saved and ({' or '.join(large)}) and not ({' or '.join(unless)}):",
         "        node._skimp_saved = saved = t = None",
         *[f"        {line}" for line in _shedding(plan)],
         f"        return {made}",

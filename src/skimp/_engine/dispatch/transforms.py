@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Protocol
 
 from skimp._engine.dispatch.row import KNOWN, Form, Op, signature
@@ -57,6 +58,10 @@ class Call:
 
     def given(self) -> dict[str, Any]:
         """The arguments by name, as the op's signature has them; defaults included."""
+        if not self.kwargs:
+            usual, least, most = _parameters(self.form.f)
+            if least <= len(self.args) <= most:
+                return usual | dict(zip(usual, self.args, strict=False))
         bound = signature(self.form.f).bind(*self.args, **self.kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
@@ -72,6 +77,18 @@ class Call:
                 self.usual,
             )
         )
+
+
+@cache
+def _parameters(f: Any) -> tuple[dict[str, Any], int, int]:
+    """Defaults by name, of a call without words; the fewest and the most arguments that it has. A
+    starred one, or one that must be named, leaves no number between these."""
+    found = signature(f).parameters.values()
+    by_place = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    others = [p for p in found if p.kind is not p.KEYWORD_ONLY or p.default is p.empty]
+    least = sum([p.default is p.empty for p in by_place])
+    most = len(by_place) if len(others) == len(by_place) else -1
+    return {p.name: p.default for p in found}, least, most
 
 
 class Transform(Protocol):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.forms import NAMESPACES, export
@@ -14,7 +15,8 @@ from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
-from skimp._engine.tensor.tensor import Array
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn.losses_reduced import loss_of, reduced
 from skimp._ops.nn.reduction import check_reduction, loss
@@ -215,16 +217,46 @@ def as_input(input: Any, loss: Any) -> Any:
 # -- probabilities --------------------------------------------------------------------------------
 
 
-def _log_down_to(x: Array, low: float) -> Array:
-    return np.maximum(np.log(x), low)
-
-
 def _bce(x: Array, y: Array, *, out: Array) -> None:
     """(y - 1) max(log(1 - x), -100) - y max(log(x), -100)."""
     np.negative(x, out=out)
-    first = np.maximum(np.log1p(out), -100) * (y - 1)
-    np.multiply(_log_down_to(x, -100), y, out=out)
+    np.log1p(out, out=out)
+    np.maximum(out, -100, out=out)
+    first = np.subtract(y, 1, out=np.empty_like(out))
+    np.multiply(out, first, out=first)
+    np.log(x, out=out)
+    np.maximum(out, -100, out=out)
+    np.multiply(out, y, out=out)
     np.subtract(first, out, out=out)
+
+
+def _bce_back(g: Any, input: Any, target: Any) -> Any:
+    """Its gradient, on arrays where they are small and not recorded."""
+    share, x, y = g._np, input._np, target._np
+    if (
+        share is None
+        or x is None
+        or y is None
+        or modes.state.grad
+        or input._dtype not in dtypes.FLOATING
+        or g._dtype is not input._dtype
+        or input._skimp_turned
+        or target._skimp_turned
+    ):
+        return g * (input - target) / ((1 - input) * input).clamp_min(1e-12)
+    return fresh(quietly(_bce_slope, share, x, y), input._dtype)
+
+
+def _bce_slope(g: Array, x: Array, y: Array) -> Array:
+    """The steps of the formula in ops, in two arrays."""
+    slope, variance = np.empty_like(x), np.empty_like(x)
+    np.subtract(x, y, out=slope)
+    np.multiply(g, slope, out=slope)
+    np.subtract(1, x, out=variance)
+    np.multiply(variance, x, out=variance)
+    np.maximum(variance, 1e-12, out=variance)
+    np.divide(slope, variance, out=slope)
+    return slope
 
 
 BCE = Pointwise(
@@ -233,9 +265,7 @@ BCE = Pointwise(
     same,
     Rule(
         "BinaryCrossEntropyBackward0",
-        input=lambda g, input, target: (
-            g * (input - target) / ((1 - input) * input).clamp_min(1e-12)
-        ),
+        input=_bce_back,
         target=lambda g, input: (
             g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
         ),

@@ -146,6 +146,13 @@ def of_w_hh(
     return made
 
 
+def place_of(gates: Any) -> Array:
+    """The memory of all gates as (time, batch, gates * hidden), to be written to."""
+    time, many, batch, n = tuple(gates.shape)
+    d: Array = gates._skimp_writable().reshape(time, batch, many * n)
+    return d
+
+
 def tensor(a: Array, like: Any) -> Any:
     """A copy as a tensor."""
     made, into = blank(a.shape, like._dtype)

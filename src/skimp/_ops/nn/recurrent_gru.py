@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.last_reader import is_last_reader
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
@@ -31,6 +32,7 @@ from skimp._ops.nn.recurrent import (
     of_w_hh,
     of_w_ih,
     one_by_one,
+    place_of,
     rematerialize,
     some_steps,
     tensor,
@@ -69,8 +71,11 @@ def _back(
     given = input, h0, w_ih, w_hh, b_ih, b_hh
     if modes.state.grad or g0._hollow:
         return rematerialize(partial(_in_ops, reverse=reverse), (*given, _NAMES), (g0,), needs)
+    d = resets = None
+    if is_last_reader(result1) and is_last_reader(result2):
+        d, resets = place_of(result1), result2._skimp_writable()
     g, gates, hidden, out = [t._skimp_array() for t in (g0, result1, result2, result0)]
-    return _gradients(given, g, (gates, hidden, out), reverse, needs)
+    return _gradients(given, g, (gates, hidden, out), reverse, needs, d, resets)
 
 
 def _step_back(
@@ -85,43 +90,51 @@ def _step_back(
 
 
 def _gradients(
-    given: Any, g: Array, made: tuple[Array, Array, Array | None], reverse: bool, needs: Any
-) -> Any:
+    given: Any, g: Array, made: tuple[Array, Array, Array | None], reverse: bool, needs: Any,
+    d: Array | None = None, resets: Array | None = None,
+) -> Any:  # fmt: skip
+    """`d`: where the gradients of the gates go, if they take the gates' place; then the resets go
+    to `resets`, that of the hidden parts."""
     (input, h0, w_ih, w_hh, _, _), (gates, hidden, out) = given, made
     time, _, batch, n = gates.shape
-    _held, d = blank((time, batch, 3 * n), input._dtype)  # counted until it goes
+    if d is None:
+        _held, d = blank((time, batch, 3 * n), input._dtype)  # counted until it goes
     dh = np.zeros((batch, n), d.dtype)
     way = slice(None, None, -1 if reverse else 1)
     first = h0._skimp_array()
     kept = gates[way], hidden[way], None if out is None else out[way], first
-    quietly(_steps_back, d[way], dh, g[way], kept, w_hh._skimp_array())
+    to = None if resets is None else resets[way]
+    quietly(_steps_back, d[way], dh, g[way], kept, to, w_hh._skimp_array())
     dw_ih, of_ih = of_w_ih(d, input, needs), of_bias(d, "b_ih", input, needs)
     dx = input_back(d, w_ih, input, needs)
-    d[..., 2 * n :] *= gates[:, 0]  # those behind the hidden part now
+    d[..., 2 * n :] *= gates[:, 0] if resets is None else resets  # those behind the hidden part now
     dw_hh = of_w_hh(d, out, first, reverse, input, needs)
     return dx, tensor(dh, input), dw_ih, dw_hh, of_ih, of_bias(d, "b_hh", input, needs)
 
 
-def _steps_back(d: Array, dh: Array, g: Array, kept: Kept, w: Array) -> None:
-    """d = the gradients of the gates of all steps; dh, of the last state, becomes that of the
-    first. The hidden part of `new` is behind the reset."""
+def _steps_back(d: Array, dh: Array, g: Array, kept: Kept, resets: Array | None, w: Array) -> None:
+    """d = the gradients of the gates of all steps, maybe in the place of the gates, and then the
+    resets in that of the hidden parts; dh, of the last state, becomes that of the first. The hidden
+    part of `new` is behind the reset."""
     gates = kept[0]
     time, _, batch, n = gates.shape
     behind, many = np.empty((batch, 3 * n), d.dtype), most(time, gates[0].size)
     if time == 1:
         times_w = recurrence.product_once(w, dh)
-        _go_back(d, dh, g, kept, behind, times_w, np.empty((1, 3, batch, n), d.dtype))
+        one = np.empty((1, 3, batch, n), d.dtype)
+        _go_back(d, dh, g, kept, resets, behind, times_w, one)
         return
     with (
         recurrence.product(behind, w, dh) as times_w,
         Scratch((many, 3, batch, n), d.dtype) as factors,
     ):
-        _go_back(d, dh, g, kept, behind, times_w, factors)
+        _go_back(d, dh, g, kept, resets, behind, times_w, factors)
 
 
 def _go_back(
-    d: Array, dh: Array, g: Array, kept: Kept, behind: Array, times_w: Any, factors: Array
-) -> None:
+    d: Array, dh: Array, g: Array, kept: Kept, resets: Array | None, behind: Array,
+    times_w: Any, factors: Array,
+) -> None:  # fmt: skip
     gates = kept[0]
     time, _, batch, n = gates.shape
     by_gate = d.reshape(time, batch, 3, n).transpose(0, 2, 1, 3)
@@ -129,14 +142,17 @@ def _go_back(
     for steps in some_steps(time, gates[0].size, True):
         slopes = factors[: steps.stop - steps.start]
         _slopes(kept, steps, slopes)
+        if resets is not None:
+            resets[steps] = gates[steps, 0]
         for t in one_by_one(steps, True):
             dh += g[t]
-            slope, (reset, update, _) = slopes[t - steps.start], gates[t]
+            slope = slopes[t - steps.start]
+            reset = gates[t, 0] if resets is None else resets[t]
+            np.multiply(dh, gates[t, 1], out=through)  # before the gates are written over
             np.multiply(slope, dh, out=by_gate[t])
             np.multiply(slope[:2], dh, out=to_behind[:2])
             slope[2] *= dh
             np.multiply(slope[2], reset, out=to_behind[2])
-            np.multiply(dh, update, out=through)
             times_w(behind)
             dh += through
 
@@ -161,7 +177,7 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
 
 @hidden(
     nondiff=(1, 2),
-    rule=Rule("GruBackward0", {_NAMES: _back}),
+    rule=Rule("GruBackward0", {_NAMES: _back}, releases_early=True),
     batch=batching.layers.recurrent,
     meta=shapes.gru_layer,
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.last_reader import is_last_reader
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
@@ -33,6 +34,7 @@ from skimp._ops.nn.recurrent import (
     of_w_hh,
     of_w_ih,
     one_by_one,
+    place_of,
     rematerialize,
     some_steps,
     tensor,
@@ -74,9 +76,10 @@ def _back(
     if modes.state.grad or _is_hollow(g0, g1):
         cell = partial(_in_ops, reverse=reverse)
         return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
+    d = place_of(result2) if is_last_reader(result2) else None
     gates, cells, out = [t._skimp_array() for t in (result2, result3, result0)]
     g = None if g0 is None else g0._skimp_array()
-    return _gradients(given, g, g1, (gates, cells, out), reverse, needs)
+    return _gradients(given, g, g1, (gates, cells, out), reverse, needs, d)
 
 
 def _step_back(
@@ -98,11 +101,13 @@ def _is_hollow(*gradients: Any) -> bool:
 
 def _gradients(
     given: Any, g: Array | None, g1: Any, made: tuple[Array, Array, Array | None], reverse: bool,
-    needs: Any,
+    needs: Any, d: Array | None = None,
 ) -> Any:  # fmt: skip
+    """`d`: where the gradients of the gates go, if they take the gates' place."""
     (input, h0, c0, w_ih, w_hh, _, _), (gates, cells, out) = given, made
     time, _, batch, n = gates.shape
-    _held, d = blank((time, batch, 4 * n), input._dtype)  # counted until it goes
+    if d is None:
+        _held, d = blank((time, batch, 4 * n), input._dtype)  # counted until it goes
     dh, dc = np.zeros((batch, n), d.dtype), np.zeros((batch, n), d.dtype)
     before = dh if h0.shape[1] == n else np.empty(tuple(h0.shape), d.dtype)  # if it is projected
     if g1 is not None:
@@ -110,7 +115,7 @@ def _gradients(
     way = slice(None, None, -1 if reverse else 1)
     kept = gates[way], cells[way], c0._skimp_array()
     g = None if g is None else g[way]
-    quietly(_steps_back, d[way], dh, before, dc, g, kept, w_hh._skimp_array())
+    dc = quietly(_steps_back, d[way], dh, before, dc, g, kept, w_hh._skimp_array())
     dw_hh = of_w_hh(d, out, h0._skimp_array(), reverse, input, needs)
     dw_ih = of_w_ih(d, input, needs)
     dx = input_back(d, w_ih, input, needs)
@@ -121,24 +126,24 @@ def _gradients(
 def _steps_back(
     d: Array, dh: Array, before: Array, dc: Array, g: Array | None,
     kept: Kept, w: Array,
-) -> None:  # fmt: skip
-    """d = the gradients of the gates of all steps; dh and dc, of the last state, become those of
-    the first. `before`, where dh goes, is dh if there are more steps than one."""
+) -> Array:  # fmt: skip
+    """d = the gradients of the gates of all steps, maybe in the place of the gates; dh, of the last
+    state, becomes that of the first, and what dc becomes is returned. `before`, where dh goes, is
+    dh if there are more steps than one."""
     time, gates, batch, n = kept[0].shape
     if time == 1:
         factors = np.empty((1, 5, batch, n), d.dtype)
-        _go_back(d, dh, dc, g, kept, recurrence.product_once(w, before), factors)
-        return
+        return _go_back(d, dh, dc, g, kept, recurrence.product_once(w, before), factors)
     with (
         recurrence.product(d[0], w, before) as times_w,
         Scratch((most(time, gates * dh.size), 5, batch, n), d.dtype) as factors,
     ):
-        _go_back(d, dh, dc, g, kept, times_w, factors)
+        return _go_back(d, dh, dc, g, kept, times_w, factors)
 
 
 def _go_back(
     d: Array, dh: Array, dc: Array, g: Array | None, kept: Kept, times_w: Any, factors: Array
-) -> None:
+) -> Array:
     gates = kept[0]
     time, _, batch, n = gates.shape
     by_gate, part = d.reshape(time, batch, 4, n).transpose(0, 2, 1, 3), np.empty_like(dh)
@@ -151,10 +156,12 @@ def _go_back(
             into, slope = by_gate[t], slopes[t - steps.start]
             np.multiply(dh, slope[4], out=part)
             dc += part
+            np.multiply(dc, gates[t, 1], out=part)  # before the step's gates are written over
             np.multiply(slope[:3], dc, out=into[:3])
             np.multiply(slope[3], dh, out=into[3])
-            dc *= gates[t, 1]
+            dc, part = part, dc
             times_w(d[t])
+    return dc
 
 
 def _slopes(kept: Kept, steps: slice, out: Array) -> None:
@@ -180,7 +187,7 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
 
 @hidden(
     nondiff=(2, 3),
-    rule=Rule("LstmBackward0", {_NAMES: _back}),
+    rule=Rule("LstmBackward0", {_NAMES: _back}, releases_early=True),
     batch=batching.layers.recurrent,
     meta=shapes.lstm_layer,
 )

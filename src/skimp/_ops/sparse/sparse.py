@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -11,7 +10,7 @@ import numpy as np
 from skimp._compat import refusals
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
-from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.row import sampled, signature
 from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -48,7 +47,7 @@ class Sparse:
         if isinstance(first, SparseTensor):
             method = getattr(type(first), name, None) if _has(type(first), name) else None
             words = {k: v for k, v in list(given.items())[1:] if k != "out"}
-            takes = inspect.signature(method).parameters if method is not None else {}
+            takes = signature(method).parameters if method is not None else {}
             if method is not None and all([k in takes or _is_nothing(v) for k, v in words.items()]):
                 several = [k for k, p in takes.items() if p.kind is p.VAR_POSITIONAL]
                 one_by_one = [v for k in several for v in words.pop(k, ())]

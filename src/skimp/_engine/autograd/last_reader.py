@@ -1,0 +1,52 @@
+"""Whether a tensor's bytes are nobody else's, so that they may be written to, or taken."""
+
+from __future__ import annotations
+
+import sys
+
+from skimp._engine.interpreter import HELD_BY_VARIABLE
+from skimp._engine.memory.layout import is_non_overlapping_and_dense, numel
+from skimp._engine.memory.ledger import host
+from skimp._engine.tensor.tensor import Tensor
+
+
+def is_own(t: Tensor) -> bool:
+    """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
+    if t._hollow:
+        return False
+    s = t._storage
+    if not (
+        sys.getrefcount(s) == HELD_BY_VARIABLE + 1  # and by the tensor
+        and not (s.exported or t._rg or t._conj or t._skimp_neg or t._skimp_inference)
+        and t._base is None
+    ):
+        return False
+    a = t._np
+    if a is not None:
+        return a is s.block or (a.nbytes == len(s) and a.flags.forc)
+    layout = t._skimp_layout_of()
+    whole: bool = numel(layout.shape) * t._dtype.itemsize == len(s)
+    return whole and is_non_overlapping_and_dense(layout)
+
+
+def is_last_reader(value: Tensor) -> bool:
+    """Whether the formula that calls this with a value that was saved for it may write to it: its
+    node has let go of it (`runner.py`), and nobody else reads its bytes. Within a budget they may
+    be made again, so there they stay as they are."""
+    return sys.getrefcount(value) == _READ and host.budget is None and is_own(value)
+
+
+def _read() -> int:
+    """The reference count that `is_last_reader` finds for what its caller was given by a runner."""
+
+    def asked(value: object) -> int:
+        return sys.getrefcount(value)
+
+    def formula(value: object) -> int:
+        return asked(value)
+
+    value = object()
+    return formula(value)
+
+
+_READ = _read()
