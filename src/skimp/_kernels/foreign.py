@@ -6,38 +6,24 @@ printed and lost, and what it was about to destroy with it.
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from weakref import KeyedRef
 
+_Made = KeyedRef[tuple[Callable[[Any], object], Any], Any]  # what destroys, and what
 
-class _Made(weakref.ref[Any]):
-    """What an object has; known until it is destroyed."""
-
-    __slots__ = ("_destroy", "_value")
-
-    def __new__(cls, owner: Any, destroy: Callable[[Any], object], value: Any) -> _Made:
-        made = super().__new__(cls, owner, _dead.append)
-        made._destroy, made._value = destroy, value
-        return made
-
-    def __init__(self, owner: Any, *_: Any) -> None:
-        super().__init__(owner, _dead.append)
-
-    def end(self) -> None:
-        _known.discard(self)
-        self._destroy(self._value)
-
-
-_known: Final[set[_Made]] = set()
+_known: Final[set[_Made]] = set()  # until they are destroyed
 _dead: Final[deque[_Made]] = deque()
 
 
 def destroy_after(owner: Any, destroy: Callable[[Any], object], value: Any) -> None:
     """Destroy `value`, which belongs to `owner`, when `owner` is dead and another one comes."""
-    _known.add(_Made(owner, destroy, value))
+    _known.add(KeyedRef(owner, _dead.append, (destroy, value)))
     with suppress(IndexError):  # none is left
         while True:
-            _dead.popleft().end()
+            made = _dead.popleft()
+            _known.discard(made)
+            destroy, value = made.key
+            destroy(value)
