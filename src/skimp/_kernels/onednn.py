@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-from skimp._kernels import teams
+from skimp._kernels import foreign, teams
 from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import Call
 
@@ -222,20 +222,15 @@ def _found() -> ctypes.CDLL:
 
 
 class Handle:
-    """Something that oneDNN made, destroyed with this object."""
+    """Something that oneDNN made, destroyed after this object."""
 
-    __slots__ = ("_destroy", "value")
+    __slots__ = ("__weakref__", "value")
 
     def __init__(self, kind: str, make: str, *args: Any) -> None:
         self.value = _Pointer()
-        self._destroy: Callable[[Any], int] | None = None
         if getattr(_found(), make)(ctypes.byref(self.value), *args):
             raise Unsupported(make)
-        self._destroy = getattr(_found(), f"dnnl_{kind}_destroy")
-
-    def __del__(self) -> None:
-        if self._destroy is not None:
-            self._destroy(self.value)
+        foreign.destroy_after(self, getattr(_found(), f"dnnl_{kind}_destroy"), self.value)
 
 
 def _once(make: Callable[[], Handle]) -> Callable[[], Handle]:

@@ -46,7 +46,9 @@ class _OwnStack:
         change(ctypes.byref(_AltStack(self._memory.ctypes.data, 0, _HANDLERS)), None)
 
     def __del__(self) -> None:
-        self._change(self._none, None)  # a thread drops what is its own at its own end
+        # a thread drops what is its own at its own end, and the main one, on which handlers of
+        # signals run, at the interpreter's: nothing comes in between that could be lost
+        self._change(self._none, None)
 
 
 class _Here(threading.local):

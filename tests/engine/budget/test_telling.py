@@ -8,6 +8,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +149,54 @@ def test_where_work_takes_longer_nobody_is_warned(monkeypatch: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clock.look({}, 0)
+
+
+def test_whole_steps_are_compared_and_what_one_has_at_once_is_named(monkeypatch: Any) -> None:
+    """However long the program did something else before them."""
+    monkeypatch.setattr(telling, "_PATIENCE", 3.0)
+    now = [0.0]
+    monkeypatch.setattr(telling, "perf_counter", lambda: now[0])
+    clock = telling.Clock()
+    clock.begin()
+    rests = SimpleNamespace(block=None, deferred=None, size=4 * MIB)
+    monkeypatch.setattr(telling, "away", lambda gone: sum([one.size for one in gone]))
+
+    def step(work: float, spent: float) -> None:
+        now[0] += spent
+        counts.seconds += spent
+        clock.look([rests], MIB)  # in forward
+        now[0] += work
+        clock.look([], 0)
+        clock.ends_step()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        now[0] += 1e3  # of which nothing went
+        step(9.0, 1.0)
+        for _ in range(3):
+            step(2.1, 2.0)
+        step(1.0, 2.1)
+    with pytest.warns(UserWarning, match=r"\(2.1 s of 3.1 s\) than into work") as told:
+        step(1.0, 2.1)
+    step(1.0, 2.1)  # once
+    assert len(told) == 1
+    wanted = float(str(told[0].message).partition("a budget of ")[2].partition(" ")[0])
+    assert wanted == pytest.approx(host.reserved_for(5 * MIB) / MIB, abs=0.1)
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_refusal_says_how_much_can_not_be_made_again(spill: bool) -> None:
+    x = numbers(0).view(512, 512)  # data: no op made it
+    with torch.memory.budget(held() + 3 * MIB, spill=spill):
+        budget: Any = host.budget
+        budget.note()
+        made = x @ x
+        text = budget.explain(1 << 30)
+        assert is_away(made) or made._storage.recipe is not None
+    stays = re.search(r"([\d.]+) MiB of what is held can't be made again", text)
+    assert (stays is None) == spill
+    assert spill or "no --no-spill" in text
+    assert spill or float(stays[1]) >= 1  # type: ignore[index]
 
 
 def test_the_report_names_ops_and_lines() -> None:

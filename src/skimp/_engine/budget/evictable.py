@@ -369,7 +369,8 @@ def _read_back(s: Evictable, place: Place) -> None:
         began = perf_counter()
         place.read(block[:nbytes])
         counts.read(s.op, s.made_at, nbytes, perf_counter() - began)
-        s.place = place if s.settled else None  # what its op still writes to it is not announced
+        # what its op still writes to it is not announced
+        s.place = place if s.settled and not place.file.is_full else None
         s.block = block
     except BaseException:
         if s.block is None:

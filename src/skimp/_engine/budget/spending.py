@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from functools import partial
@@ -89,7 +90,7 @@ class Spending:
         self._rest = 0  # backwards in which much was written, until recipes are tried once more
         self.highest = 0  # bytes since an op began that is noted
         self._many = _MANY  # known ones, from which the dead among them are looked for
-        self.error: OSError | None = None  # why nothing is spilled any more
+        self.error: OSError | None = None  # why nothing is spilled now
 
     @property
     def kept_below(self) -> int:
@@ -201,6 +202,7 @@ class Spending:
     def after_backward(self) -> None:
         """Backward has ended: what comes may be known, if nothing is away but in the file."""
         repetition = self.repetition
+        self.clock.ends_step()
         self._give_back()
         pool.renew()
         if self.always or any(
@@ -363,6 +365,7 @@ class Spending:
     def _make_room(self, nbytes: int) -> bool:
         if scratch.drop() and host.fits(nbytes):
             return True
+        self._write_again()
         tried: set[int] = set()
         while not host.fits(nbytes):
             s = self.repetition.next_to_go()
@@ -416,8 +419,8 @@ class Spending:
             elif s.place is not None or self.spills:
                 gone = evictable.evict(s, partial(self._write, s), None)
         except OSError as error:
-            self.error = error
-            self.spills = False
+            self._write_no_more(error)
+            return self._evict(s, beside)  # by its recipe, or where a copy was
         if not gone:
             self.gone.drop(id(s))
             return False
@@ -454,6 +457,26 @@ class Spending:
         if self.spills and not self.always and seconds > choice.spilling_of(s):
             return None
         return None if any([one.changing for _, there in way for one in there]) else way
+
+    def _write_no_more(self, error: OSError) -> None:
+        """Until there is room, if that is what lacks. This may be in the middle of an op."""
+        self.error = error.with_traceback(None)  # whose frames have the block
+        self.spills = False
+        if error.errno in files.FULL:
+            for ref in list(self.known.values()):
+                one = ref()
+                if one is not None and one.block is not None:
+                    one.place = None
+            self._write_again()
+        if not self.spills and not self.notes:
+            self._note_soon()
+
+    def _write_again(self) -> None:
+        """Where the disk was full and may have room."""
+        if self.error is not None and self.error.errno in files.FULL:
+            with contextlib.suppress(OSError):
+                if files.file(self.directory).has_room():
+                    self.spills, self.error = True, None
 
     def _write(self, s: Evictable, data: Any) -> files.Place:
         began = perf_counter()

@@ -7,6 +7,9 @@ Writing goes to the system's page cache, at the speed of memory. So that this do
 second memory, a thread has what was written brought to the disk and dropped from the cache
 (`fdatasync`, `posix_fadvise`), and a writer who is too far ahead of it waits.
 
+Where the disk is full, the file does not grow, and tries to once a second. What was written before
+has its place on the disk: what nobody has any more of that is joined, cut and used again.
+
 A fork leaves both processes with places in one file. It is sealed then: nobody writes to it again,
 so neither can change what the other still has to read, and each gets a file of its own.
 """
@@ -14,6 +17,7 @@ so neither can change what the other still has to read, and each gets a file of 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections import deque
@@ -34,6 +38,8 @@ BEHIND: Final = 32 << 20  # bytes in the page cache from which they are brought 
 FAR_BEHIND: Final = 4 * BEHIND  # from which a writer waits for that
 AHEAD: Final = 2  # places that are read ahead: what is in the page cache is no second memory
 NEAR: Final = 32  # of the last written ones, among which they are looked for
+AGAIN: Final = 1.0  # seconds after which a file that could not grow tries to
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # of errors: there is no room
 _FIRST_RATE: Final = 200e6  # bytes a second that a disk is taken for until it was measured
 _FORGET: Final = 0.8  # how much of what was measured before stays in a rate
 
@@ -45,7 +51,7 @@ class Place:
 
     def __init__(self, file: File, offset: int, size: int, nbytes: int) -> None:
         self.offset: Final = offset
-        self.size: Final = size  # with what rounding to pages adds
+        self.size = size  # with what rounding to pages adds; 0: the file ends before it
         self.file: Final = file
         self.nbytes: Final = nbytes
         self.number = 0  # how many were written before it
@@ -55,7 +61,7 @@ class Place:
     @enters_uninterrupted
     def __del__(self) -> None:
         file = getattr(self, "file", None)  # none where its making was interrupted
-        if file is not None:
+        if file is not None and self.size:
             file.left.append((self.offset, self.size))
 
     def read(self, into: Array) -> None:
@@ -76,7 +82,7 @@ class File:
         self.directory: Final = directory
         self.fd: Final = _open(directory)
         self.left: Final[deque[tuple[int, int]]] = deque()  # places that nobody has any more
-        self._free: Final[dict[int, list[int]]] = {}  # offsets by size
+        self._free: dict[int, list[int]] = {}  # offsets by size
         self.end = 0
         # in the order in which they were written, as which or against which they will be read
         self._written: Final[WeakValues[int, Place]] = WeakValues()
@@ -84,7 +90,10 @@ class File:
         self._behind = 0  # bytes written since the disk was last asked to take them
         self._syncing: deque[int] = deque()  # bytes of each request that is under way
         self.error: OSError | None = None  # of the disk, when it last took bytes
+        self._full = 0  # `errno` of why it could not grow
+        self._refused = 0.0  # when that was
 
+    @finalizer
     def __del__(self) -> None:
         fd = getattr(self, "fd", None)
         if fd is not None:
@@ -96,10 +105,12 @@ class File:
             raise self.error
         began = perf_counter()
         place = self._place(data.nbytes)
-        view = memoryview(data)  # type: ignore[arg-type]
-        done = 0
-        while done < data.nbytes:
-            done += os.pwrite(self.fd, view[done:], place.offset + done)
+        try:
+            self._put(data, place.offset)
+        except OSError as error:
+            if error.errno in FULL:
+                self._grows_no_more(place, error.errno)
+            raise
         self._writes += 1
         self._written[self._writes] = place
         place.number = self._writes
@@ -108,6 +119,29 @@ class File:
             self._flush()
         rates.wrote(data.nbytes, perf_counter() - began)
         return place
+
+    def _put(self, data: Array, offset: int) -> None:
+        view = memoryview(data)  # type: ignore[arg-type]
+        done = 0
+        while done < data.nbytes:
+            done += os.pwrite(self.fd, view[done:], offset + done)
+
+    def _grows_no_more(self, place: Place, why: int) -> None:
+        """For a while: the disk had no room for a place."""
+        self._full, self._refused = why, perf_counter()
+        if place.offset + place.size == self.end:  # a new one
+            self.end, place.size = place.offset, 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether places are few: a copy of bytes that are here as well is not worth one."""
+        return self._full > 0
+
+    def has_room(self) -> bool:
+        """Whether more may be written, as far as is known."""
+        if self.error is not None:
+            return False
+        return not self.is_full or bool(self.left) or perf_counter() - self._refused >= AGAIN
 
     def read(self, place: Place, into: Array) -> None:
         began = perf_counter()
@@ -142,19 +176,38 @@ class File:
 
     def _place(self, nbytes: int) -> Place:
         size = -(-nbytes // PAGE) * PAGE
-        self._take_back()
+        while self.left:
+            self._add(*self.left.popleft())
         offsets = self._free.get(size)
         if offsets:
             return Place(self, offsets.pop(), size, nbytes)
-        offset = self.end
-        place = Place(self, offset, size, nbytes)
-        self.end = offset + size
-        return place
+        offset = self._cut(size) if self._full else None
+        if offset is None:
+            if self._full and perf_counter() - self._refused < AGAIN:
+                raise OSError(self._full, os.strerror(self._full))
+            self._full = 0
+            offset = self.end
+            self.end = offset + size  # first: an interrupt may come, and nothing lies over another
+        return Place(self, offset, size, nbytes)
 
-    def _take_back(self) -> None:
-        while self.left:
-            offset, size = self.left.popleft()
-            self._free.setdefault(size, []).append(offset)
+    def _add(self, offset: int, size: int) -> None:
+        self._free.setdefault(size, []).append(offset)
+
+    def _cut(self, size: int) -> int | None:
+        """Of the smallest free place that is larger, once those beside each other are one."""
+        free: dict[int, list[int]] = {}
+        for start, end in _joined([(o, o + n) for n, found in self._free.items() for o in found]):
+            free.setdefault(end - start, []).append(start)
+        self._free = free
+        larger = min([n for n in free if n >= size], default=0)
+        if not larger:
+            return None
+        offset = free[larger].pop()
+        if not free[larger]:
+            del free[larger]
+        if larger > size:
+            self._add(offset + size, larger - size)
+        return offset
 
     def _flush(self) -> None:
         """Have another thread bring what was written to the disk; wait where it is far behind."""
@@ -180,6 +233,17 @@ class File:
             with contextlib.suppress(IndexError):
                 self._syncing.popleft()
             _done.release()
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans of a file, in which those that touch are one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and joined[-1][1] == start:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return joined
 
 
 class Rates:

@@ -8,6 +8,8 @@ import math
 from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
+from skimp._engine.budget import recipes
+from skimp._engine.budget.spill import FULL
 from skimp._engine.budget.statistics import Outcome, counts
 from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
@@ -65,9 +67,15 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
         )
     parts.append("Ops that have not run yet may need more: `skimp fit` finds the program's budget.")
     if error is not None:
-        parts.append(f"Nothing is spilled any more: {error.strerror or error}.")
-    elif not spills:
-        parts.append("With spilling, what can't be made again would go to a file.")
+        when = "now" if error.errno in FULL else "any more"
+        parts.append(f"Nothing is spilled {when}: {error.strerror or error}.")
+    if not spills and (lost := _not_made_again(known)):
+        parts.append(
+            f"{readable(lost)} of what is held can't be made again, as parameters, gradients, an "
+            "optimizer's state and data can't, nor what was made from them before they changed: "
+            + ("it stays." if error is not None else "without a file it stays. Let the budget "
+               "spill (no --no-spill, spill=True), and it may go.")
+        )  # fmt: skip
     return "\n".join(parts)
 
 
@@ -85,6 +93,12 @@ def _staying(known: Any, spills: bool) -> int:
     return small if spills else small + sum([s.nbytes for s in there if s.recipe is None])
 
 
+def _not_made_again(known: Any) -> int:
+    """Bytes of storages that are here and that no recipe makes again as things are now."""
+    there = [s for ref in list(known.values()) if (s := ref()) is not None and s.nbytes > 0]
+    return sum([s.nbytes for s in there if s.recipe is None or recipes.price(s.recipe[0]) is None])
+
+
 def pinned(known: Any) -> list[Held]:
     """What is there, by line, largest first."""
     totals: dict[call_site.Site | None, int] = {}
@@ -97,34 +111,60 @@ def pinned(known: Any) -> list[Held]:
 
 class Clock:
     """Compares the time that bytes take to come back with the time of the program, once it has
-    begun: what goes when a budget is set is no measure.
+    begun: what goes when a budget is set is no measure. Of a program with backwards whole steps
+    are compared, some seconds of them at a time, so that what it did before them is no measure
+    either; and a step more is seen, for what it has at once.
     """
 
     def __init__(self) -> None:
         self._began = math.inf
         self._spent = 0.0
+        self._by_steps = False  # backwards end
+        self._due = ""  # what is to be told at the end of this step
+        self._wanted = 0  # bytes that it had at once, here or away
         self._told = False
 
     def begin(self) -> None:
         """From here on, unless it has begun before."""
         if self._began == math.inf:
-            self._began, self._spent = perf_counter(), counts.seconds
+            self._start()
+
+    def _start(self) -> None:
+        self._began, self._spent = perf_counter(), counts.seconds
 
     def look(self, gone: Any, coming: int) -> None:
-        """Warn, once, where more time goes into bringing back than into work. `coming`: bytes for
-        which there is room now.
+        """Room was made. Warn, once, where more time goes into bringing back than into work.
+        `coming`: bytes for which there is room now.
         """
+        if self._told or (self._by_steps and not self._due) or not (self._due or self._judge()):
+            return
+        self._wanted = max(self._wanted, host.reserved_for(away(gone) + coming))
+        if not self._by_steps:
+            self._tell()
+
+    def ends_step(self) -> None:
+        """Backward has ended: the same."""
         if self._told:
             return
+        if self._wanted:
+            self._tell()
+        elif not self._by_steps or self._judge() or perf_counter() - self._began >= _PATIENCE:
+            self._start()
+        self._by_steps = True
+
+    def _judge(self) -> bool:
         elapsed = perf_counter() - self._began
         spent = counts.seconds - self._spent
         if elapsed < _PATIENCE or spent < elapsed - spent:
-            return
+            return False
+        self._due = f"({spent:.1f} s of {elapsed:.1f} s)"
+        return True
+
+    def _tell(self) -> None:
         self._told = True
-        wanted = host.reserved_for(away(gone) + coming)
         call_site.warn(
-            f"more time goes into having bytes back ({spent:.1f} s of {elapsed:.1f} s) than into "
-            f"work: a budget of {readable(wanted)} would hold all that the program has now"
+            f"more time goes into having bytes back {self._due} than into work: a budget of "
+            f"{readable(self._wanted)} would hold all that the program has at once"
         )
 
 
