@@ -282,10 +282,6 @@ def _softmax_row(x: Array) -> Array:
     return np.divide(y, total, out=y) if y.size > 1 else y / total
 
 
-def _in_shape(y: Array, shape: tuple[int, ...]) -> Array:
-    return y if y.shape == shape else y.reshape(shape)
-
-
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     if dtype is not None:  # it may be cast first
         return None
@@ -299,7 +295,8 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
     if not _are_moderate(sums):
         sums, _ = _exp_below(x, y, sums)
     np.divide(y, beside_rows(sums), out=y)
-    return fresh(_in_shape(y, shape_of(input)), input._dtype)
+    shape = shape_of(input)
+    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
@@ -311,7 +308,8 @@ def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor
     y = less_column(x, row_tops(x))
     e = np.exp(y)
     y = less_column(y, np.log(row_sums(e)), e)
-    return fresh(_in_shape(y, shape_of(input)), input._dtype)
+    shape = shape_of(input)
+    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
