@@ -219,6 +219,21 @@ def test_what_is_written_often_or_at_random_is_not_made_again() -> None:
     assert y._storage.flat().tobytes() == want
 
 
+UNSET = {
+    "empty_like": lambda x: torch.empty_like(x),
+    "a part of it written": lambda x: torch.empty_like(x).view(2, -1)[0].zero_(),
+    "resize_": lambda x: x[:5].clone().resize_(len(x)),
+    "resize_as_": lambda x: (x[:5] + 1).resize_as_(x),
+}
+
+
+@pytest.mark.parametrize("make", UNSET.values(), ids=UNSET)
+def test_what_nobody_has_written_stays_as_it_is(make: Any) -> None:
+    """Made again it would be other bytes, which a program may look at twice."""
+    s = make(numbers(0))._storage
+    assert getattr(s, "recipe", None) is None  # it may be one that no budget knows
+
+
 def test_what_was_computed_straight_into_a_tensor_is_not_made_again_from_itself() -> None:
     """The source of `copy_` reads its target afterwards: a recipe by that copy has no end."""
     x, w = numbers(0).view(512, 512), numbers(1).view(512, 512)

@@ -139,7 +139,8 @@ def _states(found: list[Storage]) -> list[int]:
 
 def _read(call: Call) -> list[Storage]:
     """The storages of a call's tensors; none where it can't be noted."""
-    if not _AS_IS.issuperset(active) or (call.kwargs and call.kwargs.get("out") is not None):
+    out = call.kwargs and call.kwargs.get("out") is not None
+    if out or call.op.unset or not _AS_IS.issuperset(active):
         return []
     found: dict[int, Storage] = {}
     for value in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
@@ -332,9 +333,7 @@ def _filled(value: Any, given: Sequence[Storage]) -> Any:
     kind = type(value)
     if kind is _Slot:
         return wrap(given[value.source], value.layout, value.dtype)
-    if kind in (list, tuple):
-        return kind([_filled(v, given) for v in value])
-    return value
+    return kind([_filled(v, given) for v in value]) if kind in (list, tuple) else value
 
 
 @region

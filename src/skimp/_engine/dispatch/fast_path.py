@@ -349,9 +349,10 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array, new: bool = True) -
 
 def to_write(target: Tensor) -> Any:
     """The array of a small target that nobody differentiates and that is about to be written to."""
-    s = target._storage
-    if s.saved or s.readers is not None or s.deferred is not None or target._skimp_marked:
+    s, a = target._storage, target._np
+    asked = s.saved or s.readers is not None or s.deferred is not None or target._skimp_marked
+    if asked or a is None:  # none where another thread's budget has taken it meanwhile
         before_inplace(target)
         return target._skimp_writable()
     s.version += 1  # nobody has to know of the write
-    return target._np
+    return a

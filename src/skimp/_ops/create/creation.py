@@ -320,6 +320,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         fast=fast_like,
         batch=batching.dims.ELEMENTWISE,
         sparse=sparse.nothing_like if value <= 0 else None,
+        unset=value < 0,
     )
 
     def fast_new(input: Any, *size: Any, dtype: Any = None) -> Tensor | None:

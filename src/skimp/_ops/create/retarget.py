@@ -37,7 +37,6 @@ _C_NAMES = {
 }  # C++'s names of the dtypes
 
 
-@method
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Row-major of another shape on the same storage, which grows if it must.
 
@@ -52,6 +51,9 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     history.before_inplace(self)
     _resized(self, shape, memory_format)
     return self
+
+
+export("resize_", resize_, namespaces=(), unset=True)
 
 
 def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
@@ -71,7 +73,6 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
         self._skimp_accumulate = None
 
 
-@method
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor.
 
@@ -82,7 +83,7 @@ def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None
     return resize_(input, tuple(the_template.shape), memory_format=memory_format)
 
 
-export("resize_as_", resize_as_, method=False)
+export("resize_as_", resize_as_, unset=True)
 
 
 class FollowingCounter(VersionCounter):

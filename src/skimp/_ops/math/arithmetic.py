@@ -158,9 +158,10 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             type(alpha) is not float and type(alpha) is not int
         ) or not -INT64_END < alpha < INT64_END:
             return None
-        if not target_is_small(input, other):
+        y = other._np if target_is_small(input, other) else None
+        if y is None:
             return None
-        product = np.multiply(other._np, alpha)
+        product = np.multiply(y, alpha)
         step(x, product, out=to_write(input))
         return input  # type: ignore[no-any-return]
 

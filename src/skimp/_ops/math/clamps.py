@@ -134,9 +134,9 @@ def _small_clamp_max(input: Any, max: Any) -> Tensor | None:
 
 
 def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
-    if not target_is_small(input) or not _numbers(min, max):
-        return None
     x = input._np
+    if x is None or not target_is_small(input) or not _numbers(min, max):
+        return None
     K.clamp(x, min, max, out=to_write(input))
     return input  # type: ignore[no-any-return]
 
@@ -226,6 +226,8 @@ def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
     if type(weight) is not float or not target_is_small(input, end):
         return None
     x, y = input._np, end._np
+    if x is None or y is None:  # another thread's budget has taken them meanwhile
+        return None
     share, near = (_share if weight else _share.__wrapped__)(weight, x.dtype)  # zeros have signs
     step = np.subtract(y, x)
     if not x.ndim:  # NumPy made a number

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm
 from skimp._kernels.blas import multiply
 from skimp._ops import batching
@@ -46,9 +46,9 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         and (bias is None or (b is not None and bias._dtype is dtype and b.shape == w.shape[:1]))
         and x.size
         and x.size < gemm.LARGE > w.size
-        and not (needed and not _is_folded(input, weight, bias))
+        and not (needed and not _is_folded(input, x, weight, w, bias))
     ):
-        return _by_parts(input, weight, bias) if needed else None
+        return _by_parts(input, x, weight, w, bias) if needed else None
     whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
     if b is not None:
         whole += b if len(whole) > 1 else b[None]
@@ -62,10 +62,9 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     return made if x.ndim == 2 else made.view(*x.shape[:-1], len(w))
 
 
-def _is_folded(input: Any, weight: Any, bias: Any) -> bool:
-    """Whether what is recorded of these is one node, which makes row-major gradients of real
-    numbers."""
-    x = input._np
+def _is_folded(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> bool:
+    """Whether what is recorded of these, whose arrays are x and w, is one node, which makes
+    row-major gradients of real numbers."""
     if saving.GUARDED or input._skimp_marked or weight._skimp_marked:
         return False
     if x.ndim < 2 and bias is None:  # a product of other parts
@@ -74,14 +73,13 @@ def _is_folded(input: Any, weight: Any, bias: Any) -> bool:
         layout = input._skimp_layout
         if (x.strides[0] // x.itemsize if layout is None else layout.strides[0]) == 1:
             return False  # a column turned: its gradient lies so too
-    return bool(weight._np.flags.c_contiguous and input._dtype in dtypes.FLOATING)
+    return bool(w.flags.c_contiguous and input._dtype in dtypes.FLOATING)
 
 
-def _by_parts(input: Any, weight: Any, bias: Any) -> Tensor | None:
+def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor | None:
     """The transpose and the sum with a product that the general way records too, of an input with
     more dims by its views.
     """
-    x, w = input._np, weight._np
     if bias is None or not x.size < gemm.LARGE > w.size:  # which `small_addmm` leaves
         return None
     shape = x.shape

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
@@ -302,7 +303,7 @@ def _quick_layer_norm(
     shape = as_shape(normalized_shape)
     if not (needed and modes.state.grad):
         found = small_parts(input, shape, weight, bias, eps)
-        return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
+        return None if found is None else fresh(found[0].reshape(shape_of(input)), input._dtype)
     made = small_layer_norm(input, shape, weight, bias, eps)
     if made is None:
         return None
@@ -421,7 +422,7 @@ def _quick_rms_norm(
         _RMS_RECORDED.record(made, input, shape, weight, eps)
         return made[0]
     found = small_parts(input, shape, weight, None, eps, False)
-    return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
+    return None if found is None else fresh(found[0].reshape(shape_of(input)), input._dtype)
 
 
 @rowwise(method=False, namespaces=("", "nn.functional"), fast=_quick_rms_norm)

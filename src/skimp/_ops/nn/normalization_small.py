@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
@@ -40,7 +41,7 @@ def _made(input: Any, found: Any) -> Any:
     """The parts as tensors: the statistics with a 1 in the place of what they are of."""
     if found is None:
         return None
-    shape, dtype = input._np.shape, input._dtype
+    shape, dtype = shape_of(input), input._dtype
     y, *statistics = found
     if len(shape) != 2:
         ones = (*shape[:-1], 1)
@@ -100,21 +101,22 @@ def _scale(
 def small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs: Any) -> Any:
     """`mean` None: of rms_norm, whose bias there is none of."""
     dtype = input._dtype
-    x, grad = _small_rows(input, dtype), g._np
-    if x is None or grad is None or dtype not in dtypes.FLOATING or rstd._np is None:
+    x, grad, deviations = _small_rows(input, dtype), g._np, rstd._np
+    if x is None or grad is None or dtype not in dtypes.FLOATING or deviations is None:
         return None
     means = None
     if mean is not None:
-        if mean._np is None:
+        means = mean._np
+        if means is None:
             return None
-        means = mean._np.reshape(-1, 1)
+        means = means.reshape(-1, 1)
     w = None if weight is None else weight._skimp_array()
     affine = "weight" in needs or "bias" in needs
     rows = np.ascontiguousarray(grad).reshape(x.shape)
-    given = (rows, x, means, rstd._np.reshape(-1, 1), w, affine)
+    given = (rows, x, means, deviations.reshape(-1, 1), w, affine)
     dx, *sums = quietly(_normalize_back, *given)
     return (
-        fresh(dx.reshape(input._np.shape), dtype),
+        fresh(dx.reshape(shape_of(input)), dtype),
         *[None if one is None else fresh(one, dtype) for one in sums],
     )
 

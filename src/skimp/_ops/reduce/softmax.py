@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden, rowwise
@@ -263,7 +264,7 @@ def _small_columns(block: Block, dim: Any, *tensors: Any) -> Tensor | None:
         return None
     out = np.empty(x.shape, x.dtype)
     block(*arrays, out)
-    return fresh(out.reshape(tensors[0]._np.shape), dtype)
+    return fresh(out.reshape(shape_of(tensors[0])), dtype)
 
 
 def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = False) -> Tensor:
@@ -304,7 +305,8 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
     if not _are_moderate(sums):
         sums, _ = _exp_below(x, y, sums)
     np.divide(y, beside_rows(sums), out=y)
-    return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
+    shape = shape_of(input)
+    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
@@ -316,7 +318,8 @@ def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor
     y = less_column(x, row_tops(x))
     e = np.exp(y)
     y = less_column(y, np.log(row_sums(e)), e)
-    return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
+    shape = shape_of(input)
+    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:

@@ -44,7 +44,7 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
 
 
 def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
-    x = input._np
+    x = given = input._np
     if type(shifts) is int and type(dims) is int:
         shifts, dims = (shifts,), (dims,)
     if x is None or not x.flags.c_contiguous or type(shifts) is not tuple:
@@ -61,7 +61,7 @@ def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
             lead = (_ALL,) * (dim % x.ndim)
             cut = n - step % n
             x = np.concatenate((x[(*lead, slice(cut, n))], x[(*lead, slice(cut))]), dim)
-    return fresh(x.copy() if x is input._np else x, input._dtype)
+    return fresh(x.copy() if x is given else x, input._dtype)
 
 
 _ALL, _BACK = slice(None), slice(None, None, -1)
