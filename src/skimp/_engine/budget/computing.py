@@ -26,4 +26,5 @@ class Computing:
     def __del__(self) -> None:
         recipe = getattr(self, "recipe", None)  # none where its making was interrupted
         if recipe is not None:
-            recipe[0].seconds = perf_counter() - self._began - (counts.seconds - self._spent)
+            took = perf_counter() - self._began - (counts.seconds - self._spent)
+            recipe[0].taken(took)

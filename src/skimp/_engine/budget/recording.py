@@ -261,7 +261,7 @@ def _note(
     recipe = _repeated(form.name, form.run, call.args, call.kwargs, read)
     if recipe is None:
         return
-    recipe.seconds = seconds
+    recipe.seconds = recipes.usual(form.name, [*made, *read], seconds)
     apart = _apart(call, result, made) if form.op.apart else None
     if apart:
         recipes.give(recipe, [None if i in apart else s for i, s in enumerate(made)])
@@ -446,7 +446,7 @@ def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, secon
         return [made]
 
     recipe = recipes.Called(form.name, [], again)
-    recipe.seconds = seconds
+    recipe.seconds = recipes.usual(form.name, [target._storage], seconds)
     recipes.give(recipe, [target._storage])
 
 

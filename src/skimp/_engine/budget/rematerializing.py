@@ -109,7 +109,8 @@ class _Order:
         spent, began = counts.seconds, perf_counter()
         made = one.make(given, waits)
         took = perf_counter() - began - (counts.seconds - spent)
-        one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
+        one.seconds = took if not one.seconds else min(one.seconds, took)
+        counts.usual_seconds += one.seconds
         counts.rematerialized(
             one.name, _made_at(one), sum([len(new) for new in made if new is not None]), took
         )
@@ -184,6 +185,7 @@ def adopt(s: Evictable, new: Storage) -> None:
     s.block = block
     s.nbytes = nbytes
     s.needs = None
+    s.used = perf_counter()  # what was made on the way is wanted about as soon
     new.block = None
     new.nbytes = -1  # one step with the lines above
     if host.watched:

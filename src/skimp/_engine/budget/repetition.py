@@ -20,6 +20,7 @@ from skimp._engine.memory.ledger import KEPT, host
 MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
 KNOWN: Final = 64  # periods
 MISSES: Final = 2
+TRIES: Final = 4  # periods alike in which something went, the cheapest of which is a plan
 ROOM: Final = 1 << 16  # bytes that a period may hold beyond what one like it did: logs grow
 NEAR: Final = 4  # allocations between two stretches of noting that are one
 SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice what went
@@ -41,16 +42,17 @@ class Period:
     went, when, and which stretches of it hold the recipes by which it went.
     """
 
-    __slots__ = ("before", "brought", "goes", "held", "next", "noted", "room", "sizes", "spent",
-                 "stretches", "whole")  # fmt: skip
+    __slots__ = ("before", "brought", "goes", "held", "next", "noted", "room", "seen", "sizes",
+                 "spent", "stretches", "whole")  # fmt: skip
 
     def __init__(self) -> None:
         self.before: Final = host.total  # bytes that were ever allocated
         self.brought: Final = counts.brought
-        self.spent = counts.seconds  # on what went; until it ends: on all before it
+        self.spent = counts.spent  # on what went; until it ends: on all before it
         self.sizes: Final = array("q")
         self.held = array("q")
         self.next: Period | None = None  # the one that came after it
+        self.seen = 1  # times that one like it was remembered
         self.room = 0  # bytes that it may hold beyond that
         self.goes: list[Gone] = []
         self.noted: set[tuple[int, int]] = set()  # from where to where a needed recipe was noted
@@ -81,7 +83,7 @@ class Period:
     def end(self, budget: int) -> None:
         """What it holds is known."""
         self.whole &= len(self.sizes) == len(self.held)  # an interrupt may come between the two
-        self.spent = counts.seconds - self.spent
+        self.spent = counts.spent - self.spent
         self.stretches = self._widened(list(_merged(sorted(self.noted))), budget // SPARE)
         most = max([a + b for a, b in zip(self.sizes, self.held, strict=False)], default=0)
         rounding = 0 if host.backing is None else host.backing.rounding
@@ -213,8 +215,8 @@ class Repetition:
         self._begin()
         self._last = found
         after = None if found is None else found.next
-        if after is not None and after.goes and self._missed >= MISSES:
-            return None
+        if after is not None and after.goes:
+            return after if after.seen >= TRIES and self._missed < MISSES else None
         return after
 
     def _like_before(self, now: Period) -> Period | None:
@@ -227,8 +229,10 @@ class Repetition:
             self._known.append(now)
             if len(self._known) > KNOWN:
                 self._known.pop(0).next = None
-        elif now.spent < found.spent:
-            found.take(now)
+        else:
+            found.seen += 1
+            if now.spent < found.spent:
+                found.take(now)
         if self._last is not None:
             self._last.next = found
         return found

@@ -66,6 +66,7 @@ class Counts:
         self._again: dict[tuple[str, str, Site | None], tuple[int, int, float]] = {}
         self.rematerialized_bytes = 0
         self.rematerialized_seconds = 0.0
+        self.usual_seconds = 0.0  # that the same ops take where nothing else has the processor
         self.spill_seconds = 0.0
         self.search_seconds = 0.0
         self.beyond = 0  # bytes above the budget at most, of a kernel for which nothing could go
@@ -91,6 +92,11 @@ class Counts:
         self._add(MADE, op, site, nbytes, seconds)
         self.rematerialized_bytes += nbytes
         self.rematerialized_seconds += seconds
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all that, as if nothing else had had the processor while ops ran again."""
+        return self.seconds - self.rematerialized_seconds + self.usual_seconds
 
     def read(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
         """Bytes that a line made were read back."""
