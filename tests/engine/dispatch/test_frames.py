@@ -15,7 +15,7 @@ MOST_OF_MEETING = 64
 # Of three views, each of the one before, that nobody records.
 MOST_OF_VIEWS = 11
 # Of a step of a block whose activations wait, take memory of the pool and are made in blocks.
-MOST_OF_BLOCK = 1500
+MOST_OF_BLOCK = 1450
 
 
 def test_frames_of_a_small_step() -> None:
