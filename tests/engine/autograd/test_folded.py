@@ -230,7 +230,10 @@ def values(t: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", LARGE)
-@pytest.mark.parametrize("needs", ["input", "weight", "bias", "input weight bias"])
+@pytest.mark.parametrize(
+    "needs",
+    ["input", "weight", "bias", "input weight bias", "weight no bias", "input weight no bias"],
+)
 @pytest.mark.parametrize("look", [False, True])
 def test_a_large_linear_is_one_node_until_it_is_looked_at(
     shape: tuple[int, ...], needs: str, look: bool
@@ -251,7 +254,7 @@ def test_a_large_linear_is_one_node_until_it_is_looked_at(
                 y.sum().backward()
         grads = [t.grad for t in given.values()]
         shows = [None if g is None else (tuple(g.shape), g.stride()) for g in grads]
-        found.append((graph(y.grad_fn), shows, [values(t) for t in (y, *grads)]))
+        found.append((graph(product(y)), shows, [values(t) for t in (y, *grads)]))
     assert found[0][:2] == found[1][:2]
     for theirs, ours in zip(found[0][2], found[1][2], strict=True):
         assert (theirs is None) == (ours is None)
@@ -260,14 +263,15 @@ def test_a_large_linear_is_one_node_until_it_is_looked_at(
 
 
 @pytest.mark.parametrize("shape", LARGE)
+@pytest.mark.parametrize("needs", ["input weight bias", "input weight no bias"])
 @pytest.mark.parametrize("recorded", [False, True])
 def test_bits_of_a_large_linear_are_those_of_the_parts(
-    shape: tuple[int, ...], recorded: bool
+    shape: tuple[int, ...], needs: str, recorded: bool
 ) -> None:
     found = []
     for mode, look in (("auto", False), ("auto", True), ("never", False), ("always", False)):
         with skimp.config.using(defer=mode), skimp.set_grad_enabled(recorded):
-            given = made(skimp, shape, "input weight bias", 70)
+            given = made(skimp, shape, needs, 70)
             y = linear(skimp, given)
             assert y.stride() == skimp.empty(y.shape).stride()
             if look and recorded:

@@ -19,7 +19,7 @@ from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import gemm
+from skimp._kernels import gemm, products
 from skimp._kernels.blas import multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
@@ -68,36 +68,49 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
 
 
 def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
-    """Where a factor is large: BLAS adds the product to the bias, as it does for `addmm`; recorded
-    as one node. None where that is not to be had.
+    """Where a factor is large: one product, which BLAS adds to the bias, as it does for `addmm`;
+    recorded as one node. None where that is not to be had.
     """
     dtype, shape, sizes = input._dtype, shape_of(input), shape_of(weight)
-    if bias is None or bias._np is None or len(shape) < 2 or len(sizes) != 2:
+    if len(shape) < 2 or len(sizes) != 2:
         return None
     rows, (outs, ins) = math.prod(shape[:-1]), sizes
     if not (
         dtype in dtypes.FLOATING
-        and dtype is weight._dtype is bias._dtype
+        and dtype is weight._dtype
         and shape[-1] == ins > 1 < outs
-        and bias._np.shape == (outs,)
         and rows > 1
         and ins * max(rows, outs) >= gemm.LARGE
-        and gemm.gemm_of(dtype.np.char) is not None
+        and (bias is None or _is_added(bias, dtype, outs))
         and not (saving.GUARDED or input._skimp_marked or weight._skimp_marked)
         and lies_in_rows(input)
         and lies_in_rows(weight)
     ):
         return None
-    needed = modes.state.grad and (input._rg or weight._rg or bias._rg)
+    needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
     x, w = input._skimp_array().reshape(rows, ins), weight._skimp_array()
     made, into = blank((rows, outs) if needed else (*shape[:-1], outs), dtype)
     into = into.reshape(rows, outs)
-    copy(into, bias._np)
-    gemm.add_product(x, w.T, into)
+    if bias is None:
+        products.product(x, w.T, into)
+    else:
+        copy(into, bias._np)
+        gemm.add_product(x, w.T, into)
     if not needed:
         return made
-    _WITH_BIAS.record(made, bias, input, weight)
+    if bias is None:
+        _ALONE.record(made, input, weight)
+    else:
+        _WITH_BIAS.record(made, bias, input, weight)
     return made if len(shape) == 2 else made.view(*shape[:-1], outs)
+
+
+def _is_added(bias: Any, dtype: Any, outs: int) -> bool:
+    """Whether BLAS adds a large product to this bias."""
+    b = bias._np
+    if b is None or bias._dtype is not dtype or b.shape != (outs,):
+        return False
+    return gemm.gemm_of(dtype.np.char) is not None
 
 
 def _is_folded(input: Any, weight: Any, bias: Any) -> bool:
