@@ -154,8 +154,12 @@ def _by_parts(input: Any, weight: Any, bias: Any) -> Tensor | None:
 def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
     pair = small_pair(g, weight, input_shape)
     if pair is None:
-        made: Tensor | None = large(g, weight, NEITHER, shape=input_shape)
-        return mm(g, weight).view(input_shape) if made is None else made
+        found = large(g, weight, NEITHER, shape=input_shape)
+        if found is not None:
+            found._skimp_array()  # kept for the short ways of what comes next, if it is small
+            return found
+        made: Tensor = mm(g, weight).view(input_shape)
+        return made
     return fresh(pair[2](pair[0], pair[1]).reshape(input_shape), g._dtype)
 
 
