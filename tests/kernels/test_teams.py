@@ -45,6 +45,19 @@ def test_all_work_together_as_long_as_nobody_is_late(clock: Clock) -> None:
     assert teams.size(1) == 1
 
 
+def test_a_short_work_does_not_ask_for_the_time_of_a_core(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = teams.begin()
+    monkeypatch.delattr(teams, "thread_time")
+    clock.wall += 0.9 * teams._LATE
+    teams.end(began)
+    assert teams._account == pytest.approx(0.45 * teams._LATE)
+    clock.wall += 0.2 * teams._LATE
+    with pytest.raises(NameError):
+        teams.end(began)
+
+
 def test_who_is_late_at_once_has_them_rest(clock: Clock) -> None:
     clock.work(0.001, 0.003)
     assert teams.size(4) == 1

@@ -57,7 +57,10 @@ def end(began: tuple[float, float]) -> None:
     global _account, _rest, _until
     if _until == inf:
         return
-    now, worked = perf_counter(), thread_time() - began[1]
+    now = perf_counter()
+    worked = now - began[0]
+    if worked >= _LATE:  # else nobody was late, and what the thread had of a core is not asked
+        worked = thread_time() - began[1]
     waited = now - began[0] - worked
     if waited < _LATE:
         _account = min(_account + worked / 2, _MOST)

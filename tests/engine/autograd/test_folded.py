@@ -218,3 +218,84 @@ def test_hooks_for_saved_tensors_get_the_views() -> None:
         return sorted(shapes)
 
     same(packed)
+
+
+# -- of what is large ------------------------------------------------------------------------------
+
+LARGE = ((300, 240), (2, 150, 240), (2, 60, 1200))  # the input's matrix has 2^16 elements and more
+
+
+def values(t: Any) -> Any:
+    return None if t is None else t.detach().numpy().copy()
+
+
+@pytest.mark.parametrize("shape", LARGE)
+@pytest.mark.parametrize(
+    "needs",
+    ["input", "weight", "bias", "input weight bias", "weight no bias", "input weight no bias"],
+)
+@pytest.mark.parametrize("look", [False, True])
+def test_a_large_linear_is_one_node_until_it_is_looked_at(
+    shape: tuple[int, ...], needs: str, look: bool
+) -> None:
+    found = []
+    for torch in LIBRARIES:
+        given = made(torch, shape, needs, 5)
+        y = linear(torch, given)
+        if torch is skimp and not look:
+            with skimp.config.using(defer="auto"):
+                node = product(linear(torch, made(torch, shape, needs, 5)))
+            assert isinstance(node, FoldedNode)
+        if look:
+            graph(y.grad_fn)
+        y.square().sum().backward()
+        if needs != "bias":
+            with pytest.raises(RuntimeError, match="second time"):
+                y.sum().backward()
+        grads = [t.grad for t in given.values()]
+        shows = [None if g is None else (tuple(g.shape), g.stride()) for g in grads]
+        found.append((graph(product(y)), shows, [values(t) for t in (y, *grads)]))
+    assert found[0][:2] == found[1][:2]
+    for theirs, ours in zip(found[0][2], found[1][2], strict=True):
+        assert (theirs is None) == (ours is None)
+        if ours is not None:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", LARGE)
+@pytest.mark.parametrize("needs", ["input weight bias", "input weight no bias"])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_bits_of_a_large_linear_are_those_of_the_parts(
+    shape: tuple[int, ...], needs: str, recorded: bool
+) -> None:
+    found = []
+    for mode, look in (("auto", False), ("auto", True), ("never", False), ("always", False)):
+        with skimp.config.using(defer=mode), skimp.set_grad_enabled(recorded):
+            given = made(skimp, shape, needs, 70)
+            y = linear(skimp, given)
+            assert y.stride() == skimp.empty(y.shape).stride()
+            if look and recorded:
+                graph(y.grad_fn)
+            if recorded:
+                (y * y).sum().backward()
+            parts = [y, *[t.grad for t in given.values() if recorded]]
+            found.append([values(t).tobytes() for t in parts])
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+def test_a_large_input_that_is_written_or_differentiated_twice() -> None:
+    def twice(torch: Any) -> Any:
+        given = made(torch, LARGE[1], "input weight bias")
+        loss = linear(torch, given).tanh().sum()
+        once = torch.autograd.grad(loss, [given["input"], given["weight"]], create_graph=True)
+        sum([(g * g).sum() for g in once]).backward()
+        given["input"].detach().add_(1)
+        y = linear(torch, given)
+        with torch.no_grad():
+            given["weight"].add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            y.sum().backward()
+        return [values(t.grad) for t in given.values()]
+
+    for theirs, ours in zip(twice(oracle), twice(skimp), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)

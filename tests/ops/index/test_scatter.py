@@ -101,6 +101,15 @@ def test_index_reduce(reduce: str, include: bool) -> None:
         )
 
 
+@pytest.mark.parametrize("value", [0, -0.0, 2.5, float("-inf")])
+def test_a_mask_that_broadcasts_to_what_is_large(value: float) -> None:
+    x, m = numbers((3, 2, 160, 160), "float32"), numbers((160, 160), "bool")
+    x[0, 0, 0, :3] = torch.tensor([float("nan"), float("inf"), -0.0])
+    agree(lambda lib, x, m: lib.masked_fill(x, m, value), x, m)
+    agree(lambda lib, x, m: 1 / lib.masked_fill(x * 1, m, value), x, m)  # the sign of 0
+    agree(lambda lib, x, m: lib.masked_fill(x.double(), m, value), x, m)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_masks(dtype: str) -> None:
     x, y, m = numbers((3, 4), dtype), numbers((4,), dtype, 1), numbers((3, 4), "bool")

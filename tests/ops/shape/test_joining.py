@@ -308,6 +308,24 @@ def test_large_inputs_are_written_once_into_their_place() -> None:
     assert skimp.equal(y[:, :1024], x.exp())
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_small_tensors_that_are_joined_to_a_large_one(dim: int) -> None:
+    heads = [grid(40, 8, 64, 3).transpose(1, 2), grid(40, 64, 8, 3) + 1, grid(40, 64, 8, 3)]
+    agree(lambda library, *ts: library.cat(list(ts), dim), *heads)
+    same_gradients(
+        lambda library, *ts: library.cat(list(ts), dim) * 2, *[h.double() for h in heads]
+    )
+    ours = [twin(t) for t in heads]
+    before = host.allocated
+    y = skimp.cat(ours, dim)
+    assert host.allocated - before == y.numel() * 4
+    for library, ts in ((torch, heads), (skimp, ours)):
+        with pytest.raises(RuntimeError, match="Sizes of tensors must match except in dimension 1"):
+            library.cat([ts[0], ts[0][:, :, :7], ts[0]], 1)
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            library.cat(ts, 4)
+
+
 def test_out() -> None:
     for library in (torch, skimp):
         out = library.zeros(4, 2, dtype=library.float64)

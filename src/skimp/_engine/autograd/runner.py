@@ -50,7 +50,7 @@ def runner(plan: Plan) -> Runner:
     text += [f"    {line}" for line in _gradients(names, _released(plan))]
     folded = plan.rule.unfolds is not None
     if folded:
-        text += ["    if state.grad or type(g) is not Tensor or g._np is None:"]
+        text += ["    if state.grad or type(g) is not Tensor:"]
         text += [f"        {line}" for line in _UNFOLDED]
     if any([slot.kind == RESULT for slot in plan.slots]):
         text.append("    revive = state.grad")
@@ -63,7 +63,7 @@ def runner(plan: Plan) -> Runner:
         text.append("    traceless = node._skimp_extra is not None and node._skimp_extra.zeroed")
         unless = "traceless or "
         text += [f"    {line}" for i, slot in enumerate(plan.slots) for line in _narrowed(i, slot)]
-        if plan.rule.releases_early:
+        if plan.rule.releases_early and plan.slots:
             text += _early(plan, made, names)
     for i, step in enumerate(plan.steps):
         text += [f"    {line}" for line in _run(i, step, None if plan.lists else unless)]

@@ -22,7 +22,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels.pointwise import select
+from skimp._kernels.pointwise import drop, select
 from skimp._ops import batching
 from skimp._ops.index.positions import nonzero
 from skimp._ops.index.writers import in_place
@@ -179,7 +179,10 @@ def _filled(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 
 def _fill_kernel(mask: Array, x: Array, value: Array, *, out: Array) -> None:
-    select(mask, value, x, out=out)
+    if value.size == 1 and not any(value.tobytes()):  # 0, as of a gradient: half of the passes
+        drop(mask, x, out=out)
+    else:
+        select(mask, value, x, out=out)
 
 
 FILL_RULE = Rule(

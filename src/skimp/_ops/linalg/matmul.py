@@ -29,7 +29,17 @@ from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
-from skimp._ops.linalg.matmul_vector import check_mm, dot, large, mv, product, refuse_type, tell
+from skimp._ops.linalg.matmul_vector import (
+    FIRST,
+    SECOND,
+    check_mm,
+    dot,
+    large,
+    mv,
+    product,
+    refuse_type,
+    tell,
+)
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
@@ -51,7 +61,7 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
         if turned:
             return _turned(pair[2](pair[1], pair[0].T), g._dtype)
         return fresh(pair[2](pair[0], pair[1].T), g._dtype)
-    made = large(mat2, g, 1, True) if turned else large(g, mat2, 1)
+    made = large(mat2, g, SECOND, True) if turned else large(g, mat2, SECOND)
     if made is not None:
         return made
     return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
@@ -79,7 +89,7 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         if turned:
             return _turned(pair[2](pair[0].T, pair[1]), g._dtype)
         return fresh(pair[2](pair[1].T, pair[0]), g._dtype)
-    made = large(g, input, 0, True) if turned else large(input, g, 0)
+    made = large(g, input, FIRST, True) if turned else large(input, g, FIRST)
     if made is not None:
         return made
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
@@ -329,7 +339,7 @@ def _first_back(g: Tensor, other: Tensor, input_shape: Ints) -> Tensor:
     if len(input_shape) == 2 and other.ndim == g.ndim:
         return _summed(g, adjoint(other))
     made = _small_back("matmul", g, other, True)
-    made = large(g, other, 1) if made is None else made
+    made = large(g, other, SECOND) if made is None else made
     return matmul(g, adjoint(other)) if made is None else made
 
 
@@ -337,7 +347,7 @@ def _second_back(g: Tensor, input: Tensor, other_shape: Ints) -> Tensor:
     if len(other_shape) == 2 and input.ndim == g.ndim:
         return _summed(adjoint(input), g)
     made = _small_back("matmul", g, input, False)
-    made = large(input, g, 0) if made is None else made
+    made = large(input, g, FIRST) if made is None else made
     return matmul(adjoint(input), g) if made is None else made
 
 

@@ -25,6 +25,7 @@ from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
 _REFUSED = (dtypes.bool, *dtypes.NARROW)
+FIRST, SECOND, NEITHER = range(3)  # which factor is transposed
 
 
 def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
@@ -100,10 +101,14 @@ def tell(name: str, t: Tensor, array: Any) -> None:
 # -- gradients of what is large -------------------------------------------------------------------
 
 
-def large(one: Tensor, other: Tensor, flipped: int, turned: bool = False) -> Tensor | None:
-    """The product of two factors, of which the first or second is transposed, or the transpose of
-    that, if it is one of arrays: nobody records it or is asked about it, and BLAS reads both where
-    they lie. No tensors are made of transposes.
+def large(
+    one: Tensor, other: Tensor, flipped: int, turned: bool = False, shape: Ints | None = None
+) -> Tensor | None:
+    """The product of two factors, of which the `FIRST`, the `SECOND` or `NEITHER` is transposed, or
+    the transpose of that, if it is one of arrays: nobody records it or is asked about it, and BLAS
+    reads both where they lie. No tensors are made of transposes.
+
+    `shape`: of the result where factors, row-major ones, are matrices by their last dim.
     """
     if not (
         not (modes.state.grad or active)
@@ -116,16 +121,21 @@ def large(one: Tensor, other: Tensor, flipped: int, turned: bool = False) -> Ten
     ):
         return None
     x, y = one._skimp_array(), other._skimp_array()
-    if x.shape[:-2] != y.shape[:-2]:
+    if shape is not None:
+        x, y = [a if a.ndim == 2 else a.reshape(-1, a.shape[-1]) for a in (x, y)]
+    elif x.shape[:-2] != y.shape[:-2]:
         return None
-    x, y = (x, y.swapaxes(-1, -2)) if flipped else (x.swapaxes(-1, -2), y)
+    if flipped == FIRST:
+        x = x.swapaxes(-1, -2)
+    elif flipped == SECOND:
+        y = y.swapaxes(-1, -2)
     columns = y.shape[-1]
     if turned:
         made, array = blank((columns, len(x)), one._dtype, (1, columns))
         products.product(x, y, array.T)
     else:
-        made, array = blank((*x.shape[:-1], columns), one._dtype)
-        products.product(x, y, array)
+        made, array = blank((*x.shape[:-1], columns) if shape is None else shape, one._dtype)
+        products.product(x, y, array if shape is None else array.reshape(len(x), columns))
     return made
 
 
@@ -140,6 +150,15 @@ def _lies_well(t: Tensor) -> bool:
     if strides == layouts.contiguous_strides(shape):
         return True
     return len(shape) == 2 and strides == (1, shape[0])  # as a weight's transpose does
+
+
+def lies_in_rows(t: Tensor) -> bool:
+    """Whether a tensor of floats is row-major in memory."""
+    a = t._np
+    if a is not None:
+        return a.flags.c_contiguous
+    shape, strides, _ = t._skimp_layout_of()
+    return not t._skimp_neg and strides == layouts.contiguous_strides(shape)
 
 
 # -- vectors --------------------------------------------------------------------------------------

@@ -7,20 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd import folded, modes, saving
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import gemm
+from skimp._kernels import gemm, products
 from skimp._kernels.blas import multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
+from skimp._ops.linalg.matmul_vector import FIRST, NEITHER, large, lies_in_rows
 from skimp._ops.shape.views import TURNED, VIEWED
 from skimp._ops.sparse import rules as sparse
 
@@ -33,7 +37,9 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         return None
     x, w = input._np, weight._np
     b = None if bias is None else bias._np
-    if x is None or w is None or not x.ndim or w.ndim != 2:
+    if x is None or w is None or x.size >= gemm.LARGE or w.size >= gemm.LARGE:
+        return _large_linear(input, weight, bias)
+    if not x.ndim or w.ndim != 2:
         return None
     needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
     dtype = input._dtype
@@ -45,7 +51,6 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         and x.shape[-1] == w.shape[1]
         and (bias is None or (b is not None and bias._dtype is dtype and b.shape == w.shape[:1]))
         and x.size
-        and x.size < gemm.LARGE > w.size
         and not (needed and not _is_folded(input, x, weight, w, bias))
     ):
         return _by_parts(input, x, weight, w, bias) if needed else None
@@ -60,6 +65,52 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     else:
         _WITH_BIAS.record(made, bias, input, weight)
     return made if x.ndim == 2 else made.view(*x.shape[:-1], len(w))
+
+
+def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
+    """Where a factor is large: one product, which BLAS adds to the bias, as it does for `addmm`;
+    recorded as one node. None where that is not to be had.
+    """
+    dtype, shape, sizes = input._dtype, shape_of(input), shape_of(weight)
+    if len(shape) < 2 or len(sizes) != 2:
+        return None
+    rows, (outs, ins) = math.prod(shape[:-1]), sizes
+    if not (
+        dtype in dtypes.FLOATING
+        and dtype is weight._dtype
+        and shape[-1] == ins > 1 < outs
+        and rows > 1
+        and ins * max(rows, outs) >= gemm.LARGE
+        and (bias is None or _is_added(bias, dtype, outs))
+        and not (saving.GUARDED or input._skimp_marked or weight._skimp_marked)
+        and lies_in_rows(input)
+        and lies_in_rows(weight)
+    ):
+        return None
+    needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
+    x, w = input._skimp_array().reshape(rows, ins), weight._skimp_array()
+    made, into = blank((rows, outs) if needed else (*shape[:-1], outs), dtype)
+    into = into.reshape(rows, outs)
+    if bias is None:
+        products.product(x, w.T, into)
+    else:
+        copy(into, bias._np)
+        gemm.add_product(x, w.T, into)
+    if not needed:
+        return made
+    if bias is None:
+        _ALONE.record(made, input, weight)
+    else:
+        _WITH_BIAS.record(made, bias, input, weight)
+    return made if len(shape) == 2 else made.view(*shape[:-1], outs)
+
+
+def _is_added(bias: Any, dtype: Any, outs: int) -> bool:
+    """Whether BLAS adds a large product to this bias."""
+    b = bias._np
+    if b is None or bias._dtype is not dtype or b.shape != (outs,):
+        return False
+    return gemm.gemm_of(dtype.np.char) is not None
 
 
 def _is_folded(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> bool:
@@ -101,6 +152,10 @@ def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor 
 def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
     pair = small_pair(g, weight, input_shape)
     if pair is None:
+        found = large(g, weight, NEITHER, shape=input_shape)
+        if found is not None:
+            found._skimp_array()  # kept for the short ways of what comes next, if it is small
+            return found
         made: Tensor = mm(g, weight).view(input_shape)
         return made
     return fresh(pair[2](pair[0], pair[1]).reshape(input_shape), g._dtype)
@@ -114,7 +169,9 @@ def _weight_back(g: Tensor, input: Tensor) -> Tensor:
         pair = small_pair(g, input, (ins, y.shape[1]), seen)
         if pair is not None:
             return fresh(pair[2](pair[0].T, pair[1]), g._dtype)
-    return mm(g.t(), input.view(-1, input.shape[-1]))
+    ins = shape_of(input)[-1]
+    made = large(g, input, FIRST, shape=(shape_of(g)[1], ins))
+    return mm(g.t(), input.view(-1, ins)) if made is None else made
 
 
 def _unfold(node: Any) -> None:
@@ -163,9 +220,16 @@ def _views(node: Any, given: Any, weight: Any, first: str) -> tuple[list[Any], d
 
 
 _FACTORS: dict[Any, Callable[..., Any]] = {"input": _input_back, "weight": _weight_back}
-_ALONE = recording(Rule("MmBackward0", _FACTORS, unfolds=_unfold), ("input", "weight"))
+_ALONE = recording(
+    Rule("MmBackward0", _FACTORS, unfolds=_unfold, releases_early=True), ("input", "weight")
+)
 _WITH_BIAS = recording(
-    Rule("AddmmBackward0", {"bias": lambda g: g, **_FACTORS}, unfolds=_unfold_sum),
+    Rule(
+        "AddmmBackward0",
+        {"bias": lambda g: g, **_FACTORS},
+        unfolds=_unfold_sum,
+        releases_early=True,
+    ),
     ("bias", "input", "weight"),
 )
 

@@ -4,7 +4,7 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank, pour, target
+from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
@@ -75,24 +76,24 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-def _small(tensors: Any) -> list[Array] | None:
-    """The arrays of small tensors of one type and rank whose joint is row-major."""
+def _arrays(tensors: Any) -> list[Array] | None:
+    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major."""
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
     dtype = tensors[0]._dtype
-    arrays, total = [], 0
+    arrays = []
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
         if a is None or t._dtype is not dtype or not a.size:
             return None
-        total += a.nbytes
         arrays.append(a)
     first = arrays[0]
-    if total >= max(POOLED, host.kept_below) or (
-        first.ndim in (4, 5) and _is_channels_last(tensors, first)
-    ):
-        return None
-    return arrays
+    return None if first.ndim in (4, 5) and _is_channels_last(tensors, first) else arrays
+
+
+def _is_small(arrays: list[Array]) -> bool:
+    """Whether a tensor of all their bytes keeps NumPy's array."""
+    return sum([a.nbytes for a in arrays]) < max(POOLED, host.kept_below)
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
@@ -106,9 +107,11 @@ def _is_channels_last(tensors: Any, first: Array) -> bool:
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    arrays = _small(tensors)
+    arrays = _arrays(tensors)
     if arrays is None or type(dim) is not int:
         return None
+    if not _is_small(arrays):
+        return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
         if made is None:
@@ -125,19 +128,45 @@ def _in_places(arrays: list[Array], dim: int) -> Array | None:
     which NumPy's `concatenate` takes two to three times as long for; None for others.
     """
     first = arrays[0]
-    if first.size < _MANY or first.flags.c_contiguous or not -first.ndim <= dim < first.ndim:
+    if first.size < _MANY or first.flags.c_contiguous:
+        return None
+    shape = _shape_of_all(arrays, dim)
+    if shape is None:
+        return None
+    made = np.empty(shape, first.dtype)
+    _put(arrays, made, dim, shaping.put)
+    return made
+
+
+def _large_cat(arrays: list[Array], dim: int, dtype: dtypes.dtype) -> Tensor | None:
+    """Small arrays, such as the gradients of heads, joined to what is large."""
+    shape = _shape_of_all(arrays, dim)
+    if shape is None:
+        return None
+    made, into = blank(shape, dtype)
+    _put(arrays, into, dim, lambda a, place: copy(place, a))
+    return made
+
+
+def _shape_of_all(arrays: list[Array], dim: int) -> Ints | None:
+    """The shape of arrays end to end along a dim; None where they don't fit."""
+    first = arrays[0]
+    if not -first.ndim <= dim < first.ndim:
         return None
     dim %= first.ndim
     before, after = first.shape[:dim], first.shape[dim + 1 :]
     if any([a.shape[:dim] != before or a.shape[dim + 1 :] != after for a in arrays]):
         return None
-    made = np.empty((*before, sum([a.shape[dim] for a in arrays]), *after), first.dtype)
-    start, lead = 0, (slice(None),) * dim
+    return (*before, sum([a.shape[dim] for a in arrays]), *after)
+
+
+def _put(arrays: list[Array], into: Array, dim: int, put: Callable[[Array, Array], None]) -> None:
+    """Each array to its place."""
+    start, lead = 0, (slice(None),) * (dim % into.ndim)
     for a in arrays:
         stop = start + a.shape[dim]
-        shaping.put(a, made[(*lead, slice(start, stop))])
+        put(a, into[(*lead, slice(start, stop))])
         start = stop
-    return made
 
 
 @general(
@@ -231,8 +260,8 @@ def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
 
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    arrays = _small(tensors)
-    if arrays is None or type(dim) is not int:
+    arrays = _arrays(tensors)
+    if arrays is None or type(dim) is not int or not _is_small(arrays):
         return None
     first = arrays[0].shape
     ndim = len(first)
