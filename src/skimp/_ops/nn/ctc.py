@@ -20,7 +20,7 @@ from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops.index.masks import where
 from skimp._ops.nn.reduction import check_reduction, numbered
 
@@ -62,7 +62,7 @@ class Paths:
 def _log_add(terms: Array) -> Array:
     """log(sum(exp(terms))) over the first dim, -inf where there is nothing; overwrites `terms`."""
     top = terms.max(0)
-    shift = np.where(np.isneginf(top), 0, top).astype(terms.dtype, copy=False)
+    shift = bare.where(np.isneginf(top), 0, top).astype(terms.dtype, copy=False)
     terms -= shift
     np.exp(terms, out=terms)
     total: Array = terms.sum(0)
@@ -84,7 +84,7 @@ def _forth(log_probs: Array, paths: Paths, keep: bool) -> tuple[Array, Array]:
             terms[:] = -np.inf
             terms[0] = alpha
             terms[1, :, 1:] = alpha[:, :-1]
-            np.copyto(terms[2, :, 2:], alpha[:, :-2], where=paths.skips)
+            bare.copyto(terms[2, :, 2:], alpha[:, :-2], where=paths.skips)
             alpha = _log_add(terms) + paths.emitted(log_probs[t])
         else:
             first = paths.emitted(log_probs[0])
@@ -119,7 +119,7 @@ def _back(
         terms[:] = -np.inf
         terms[0] = beta
         terms[1, :, :-1] = beta[:, 1:]
-        np.copyto(terms[2, :, :-2], beta[:, 2:], where=paths.skips)
+        bare.copyto(terms[2, :, :-2], beta[:, 2:], where=paths.skips)
         starts = paths.inputs == t + 1  # where one is done after this step
         terms[0, starts, paths.last[starts]] = 0
         labelled = starts & (paths.last > 0)
@@ -128,7 +128,7 @@ def _back(
         share = alpha[t] + beta
         share += losses[:, None]
         np.exp(share, out=share)
-        taken = np.bincount(flat, share.ravel(), batch * classes).reshape(batch, classes)
+        taken = bare.bincount(flat, share.ravel(), batch * classes).reshape(batch, classes)
         here = into[t]
         np.exp(log_probs[t], out=here)
         here -= taken.astype(dtype, copy=False)
