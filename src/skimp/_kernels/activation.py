@@ -287,10 +287,10 @@ def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
 
 def hardswish(x: Array, *, out: Array) -> None:
     """x hardsigmoid(x)."""
-    np.add(x, 3, out=out)
+    np.add(x, bare.number(3, out.dtype), out=out)
     clamp(out, 0, 6, out=out)
     np.multiply(x, out, out=out)
-    np.divide(out, 6, out=out)
+    np.divide(out, bare.number(6, out.dtype), out=out)
 
 
 def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:

@@ -7,11 +7,13 @@ library takes the call over costs .1 to .4 us, as much as they take on small arr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy._core import multiarray
 
+Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -21,6 +23,17 @@ def _behind(function: F) -> F:
 
 
 einsum: Final[Any] = getattr(multiarray, "c_einsum", np.einsum)  # the name is not a public one
+
+
+@lru_cache(maxsize=256, typed=True)
+def _remembered(value: float, dtype: np.dtype[Any]) -> Array:
+    return np.array(value, dtype)
+
+
+def number(value: float, dtype: np.dtype[Any]) -> Array:
+    """A number as ufuncs take it soonest beside arrays of this type; to be read alone."""
+    return _remembered(value, dtype) if value else np.array(value, dtype)  # zeros have two signs
+
 
 bincount: Final = _behind(np.bincount)
 concatenate: Final = _behind(np.concatenate)

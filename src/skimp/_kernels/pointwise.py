@@ -276,6 +276,7 @@ def frac(x: Array, *, out: Array) -> None:
 
 
 CLIP: Final[Any] = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
+_FAR: Final = 1e30
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 
@@ -288,9 +289,15 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
     if x.size >= _LONG and out.dtype.kind == "f" and _is_number(low) and _is_number(high):
         x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
         return
-    if CLIP is not None and out.dtype.kind == "f" and _are_arrays(low, high):
-        CLIP(x, low, high, out)
-        return
+    if out.dtype.kind == "f":
+        low, high = [bare.number(n, out.dtype) if _is_plain(n) else n for n in (low, high)]
+        if (
+            CLIP is not None
+            and type(low) is type(high) is np.ndarray
+            and low.ndim == 0 == high.ndim
+        ):
+            CLIP(x, low, high, out)
+            return
     if low is not None:
         np.maximum(low, x, out=out)
         x = out
@@ -298,9 +305,9 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
         np.minimum(high, x, out=out)
 
 
-def _are_arrays(low: Any, high: Any) -> bool:
-    """Whether they are numbers as ufuncs take them soonest."""
-    return type(low) is np.ndarray and type(high) is np.ndarray and low.ndim == 0 == high.ndim
+def _is_plain(bound: Any) -> bool:
+    """Whether it is a number that every type of floats but the short ones holds."""
+    return type(bound) in (int, float) and -_FAR < bound < _FAR
 
 
 def _is_number(bound: Any) -> bool:

@@ -256,7 +256,8 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
 
 def _space(row: Pointwise) -> dict[str, Any]:
     return {
-        "Tensor": Tensor, "as_type": _as_type, "check": row.check, "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
+        "Tensor": Tensor, "as_type": _as_type, "check": row.check,
+        "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "small_array": small_array,
         "state": modes.state,

@@ -15,7 +15,7 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import check_number, number, refuse_complex, require_tensor
+from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
 from skimp._engine.dispatch.result_types import common, same
@@ -115,9 +115,7 @@ def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     if not _numbers(min, max):
         return None
     target = np.empty(x.shape, x.dtype)
-    low = None if min is None else number(min, input._dtype)
-    high = None if max is None else number(max, input._dtype)
-    K.clamp(x, low, high, out=target)
+    K.clamp(x, min, max, out=target)
     made = fresh(target, input._dtype)
     if input._rg and modes.state.grad:
         given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
