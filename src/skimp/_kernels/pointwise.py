@@ -9,7 +9,7 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
-from math import inf, log, pi
+from math import inf, isnan as is_nan, log, pi
 from typing import Any, Final
 
 import numpy as np
@@ -236,8 +236,11 @@ def sign(x: Array, *, out: Array) -> None:
     """-1, 0 or 1; 0 for NaN (NumPy: NaN)."""
     if out.dtype.kind in "bu":
         np.not_equal(x, 0, out=out)
-    else:
-        np.subtract(np.greater(x, 0).view(np.int8), np.less(x, 0).view(np.int8), out=out)
+        return
+    np.sign(x, out=out)
+    flat = out.reshape(-1) if out.dtype.char in "fd" and out.flags.c_contiguous else None
+    if out.dtype.kind == "f" and (flat is None or is_nan(flat.dot(flat))):
+        bare.copyto(out, 0, where=np.isnan(out))
 
 
 def sgn(x: Array, *, out: Array) -> None:
@@ -290,7 +293,10 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
         x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
         return
     if out.dtype.kind == "f":
-        low, high = [bare.number(n, out.dtype) if _is_plain(n) else n for n in (low, high)]
+        if _is_plain(low):
+            low = bare.number(low, out.dtype)
+        if _is_plain(high):
+            high = bare.number(high, out.dtype)
         if (
             CLIP is not None
             and type(low) is type(high) is np.ndarray

@@ -239,7 +239,6 @@ ANY: Final = Reducer(
 
 _LEAST: Final = 1e-30
 _MOST: Final = 1e38
-_FEW: Final = 32  # numbers that Python compares sooner than NumPy
 
 
 def _first_moments(block: Array, start: int) -> State:
@@ -251,11 +250,10 @@ def _first_moments(block: Array, start: int) -> State:
 
 def in_range(squares: Array) -> bool:
     """Whether sums of squares in float32 are neither too large nor so small that bits are lost."""
-    if squares.size > _FEW:
-        flat = squares.reshape(-1)
-        return bool(np.minimum.reduce(flat) > _LEAST and np.maximum.reduce(flat) < _MOST)
-    values = squares.ravel().tolist()
-    return not values or bool(min(values) > _LEAST and max(values) < _MOST)
+    if not squares.size:
+        return True
+    least, most = squares.item(squares.argmin()), squares.item(squares.argmax())  # by places: soon
+    return bool(least > _LEAST and most < _MOST)
 
 
 def _moments(block: Array) -> State:

@@ -58,7 +58,7 @@ class Paths:
 
     def emitted(self, log_probs: Array) -> Array:
         """The log-probabilities (batch, classes) of one step, of each place's label."""
-        return log_probs.reshape(-1).take(self.flat)  # type: ignore[no-any-return]
+        return log_probs.reshape(-1).take(self.flat)
 
 
 def _log_add(terms: Array) -> Array:

@@ -37,7 +37,6 @@ from skimp._ops.reduce.small import few_columns, few_rows, one_row
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
-_FEW_ROWS: Final = 64  # whose largest number Python finds sooner
 # sums of exponentials between which nothing was subtracted in vain: no exponential is infinite, and
 # what vanishes would be less than 1e-29 of its row
 _LEAST: Final = 2.0**-29

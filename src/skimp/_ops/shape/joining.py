@@ -236,8 +236,11 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
         return None
     first = arrays[0].shape
     ndim = len(first)
-    if not -ndim - 1 <= dim <= ndim or any([a.shape != first for a in arrays]):
+    if not -ndim - 1 <= dim <= ndim:
         return None
+    for a in arrays:
+        if a.shape != first:
+            return None
     dim %= ndim + 1
     if dim == ndim:
         made = bare.concatenate([a[..., None] for a in arrays], dim)
