@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import elementwise_onednn
+from skimp._kernels import bare, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pointwise import Array, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
@@ -190,9 +190,9 @@ def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> Non
 def sigmoid(x: Array, *, out: Array) -> None:
     """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
     one = _ONE.get(x.dtype.char, 1)
-    np.exp(np.negative(x, out=out), out=out)
-    np.add(out, one, out=out)
-    np.divide(one, out, out=out)
+    np.exp(np.negative(x, out), out)
+    np.add(out, one, out)
+    np.divide(one, out, out)
 
 
 def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
@@ -235,7 +235,7 @@ def logit_backward(g: Array, x: Array, eps: float | None = None, *, out: Array) 
     np.multiply(out, x, out=out)
     np.divide(g, out, out=out)
     low, value = (0.0, np.nan) if eps is None else (eps, 0.0)
-    np.copyto(out, value, where=np.less(x, low) | np.greater(x, 1 - low))
+    bare.copyto(out, value, where=np.less(x, low) | np.greater(x, 1 - low))
 
 
 def silu(x: Array, *, out: Array) -> None:
@@ -287,10 +287,10 @@ def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
 
 def hardswish(x: Array, *, out: Array) -> None:
     """x hardsigmoid(x)."""
-    np.add(x, 3, out=out)
+    np.add(x, bare.number(3, out.dtype), out=out)
     clamp(out, 0, 6, out=out)
     np.multiply(x, out, out=out)
-    np.divide(out, 6, out=out)
+    np.divide(out, bare.number(6, out.dtype), out=out)
 
 
 def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -298,8 +298,8 @@ def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(x, 1 / 3, out=out)
     np.add(out, 0.5, out=out)
     np.multiply(g, out, out=out)
-    np.copyto(out, g, where=np.greater_equal(x, 3))
-    np.copyto(out, 0, where=np.less_equal(x, -3))
+    bare.copyto(out, g, where=np.greater_equal(x, 3))
+    bare.copyto(out, 0, where=np.less_equal(x, -3))
 
 
 # GELU

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, take
@@ -122,12 +123,12 @@ def _hide(s: Array, a: Attention, group: Any, rows: slice, hidden: float = -np.i
     if a.mask is not None:
         mask = a.mask[group][..., rows, :seen]
         if mask.dtype == bool:
-            np.copyto(s, hidden, where=~mask)
+            bare.copyto(s, hidden, where=~mask)
         else:
             s += mask
     if a.causal and seen > rows.start + 1:
         after = _after(rows.stop - rows.start)[:, : seen - rows.start]
-        np.copyto(s[..., rows.start :], hidden, where=after)
+        bare.copyto(s[..., rows.start :], hidden, where=after)
 
 
 @cache
@@ -184,7 +185,7 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
             else:
                 _hide(s, a, group, block)
                 most = np.maximum.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
-                top[:, block] = np.where(np.isneginf(most), 0, most)  # sees nothing: not nan
+                top[:, block] = bare.where(np.isneginf(most), 0, most)  # sees nothing: not nan
                 np.subtract(s, top[:, block], out=s)
                 np.exp(s, out=s)
             if a.kept is None:
@@ -198,7 +199,7 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
         total = found[..., ev:]
         level = np.log(total)
         lse[group] = level if top is None else np.add(level, top, out=level)
-        np.copyto(total, 1, where=total == 0)
+        bare.copyto(total, 1, where=total == 0)
         np.divide(found[..., :ev], total, out=out[group], casting="same_kind")
 
     _run(groups, math.prod(q.shape[:-1]) * keys, a.work, task)
@@ -232,7 +233,7 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
         tame = not added and bool(np.abs(level).max(initial=0) <= 2 * _TAME)
         unit = a.work.type(UNIT if tame else 1)
         np.multiply(q[group], a.work.type(a.scale * unit), out=qs[..., :e])
-        qs[..., e] = np.where(np.isneginf(level), -np.inf, level * -unit)
+        qs[..., e] = bare.where(np.isneginf(level), -np.inf, level * -unit)
         gs[..., :ev] = g[group]
         gs[..., ev] = -np.vecdot(gs[..., :ev], out[group]) if early else 0
         sum_k, sum_v = room.of("dk", heads, keys, e), room.of("dv", heads, keys, ev)
@@ -318,11 +319,11 @@ def _hide_whole(s: Array, a: Attention, hidden: float) -> None:
     """Mask the scores of all heads, or their powers: then `hidden` is 0."""
     if a.mask is not None:
         if a.mask.dtype == bool:
-            np.copyto(s, hidden, where=~a.mask)
+            bare.copyto(s, hidden, where=~a.mask)
         else:
             s += a.mask
     if a.causal:
-        np.copyto(s, hidden, where=_unseen(*s.shape[-2:]))
+        bare.copyto(s, hidden, where=_unseen(*s.shape[-2:]))
 
 
 def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
@@ -345,7 +346,7 @@ def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Atte
     if top is not None:
         lse += top
     if a.mask is not None or top is not None:
-        np.copyto(total, 1, where=total == 0)
+        bare.copyto(total, 1, where=total == 0)
     if a.kept is not None:
         s *= a.kept
         s *= work.type(a.grow)
@@ -356,7 +357,9 @@ def _are_tame(s: Array) -> bool:
     """Whether the exponentials of these scores are fine; not so where there is a nan."""
     if s.size <= _FEW:
         flat = s.reshape(-1)
-        if np.dot(flat, flat) <= _FEW:  # the quick way: no score is far off if their squares aren't
+        if (
+            bare.dot(flat, flat) <= _FEW
+        ):  # the quick way: no score is far off if their squares aren't
             return True
     return bool(np.maximum.reduce(s, None) <= _TAME and np.minimum.reduce(s, None) >= -_TAME)
 
@@ -387,7 +390,7 @@ def _whole_backward(
     if a.mask is not None or a.causal:
         _hide_whole(p, a, -np.inf)
         # of a row that sees nothing: exponentials of -inf, not of nan
-        lse = np.where(np.isneginf(lse), np.inf, lse)
+        lse = bare.where(np.isneginf(lse), np.inf, lse)
     p -= lse
     np.exp(p, out=p)
     dp = multiply(g, v.swapaxes(-1, -2))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping
+from skimp._kernels import bare, onednn, shaping
 from skimp._kernels.onednn_runs import SHARED, Runs, together
 from skimp._kernels.scratch import row_sums
 from skimp._kernels.threads import Call
@@ -36,7 +36,7 @@ def _exact() -> bool:
     be another result than where NumPy does the work."""
     x, old = np.sin(np.arange(1 << 14, dtype=_TYPE)).reshape(2, 2, 8, 512)
     a, b = np.cos(np.arange(16, dtype=_TYPE)).reshape(2, 8, 1)
-    want, out = (x * a + b) + old, np.empty_like(x)
+    want, out = (x * a + b) + old, bare.empty_like(x)
     plus = _runs((2, 8, 512), True, False, None, 1, True)
     total = _runs((2, 8, 512), True, True, None, 1)
     if plus is None or total is None:
@@ -106,7 +106,7 @@ def _sizes_of(
 
 def _meets(array: Array, out: Array) -> bool:
     """Whether they share memory, but not element for element."""
-    if not np.may_share_memory(array, out):
+    if not bare.may_share_memory(array, out):
         return False
     return array.size != out.size or shaping.address(array) != shaping.address(out)
 
@@ -149,7 +149,7 @@ def _dim_of(numbers: Array) -> int | None:
 def _plain(a: Array, b: Array) -> bool:
     """Whether all are finite, and the latter not 0."""
     a, b = [each[tuple([slice(None if s else 1) for s in each.strides])] for each in (a, b)]
-    return math.isfinite(np.vdot(a, a) + np.vdot(b, b)) and np.count_nonzero(b) == b.size
+    return math.isfinite(bare.vdot(a, a) + bare.vdot(b, b)) and np.count_nonzero(b) == b.size
 
 
 def _finite(rows: Array) -> bool:

@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels.bare import einsum
 from skimp._kernels.blas import spread
-from skimp._kernels.einsum import einsum
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window
 from skimp._kernels.scratch import give, take
 

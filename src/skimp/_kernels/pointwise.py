@@ -9,13 +9,14 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
-from math import inf, log, pi
+from math import inf, isnan as is_nan, log, pi
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from numpy._core import umath
 
+from skimp._kernels import bare
 from skimp._kernels.scratch import give, take
 
 Array = npt.NDArray[Any]
@@ -29,7 +30,7 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
     """where(mask, a, b); small types blend their bits, which is twice as fast as np.where."""
     whole = _SAME_SIZE.get(out.itemsize)
     if whole is None or mask.size < _BLENDED:
-        out[...] = np.where(mask, a, b)
+        out[...] = bare.where(mask, a, b)
         return
     a, b = (np.asarray(v, out.dtype).view(whole) for v in (a, b))
     into = out.view(whole)
@@ -49,7 +50,7 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
     whole = _SAME_SIZE.get(out.itemsize)
     if whole is None:
         out[...] = g
-        np.copyto(out, 0, where=mask)
+        bare.copyto(out, 0, where=mask)
         return
     large = mask.size >= _LONG
     room = take(mask.size, whole) if large else np.empty(mask.size, whole)
@@ -142,7 +143,7 @@ def nextafter_rounded(dtype: Any) -> Any:
 def lcm(a: Array, b: Any, *, out: Array) -> None:
     """The least common multiple, not negative where it does not overflow twice."""
     divisor = np.gcd(a, b)
-    np.floor_divide(a, np.where(divisor == 0, 1, divisor), out=out)
+    np.floor_divide(a, bare.where(divisor == 0, 1, divisor), out=out)
     np.multiply(out, b, out=out)
     np.absolute(out, out=out)
 
@@ -170,11 +171,11 @@ def _integer_power(a: Any, b: Any, out: Array) -> None:
     if not np.count_nonzero(negative):
         np.power(a, b, out=out)
         return
-    np.power(a, np.where(negative, 0, b), out=out, casting="same_kind")
+    np.power(a, bare.where(negative, 0, b), out=out, casting="same_kind")
     # of the whole numbers only 1 and -1 have a whole inverse; PyTorch truncates the others to 0
-    parity = np.where(np.bitwise_and(b, 1) == 0, 1, a)
-    inverse = np.where(np.equal(a, 1) | np.equal(a, -1), parity, 0)
-    np.copyto(out, inverse, where=negative, casting="same_kind")
+    parity = bare.where(np.bitwise_and(b, 1) == 0, 1, a)
+    inverse = bare.where(np.equal(a, 1) | np.equal(a, -1), parity, 0)
+    bare.copyto(out, inverse, where=negative, casting="same_kind")
 
 
 def _power_of_number(x: Any, b: float, out: Array) -> None:
@@ -225,7 +226,7 @@ def frexp_mantissa(x: Array, *, out: Array) -> None:
 def frexp_exponent(x: Array, *, out: Array) -> None:
     """The e of x = m * 2 ** e; 0 for zeros, infinities and NaN."""
     np.frexp(x, np.empty(out.shape, np.asarray(x).dtype), out)
-    np.copyto(out, 0, where=~np.isfinite(x))
+    bare.copyto(out, 0, where=~np.isfinite(x))
 
 
 # Signs, rounding, limits
@@ -235,8 +236,11 @@ def sign(x: Array, *, out: Array) -> None:
     """-1, 0 or 1; 0 for NaN (NumPy: NaN)."""
     if out.dtype.kind in "bu":
         np.not_equal(x, 0, out=out)
-    else:
-        np.subtract(np.greater(x, 0).view(np.int8), np.less(x, 0).view(np.int8), out=out)
+        return
+    np.sign(x, out=out)
+    flat = out.reshape(-1) if out.dtype.char in "fd" and out.flags.c_contiguous else None
+    if out.dtype.kind == "f" and (flat is None or is_nan(flat.dot(flat))):
+        bare.copyto(out, 0, where=np.isnan(out))
 
 
 def sgn(x: Array, *, out: Array) -> None:
@@ -245,7 +249,7 @@ def sgn(x: Array, *, out: Array) -> None:
         sign(x, out=out)
         return
     np.divide(x, np.abs(x), out=out)
-    np.copyto(out, 0, where=np.equal(x, 0))
+    bare.copyto(out, 0, where=np.equal(x, 0))
 
 
 def signbit(x: Array, *, out: Array) -> None:
@@ -275,6 +279,7 @@ def frac(x: Array, *, out: Array) -> None:
 
 
 CLIP: Final[Any] = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
+_FAR: Final = 1e30
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 
@@ -287,11 +292,28 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
     if x.size >= _LONG and out.dtype.kind == "f" and _is_number(low) and _is_number(high):
         x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
         return
+    if out.dtype.kind == "f":
+        if _is_plain(low):
+            low = bare.number(low, out.dtype)
+        if _is_plain(high):
+            high = bare.number(high, out.dtype)
+        if (
+            CLIP is not None
+            and type(low) is type(high) is np.ndarray
+            and low.ndim == 0 == high.ndim
+        ):
+            CLIP(x, low, high, out)
+            return
     if low is not None:
         np.maximum(low, x, out=out)
         x = out
     if high is not None:
         np.minimum(high, x, out=out)
+
+
+def _is_plain(bound: Any) -> bool:
+    """Whether it is a number that every type of floats but the short ones holds."""
+    return type(bound) in (int, float) and -_FAR < bound < _FAR
 
 
 def _is_number(bound: Any) -> bool:
@@ -301,7 +323,7 @@ def _is_number(bound: Any) -> bool:
 def heaviside(x: Array, values: Any, *, out: Array) -> None:
     """1 above zero, `values` at zero, else 0; 0 for NaN (NumPy: NaN)."""
     np.greater(x, 0, out=out)
-    np.copyto(out, values, where=np.equal(x, 0), casting="same_kind")
+    bare.copyto(out, values, where=np.equal(x, 0), casting="same_kind")
 
 
 def nan_to_num(
@@ -324,9 +346,9 @@ def nan_to_num(
         if np.count_nonzero(np.isfinite(part)) < part.size:
             largest = float(np.finfo(out.dtype).max)
             high, low = part == inf, part == -inf
-            np.copyto(part, nan, where=np.isnan(part))
-            np.copyto(part, largest if posinf is None else posinf, where=high)
-            np.copyto(part, -largest if neginf is None else neginf, where=low)
+            bare.copyto(part, nan, where=np.isnan(part))
+            bare.copyto(part, largest if posinf is None else posinf, where=high)
+            bare.copyto(part, -largest if neginf is None else neginf, where=low)
 
 
 # Logarithms of sums
@@ -334,7 +356,7 @@ def nan_to_num(
 
 def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
     np.subtract(a, b, out=out)
-    np.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
+    bare.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
     np.abs(out, out=out)
     np.negative(out, out=out)
     exp(out, out=out)
@@ -349,7 +371,7 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     if out.dtype.kind != "c":
         _log_add(a, b, out, np.exp, 1)
         return
-    larger = np.where(np.less(np.real(a), np.real(b)), b, a)
+    larger = bare.where(np.less(np.real(a), np.real(b)), b, a)
     np.exp(np.subtract(a, larger), out=out)
     np.add(out, np.exp(np.subtract(b, larger)), out=out)
     np.log(out, out=out)
@@ -377,7 +399,7 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     np.subtract(b, from_b, out=from_b)
     np.multiply(out, weight, out=out)
     np.add(a, out, out=out)
-    np.copyto(out, from_b, where=~near)
+    bare.copyto(out, from_b, where=~near)
 
 
 def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
@@ -401,7 +423,7 @@ def angle(x: Array, *, out: Array) -> None:
         np.arctan2(x.imag, x.real, out=out)
         return
     np.multiply(np.less(x, 0), out.dtype.type(pi), out=out)
-    np.copyto(out, x, where=np.isnan(x))
+    bare.copyto(out, x, where=np.isnan(x))
 
 
 def complex(real: Array, imag: Array, *, out: Array) -> None:

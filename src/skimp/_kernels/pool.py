@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import pool_onednn
+from skimp._kernels import bare, pool_onednn
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -115,7 +115,7 @@ class Pool:
 
     def filled(self, x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
         """Padded planes that lie as those of `x`, full of a value."""
-        made = np.empty_like(x, dtype, shape=self.around(x))
+        made = bare.empty_like(x, dtype, shape=self.around(x))
         made[...] = value
         return made
 
@@ -244,7 +244,7 @@ def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
         _find_carefully(source, taps, w)
         return
     taps[...] = 0
-    rank = np.empty_like(taps)
+    rank = bare.empty_like(taps)
     for number, tap in enumerate(w.taps):  # the first of equals has the highest rank
         np.multiply(source[w.seen(tap)] == best, taps.dtype.type(count - number), out=rank)
         np.maximum(taps, rank, out=taps)
@@ -258,8 +258,8 @@ def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
     for number, tap in enumerate(w.taps):
         x = source[w.seen(tap)]
         better = ((x > best) | (x != x) | ~started) & w.inside(tap)
-        np.copyto(best, x, where=better)
-        np.copyto(taps, number, where=better)
+        bare.copyto(best, x, where=better)
+        bare.copyto(taps, number, where=better)
         started |= better
 
 
@@ -275,7 +275,7 @@ def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
         made = w.filled(out[planes], 0, _sum_dtype(out.dtype))
         own, at = g[planes], taps[planes]
         for number, tap in enumerate(w.taps):
-            made[w.seen(tap)] += np.where(at == number, own, own.dtype.type(0))
+            made[w.seen(tap)] += bare.where(at == number, own, own.dtype.type(0))
         out[planes] = made[w.inner]
 
     _each(w, g, fn)
@@ -298,7 +298,7 @@ def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
     def fn(planes: slice) -> None:
         source = _around(x[planes], w, 0)
         for number, tap in enumerate(w.taps):
-            np.copyto(out[planes], source[w.seen(tap)], where=taps[planes] == number)
+            bare.copyto(out[planes], source[w.seen(tap)], where=taps[planes] == number)
 
     _each(w, x, fn)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.blas import multiply
 
 Array = np.ndarray[Any, Any]
@@ -224,11 +224,11 @@ def _limbs(x: Array, count: int) -> list[Array]:
 
 def dot(a: Array, b: Array, conjugate: bool = False) -> Any:
     """The sum of a * b (of conj(a) * b), in their type; half precision is summed in float32."""
-    multiply = np.vdot if conjugate else np.dot
+    multiply = bare.vdot if conjugate else bare.dot
     if a.dtype.char in _BLAS or a.dtype.kind in "iu":
         return multiply(a, b)
     total = np.float32(0)
     for start in range(0, len(a), _SCRATCH):
         part = slice(start, start + _SCRATCH)
-        total += np.dot(a[part].astype(np.float32), b[part].astype(np.float32))
+        total += bare.dot(a[part].astype(np.float32), b[part].astype(np.float32))
     return total.astype(a.dtype)

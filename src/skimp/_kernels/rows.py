@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.order import stable_order
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +58,7 @@ def add_slices(target: Array, dim: int, places: Array, source: Array) -> None:
     """
     order = stable_order(places, target.shape[dim])
     at = places[order]
-    starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+    starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
     counts = np.diff(starts, append=at.size)
     most = int(counts.max())
     before: Any = (slice(None),) * dim
@@ -84,7 +85,7 @@ def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) ->
         return
     order = stable_order(places, n)
     at = places[order]
-    starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+    starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
     counts = np.diff(starts, append=at.size)
     many = counts >= _MANY
     for start, count in zip(starts[many].tolist(), counts[many].tolist(), strict=True):

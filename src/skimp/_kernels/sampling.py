@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.threads import share
 from skimp.config import config
 
@@ -65,7 +66,7 @@ def _mirrored(x: Array, how: Reading) -> tuple[Array, Array]:
     turns = np.floor(away / span)
     rest = away - turns * span
     odd = np.remainder(turns, 2) == 1
-    found = np.where(span == 0, 0, np.where(odd, span - rest, rest) + low)
+    found = bare.where(span == 0, 0, bare.where(odd, span - rest, rest) + low)
     return found, odd != (x < low)
 
 
@@ -86,7 +87,7 @@ def _points(grid: Array, how: Reading) -> Array:
 def steps(grid: Array, how: Reading) -> Array:
     """(axes, images, points): how far coordinates go when the grid does."""
     x = _points(grid, how)
-    found = np.empty_like(x)
+    found = bare.empty_like(x)
     found[...] = (_column(how.sizes, x) - (1 if how.align else 0)) / 2
     if how.mode == "bicubic" or how.padding == "zeros":
         return found
@@ -167,7 +168,7 @@ class _Seen(NamedTuple):
     def clear(self, values: Array) -> None:
         """Write zeros to what (pixels, images, channels, points) has outside."""
         if self.exists is not None:
-            np.copyto(values, 0, where=~self.exists[:, :, None])
+            bare.copyto(values, 0, where=~self.exists[:, :, None])
 
 
 def _look(grid: Array, how: Reading) -> _Seen:
@@ -186,7 +187,7 @@ def _look(grid: Array, how: Reading) -> _Seen:
             at = _inside(at, how)
     exists = (at >= 0) & (at <= _column(how.sizes, x) - 1)
     whole = np.count_nonzero(exists) == exists.size
-    place = (at if whole else np.where(exists, at, 0)).astype(np.int64)
+    place = (at if whole else bare.where(exists, at, 0)).astype(np.int64)
     pitches = [1]
     for n in how.sizes[:-1]:
         pitches.append(pitches[-1] * n)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.einsum import einsum
+from skimp._kernels.bare import einsum
 
 Array = np.ndarray[Any, Any]
 

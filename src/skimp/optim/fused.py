@@ -29,6 +29,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import bare
 from skimp._kernels.scratch import give, take
 from skimp._ops.index.masks import where as select
 from skimp._ops.shape.complex_views import view_as_real
@@ -49,7 +50,7 @@ _PARTS: Final = 4  # parts of a tensor at most
 
 def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
     out[...] = no
-    np.copyto(out, yes, where=condition)
+    bare.copyto(out, yes, where=condition)
 
 
 _KERNELS: dict[Any, Kernel] = {
@@ -170,7 +171,7 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
         return select(condition, yes, no)
     like = yes if isinstance(yes, np.ndarray) else no
     kind = like.dtype if isinstance(like, np.ndarray) else None
-    return np.where(condition, np.asarray(yes, kind), np.asarray(no, kind))
+    return bare.where(condition, np.asarray(yes, kind), np.asarray(no, kind))
 
 
 def lerp(a: Any, b: Any, weight: float) -> Any:
@@ -355,7 +356,7 @@ class _Run:
             return
         rooms = [take(elements, dtype) for _ in range(many)]
         for room, *parts in zip(rooms, *batch, strict=True):
-            np.concatenate(parts, out=room)
+            bare.concatenate(parts, out=room)
         made = self.formula(*rooms, *self.numbers)
         for room, new, *parts in zip(rooms, made, *[one[:written] for one in batch], strict=False):
             if new is not room:

@@ -12,7 +12,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.dispatch.operands import OPMATH, cast, constant, empty_dense
+from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, number
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.convert import convert
@@ -246,7 +246,7 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
         if i < len(row.masks):
             continue
         if i in row.numbers:
-            text += [f"    if {x} is None:", f"        {x} = constant({a}, compute)"]
+            text += [f"    if {x} is None:", f"        {x} = number({a}, compute)"]
         text += [
             f"    {'elif' if i in row.numbers else 'if'} {a}._dtype is not compute:",
             f"        {x} = as_type({x}, compute)",
@@ -256,9 +256,9 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
 
 def _space(row: Pointwise) -> dict[str, Any]:
     return {
-        "Tensor": Tensor, "as_type": _as_type, "check": row.check, "constant": constant,
+        "Tensor": Tensor, "as_type": _as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
-        "known": row.typed, "numbers": _NUMBERS, "ordinary": ORDINARY,
+        "known": row.typed, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "small_array": small_array,
         "state": modes.state,
     }  # fmt: skip

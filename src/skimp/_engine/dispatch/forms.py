@@ -391,7 +391,9 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
             lines.append("            return result")
         lines += [*_indented(judged(space, p)), f"        return {call}"]
         return
-    needs = needs_of(space, o.rule, p.names())
+    first = p.all[0].name
+    asked = f"type({first}) in ordinary" in usual
+    needs = needs_of(space, o.rule, p.names(), first if asked else None)
     recorded = recorded_by(space, o.rule, o.nondiff, p.names())
     if o.fast is not None:
         lines += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 
 # Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
 OPMATH = dict.fromkeys((*dtypes.HALVES, *dtypes.FLOAT8), dtypes.float32)
@@ -99,6 +100,16 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
     return np.asarray(value).astype(dtype.np)
 
 
+@lru_cache(maxsize=128, typed=True)
+def _remembered(value: Any, dtype: dtypes.dtype) -> Array:
+    return constant(value, dtype)
+
+
+def number(value: Any, dtype: dtypes.dtype) -> Array:
+    """`constant`, to be read alone: most programs use few numbers."""
+    return _remembered(value, dtype) if value else constant(value, dtype)  # zeros have two signs
+
+
 _EXACT = 1 << 53  # integers up to here are doubles, from which they are rounded once
 
 _C_CASTS = {
@@ -170,6 +181,6 @@ def cast(array: Array, dtype: dtypes.dtype) -> Array:
         layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
         made = empty_dense(array.shape, layouts.empty_like_strides(layout), dtype.np)
     else:
-        made = np.empty_like(array, dtype=dtype.np)
+        made = bare.empty_like(array, dtype=dtype.np)
     copy(made, array)
     return made

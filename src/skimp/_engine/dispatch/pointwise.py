@@ -37,6 +37,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
+from skimp._kernels import bare
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
@@ -321,7 +322,7 @@ def _direct(
         copy(target, made)
         return target
     if not kernel.aliases:
-        arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
+        arrays = [a.copy() if bare.may_share_memory(a, target) else a for a in arrays]
     if kernel.strided or target.flags.c_contiguous:
         kernel.fn(*spread(kernel, arrays, target, False), out=target)
         return target

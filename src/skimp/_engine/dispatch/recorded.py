@@ -20,22 +20,37 @@ LIST_NAMES = frozenset({
 def needed(*values: Any) -> bool:
     """Whether a tensor among these arguments, or in a list among them, requires grad."""
     for v in values:
-        if isinstance(v, Tensor):
-            if v._rg:
-                return True
-        elif isinstance(v, (list, tuple)):
+        if isinstance(v, (list, tuple)):
             for t in v:
                 if isinstance(t, Tensor) and t._rg:
                     return True
+        elif isinstance(v, Tensor) and v._rg:
+            return True
     return False
 
 
-def needs_of(space: dict[str, Any], rule: AnyRule, names: Sequence[str]) -> str:
-    """The condition that an argument with a derivative requires grad."""
-    space.update(needed=needed, Tensor=Tensor)
+def listed(items: Any) -> bool:
+    """`needed` of one list of tensors."""
+    if isinstance(items, (list, tuple)):
+        for t in items:  # noqa: SIM110  (a generator takes longer)
+            if isinstance(t, Tensor) and t._rg:
+                return True
+        return False
+    return isinstance(items, Tensor) and items._rg
+
+
+def needs_of(
+    space: dict[str, Any], rule: AnyRule, names: Sequence[str], ordinary: str | None = None
+) -> str:
+    """The condition that an argument with a derivative requires grad; `ordinary` is known to be a
+    tensor.
+    """
+    space.update(needed=needed, listed=listed, Tensor=Tensor)
     watched = [n for n in getattr(rule, "names", names) if n in names]
     found = [
-        f"needed({n})"
+        f"{n}._rg"
+        if n == ordinary
+        else f"listed({n})"
         if n in LIST_NAMES
         else f"({n} is not None and ({n}._rg if isinstance({n}, Tensor) else needed({n})))"
         for n in watched

@@ -195,34 +195,44 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
     too.
     """
     if len(sizes) == 1 and type(sizes[0]) in _SIZES:
-        sizes = sizes[0]
+        sizes = tuple(sizes[0])
     elif not sizes:
         return None
-    more = len(sizes) - a.ndim
-    if more < 0:
+    if not _INTS(map(type, sizes)):
+        return None
+    form = _expanded_form(a.shape, a.strides, sizes)
+    if form is None or form[2] >= config.small_below:
         return None
     buffer = a
     if not a.flags.c_contiguous:  # what is expanded shows a row-major array
         buffer = a[tuple([_WHOLE if s else _FIRST for s in a.strides])]
         if not buffer.flags.c_contiguous:
             return None
-    shape, strides, elements = [], [], 1
+    return np.ndarray(form[0], a.dtype, buffer, 0, form[1])
+
+
+@lru_cache(maxsize=256)
+def _expanded_form(
+    own: tuple[int, ...], steps: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """The shape, strides and number of elements of an array that is broadcast to these sizes; None
+    where it is not, or has no elements.
+    """
+    more = len(sizes) - len(own)
+    if more < 0:
+        return None
+    shape, strides = [], []
     for i, size in enumerate(sizes):
-        have = 1 if i < more else a.shape[i - more]
-        if type(size) is not int:
-            return None
+        have = 1 if i < more else own[i - more]
         if i >= more and (size == have or size == -1):
             size = have
-            strides.append(a.strides[i - more])
+            strides.append(steps[i - more])
         elif have == 1 and size > 0:
             strides.append(0)
         else:
             return None
-        elements *= size
         shape.append(size)
-    if not 0 < elements < config.small_below:
-        return None
-    return np.ndarray(shape, a.dtype, buffer, 0, strides)
+    return (tuple(shape), tuple(strides), math.prod(shape)) if 0 not in shape else None
 
 
 _WHOLE, _FIRST = slice(None), slice(1)

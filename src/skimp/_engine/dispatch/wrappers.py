@@ -339,7 +339,8 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
                 more.append(f"(not {one.name} or usual_options({one.name}))")
             else:
                 more.append(f"not {one.name}")
-        usual = [*p.usual("known" if left_out else "ordinary", but=skipped), *more]
+        sizes = [one for one in p.all if one.kind is one.VAR_POSITIONAL]  # `fast` asks their types
+        usual = [*p.usual("known" if left_out else "ordinary", but=[*skipped, *sizes]), *more]
         lines += [
             f"    if {' and '.join(usual)}:",
             f"        result = fast({p.passed([one.name for one in skipped])})",

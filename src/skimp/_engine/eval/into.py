@@ -8,6 +8,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Array, Expr
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import evaluate
+from skimp._kernels import bare
 
 _SMALL = 1 << 14  # elements that may as well be computed beside and copied
 
@@ -34,7 +35,7 @@ def _place(block: Array, part: Array) -> None:
 
 def crosses(leaf: Array, out: Array) -> bool:
     """Whether they share memory other than element for element."""
-    if not np.may_share_memory(leaf, out):
+    if not bare.may_share_memory(leaf, out):
         return False
     same = leaf.shape == out.shape and leaf.strides == out.strides and leaf.itemsize == out.itemsize
     return not (same and leaf.__array_interface__["data"] == out.__array_interface__["data"])

@@ -18,6 +18,7 @@ from skimp._engine.eval.expr import Array
 from skimp._engine.eval.pieces import box_of, cuts
 from skimp._engine.eval.plan import run_block
 from skimp._engine.eval.run import threads_for
+from skimp._kernels import bare
 from skimp._kernels.threads import quietly, share
 
 BLOCK: Final = 1 << 15  # elements of an index that are worked on at once
@@ -149,7 +150,7 @@ def first_outside(index: Array, low: int, high: int) -> int | None:
 def counted_from_front(index: Array, n: int) -> Array:
     """The index with negative positions counted from the end; itself where there are none."""
     if index.size and int(index.min()) < 0:
-        return np.where(index < 0, index + n, index)
+        return bare.where(index < 0, index + n, index)
     return index
 
 

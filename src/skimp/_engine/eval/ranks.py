@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.positions import bits, boxes, in_boxes
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 
 _TOP = np.uint32(0x80000000)
 _BLOCK = 1 << 16
@@ -34,7 +34,7 @@ def key_of(a: Array) -> Array:
         return a.astype(np.int32).view(np.uint32) ^ _TOP
     wide = a.astype(np.float32) + np.float32(0)  # makes -0 and 0 the same bits
     key = wide.view(np.uint32)
-    key = key ^ np.where(key & _TOP, np.uint32(0xFFFFFFFF), _TOP)
+    key = key ^ bare.where(key & _TOP, np.uint32(0xFFFFFFFF), _TOP)
     key[np.isnan(wide)] = 0xFFFFFFFF
     return key
 

@@ -20,6 +20,7 @@ from skimp._engine.eval.expr import Array, Expr, Shape
 from skimp._engine.eval.program import BRIEF
 from skimp._engine.eval.reducers import Reducer, State
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, threads_for
+from skimp._kernels import bare
 from skimp._kernels.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
@@ -292,7 +293,7 @@ class _Reduction:
             found.append(self.how.first(block.reshape(-1, r, 1), start))
         if stop > whole:
             found.append(self.how.first(self._block(reader, groups, whole, stop, columns), whole))
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+        return tuple(bare.concatenate(parts) for parts in zip(*found, strict=True))
 
     def _block(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> Array:
         cut = self.cut
@@ -322,11 +323,11 @@ class _Reduction:
                 each
                 if self.pieces == 1
                 else [
-                    np.concatenate(each[at : at + self.pieces], axis=1)
+                    bare.concatenate(each[at : at + self.pieces], axis=1)
                     for at in range(0, len(each), self.pieces)
                 ]
             )
-            parts.append(np.concatenate(lines).reshape(cut.groups, cut.spans, cut.columns))
+            parts.append(bare.concatenate(lines).reshape(cut.groups, cut.spans, cut.columns))
         return tuple(parts)
 
 
@@ -340,10 +341,10 @@ def _tree(how: Reducer, state: State, counts: Any, axis: int) -> State:
         counts = n + m
         merged = how.merge(one, n, other, m)
         if len(last):
-            counts = np.concatenate([counts, last])
+            counts = bare.concatenate([counts, last])
             rest = _every_other(state, axis, even, even + 1)
             merged = tuple(
-                np.concatenate([a, b], axis=axis) for a, b in zip(merged, rest, strict=True)
+                bare.concatenate([a, b], axis=axis) for a, b in zip(merged, rest, strict=True)
             )
         state = merged
     return tuple(part.reshape(part.shape[:axis] + part.shape[axis + 1 :]) for part in state)
@@ -410,6 +411,6 @@ def is_one_block(rows: int, length: int) -> bool:
 
 def _rows_of(out: Array, lead: int, rows: int) -> Array:
     flat = out.reshape(rows, *out.shape[lead:])
-    if not np.may_share_memory(flat, out):
+    if not bare.may_share_memory(flat, out):
         raise ValueError(f"map_rows: out has strides {out.strides}; its rows must be evenly apart")
     return flat

@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval.expr import Array
-from skimp._kernels.einsum import einsum
+from skimp._kernels import bare
+from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import give, row_extremes, take
 
 State = tuple[Array, ...]
@@ -237,23 +238,21 @@ ANY: Final = Reducer(
 
 _LEAST: Final = 1e-30
 _MOST: Final = 1e38
-_FEW: Final = 32  # numbers that Python compares sooner than NumPy
 
 
 def _first_moments(block: Array, start: int) -> State:
     state = _moments(block)
     if block.real.dtype.itemsize < 8 and not in_range(state[1]):  # PyTorch's are in float64
-        return _moments(block.astype(np.result_type(block.dtype, np.float64)))
+        return _moments(block.astype(bare.result_type(block.dtype, np.float64)))
     return state
 
 
 def in_range(squares: Array) -> bool:
     """Whether sums of squares in float32 are neither too large nor so small that bits are lost."""
-    if squares.size > _FEW:
-        flat = squares.reshape(-1)
-        return bool(np.minimum.reduce(flat) > _LEAST and np.maximum.reduce(flat) < _MOST)
-    values = squares.ravel().tolist()
-    return not values or bool(min(values) > _LEAST and max(values) < _MOST)
+    if not squares.size:
+        return True
+    least, most = squares.item(squares.argmin()), squares.item(squares.argmax())  # by places: soon
+    return bool(least > _LEAST and most < _MOST)
 
 
 def _moments(block: Array) -> State:
@@ -320,7 +319,7 @@ def _first_place(find: Callable[..., Array]) -> Callable[[Array, int], State]:
 def _merge_places(beats: np.ufunc) -> Callable[[State, Count, State, Count], State]:
     def merge(one: State, n: Count, other: State, m: Count) -> State:
         better = beats(other[0], one[0]) | ((other[0] != other[0]) & (one[0] == one[0]))
-        return np.where(better, other[0], one[0]), np.where(better, other[1], one[1])
+        return bare.where(better, other[0], one[0]), bare.where(better, other[1], one[1])
 
     return merge
 
@@ -342,7 +341,7 @@ ARGMIN: Final = Reducer(
 
 def _finite(top: Array) -> Array:
     """What is subtracted: the maximum, or 0 where inf - inf would make a nan."""
-    return np.where(np.isfinite(top), top, top.dtype.type(0))
+    return bare.where(np.isfinite(top), top, top.dtype.type(0))
 
 
 def _first_logsumexp(block: Array, start: int) -> State:

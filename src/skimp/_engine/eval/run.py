@@ -16,7 +16,7 @@ from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import BRIEF, Plan, steps_of
 from skimp._engine.eval.runner import Runner
 from skimp._engine.interrupts import insist
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import Call, at_once, quietly, share, whole
 from skimp.config import config
@@ -59,7 +59,7 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
         elif small:
             value = np.empty(root.shape, root.dtype)
             quietly(_evaluate_whole, root, value)
-            at_once([(np.copyto, out, value), *then])
+            at_once([(bare.copyto, out, value), *then])
         else:
             _evaluate_over(root, out, then)
     finally:
@@ -94,7 +94,7 @@ def _evaluate_apart(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
 
 
 def _meets(out: Array, leaves: Any) -> bool:
-    return any(np.may_share_memory(out, leaf.array) for leaf in leaves)
+    return any(bare.may_share_memory(out, leaf.array) for leaf in leaves)
 
 
 def _is_plain(root: Expr, out: Array) -> bool:
@@ -169,7 +169,7 @@ def _put_in_place(
             block = places[number]
             rooms = [a[: to.size].reshape(to.shape) for a, to in zip(flat, block, strict=True)]
             quietly(make, number, rooms)
-            at_once([*[(np.copyto, *pair) for pair in zip(block, rooms, strict=True)], note])
+            at_once([*[(bare.copyto, *pair) for pair in zip(block, rooms, strict=True)], note])
         for a in flat:
             give(a)
         if len(done) == len(places):
@@ -280,7 +280,7 @@ def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:
         if not out.flags.c_contiguous:
             raise ValueError(f"evaluate: out has strides {out.strides}; it must be C-contiguous")
         for number, leaf in enumerate(prepared.leaves):
-            if number not in donors and np.may_share_memory(leaf, out):
+            if number not in donors and bare.may_share_memory(leaf, out):
                 return True
     return False
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 
 F32 = NDArray[np.float32]
@@ -54,7 +55,7 @@ def fma32(a: F32, b: np.float32, c: Any) -> F32:
         at, lost = _two_sum(product[suspects], c[suspects] if c.ndim else c)
         if np.count_nonzero(lost):  # what is exact there is rounded as it should be
             moved = np.nextafter(at, np.copysign(np.inf, lost))
-            total[suspects] = np.where(lost != 0, moved, at)
+            total[suspects] = bare.where(lost != 0, moved, at)
     rounded: F32 = total.astype(np.float32)
     return rounded
 
@@ -144,8 +145,8 @@ def _two_product(a: F64, b: float) -> tuple[F64, F64]:
 def _to_odd(total: F64, lost: F64) -> F64:
     """total + lost, rounded to the neighbour with an odd last bit unless exact."""
     bits = total.view(np.int64)
-    away = np.where((lost > 0) == (total > 0), 1, -1)
-    bits += np.where((lost != 0) & (bits & 1 == 0), away, 0)
+    away = bare.where((lost > 0) == (total > 0), 1, -1)
+    bits += bare.where((lost != 0) & (bits & 1 == 0), away, 0)
     return total
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.random.arithmetic import (
     F32,
     F64,
@@ -207,7 +207,7 @@ def scaled(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) ->
 def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:
     """Floats as x86 converts them to integers: too large ones become the smallest integer."""
     smallest = -(2.0**31) if dtype.itemsize <= 4 else -(2.0**63)
-    return np.where(values >= -smallest, smallest, values).astype(np.int64)
+    return bare.where(values >= -smallest, smallest, values).astype(np.int64)
 
 
 def _parts(out: NDArray[Any]) -> Iterator[NDArray[Any]]:

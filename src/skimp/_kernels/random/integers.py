@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import bare
 from skimp._kernels.random.arithmetic import flat
 from skimp._kernels.random.mt19937 import Engine
 
@@ -223,9 +224,9 @@ def _shuffled(targets: I64) -> Indices:
     targets = np.append(targets, n - 1)
     earlier, latest = _same_target(targets)
     numbers = np.arange(n, dtype=earlier.dtype)
-    sources = np.where(targets == numbers, earlier, latest)
-    held = _resolved(np.where(sources < 0, numbers, sources))
-    return np.where(earlier < 0, targets, held[earlier])
+    sources = bare.where(targets == numbers, earlier, latest)
+    held = _resolved(bare.where(sources < 0, numbers, sources))
+    return bare.where(earlier < 0, targets, held[earlier])
 
 
 def _inside_out(targets: I64) -> Indices:
@@ -233,10 +234,10 @@ def _inside_out(targets: I64) -> Indices:
     earlier, latest = _same_target(targets)
     known = earlier >= 0
     # Place i is first filled with a number known at once, or with what place targets[i] got.
-    sources = np.where(known, np.arange(targets.size), targets)
+    sources = bare.where(known, np.arange(targets.size), targets)
     first = _resolved(sources)
-    filled = np.where(known[first], earlier[first], first)
-    return np.where(latest < 0, filled, latest)
+    filled = bare.where(known[first], earlier[first], first)
+    return bare.where(latest < 0, filled, latest)
 
 
 def _same_target(targets: I64) -> tuple[Indices, Indices]:

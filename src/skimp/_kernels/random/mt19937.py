@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import bare
 from skimp._kernels.locks import reentrant
 
 DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
@@ -157,14 +158,14 @@ class Engine:
             return self._many(n)
         if self._next and n - left > self._next[0].size:  # since a draw that did not end
             first = self.random32(left + self._next[0].size)
-            return np.concatenate((first, self.random32(n - first.size)))
+            return bare.concatenate((first, self.random32(n - first.size)))
         if self._drawn() < _KEY_WORDS:  # of a block that has begun, and of which none lies here
             self._have(self._ahead(_KEY_WORDS - self._pos), 0)
             return self.random32(n)
         few = _KEY_WORDS if self.words is _NONE else _ALONE
         made = self._ahead(few if self.words.size < _ALONE else _AHEAD)
         more = made[: n - left]
-        result = np.concatenate((self.words[start:], more)) if left else more.copy()
+        result = bare.concatenate((self.words[start:], more)) if left else more.copy()
         self._have(made, n - left)
         return result
 

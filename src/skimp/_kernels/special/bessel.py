@@ -6,6 +6,7 @@ from math import inf, pi, sqrt
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.special.base import F64, kernel, pieces, polynomial, ratio
 
 # The tables.
@@ -225,7 +226,7 @@ def i1e64(x: F64) -> F64:
     """exp(-|x|) I1(x)."""
     a = np.abs(x)
     y = pieces(a, (a <= 8.0, lambda a: np.exp(-a) * _i1_small(a)), (a > 8.0, _i1e_large))
-    return np.where(x < 0, -y, y)
+    return bare.where(x < 0, -y, y)
 
 
 def i0_64(x: F64) -> F64:
@@ -238,7 +239,7 @@ def i1_64(x: F64) -> F64:
     """I1; NaN at infinity, as PyTorch's exp(x) times 0 is."""
     a = np.abs(x)
     y = pieces(a, (a <= 8.0, _i1_small), (a > 8.0, lambda a: np.exp(a) * _i1e_large(a)))
-    return np.where(x < 0, -y, y)
+    return bare.where(x < 0, -y, y)
 
 
 def _k0_small(x: F64) -> F64:
@@ -262,7 +263,7 @@ def modified_bessel_k0_64(x: F64) -> F64:
     y = pieces(
         x, ((x > 0) & (x <= 2.0), _k0_small), (x > 2.0, lambda x: np.exp(-x) * _k0e_large(x))
     )
-    return np.where(x == 0, inf, y)
+    return bare.where(x == 0, inf, y)
 
 
 def modified_bessel_k1_64(x: F64) -> F64:
@@ -270,19 +271,19 @@ def modified_bessel_k1_64(x: F64) -> F64:
     y = pieces(
         x, ((x > 0) & (x <= 2.0), _k1_small), (x > 2.0, lambda x: np.exp(-x) * _k1e_large(x))
     )
-    return np.where(x == 0, inf, y)
+    return bare.where(x == 0, inf, y)
 
 
 def scaled_modified_bessel_k0_64(x: F64) -> F64:
     """exp(x) K0(x)."""
     y = pieces(x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k0_small(x)), (x > 2.0, _k0e_large))
-    return np.where(x == 0, inf, y)
+    return bare.where(x == 0, inf, y)
 
 
 def scaled_modified_bessel_k1_64(x: F64) -> F64:
     """exp(x) K1(x)."""
     y = pieces(x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k1_small(x)), (x > 2.0, _k1e_large))
-    return np.where(x == 0, inf, y)
+    return bare.where(x == 0, inf, y)
 
 
 def _j0_small(x: F64) -> F64:
@@ -330,7 +331,7 @@ def bessel_j1_64(x: F64) -> F64:
     """J1; NaN at infinity, as in PyTorch."""
     a = np.abs(x)
     y = pieces(a, (a <= _JY_SPLIT, _j1_small), (a > _JY_SPLIT, lambda a: _first_kind(*_waves1(a))))
-    return np.where(np.signbit(x), -y, y)
+    return bare.where(np.signbit(x), -y, y)
 
 
 def bessel_y0_64(x: F64) -> F64:
@@ -343,7 +344,7 @@ def bessel_y0_64(x: F64) -> F64:
         ),
         (x > _JY_SPLIT, lambda x: _second_kind(*_waves0(x))),
     )
-    return np.where(x == 0, -inf, y)
+    return bare.where(x == 0, -inf, y)
 
 
 def _y1_small(x: F64) -> F64:
@@ -358,7 +359,7 @@ def bessel_y1_64(x: F64) -> F64:
         ((x > 0) & (x <= _JY_SPLIT), _y1_small),
         (x > _JY_SPLIT, lambda x: _second_kind(*_waves1(x))),
     )
-    return np.where(x == 0, -inf, y)
+    return bare.where(x == 0, -inf, y)
 
 
 def spherical_bessel_j0_64(x: F64) -> F64:

@@ -6,6 +6,7 @@ from math import sqrt
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.special.base import F64, Array, kernel, pieces, polynomial, ratio
 
 # erf(x) / x in x**2 on [0, 1]
@@ -83,7 +84,7 @@ def erfc64(x: F64) -> F64:
     a = np.abs(x)
     y = _exp_square(np.minimum(a, 40.0), -1.0)
     y *= _erfcx_right(a)
-    return np.where(x < 0, 2.0 - y, y)
+    return bare.where(x < 0, 2.0 - y, y)
 
 
 def erf64(x: F64) -> F64:
@@ -101,7 +102,7 @@ def erfcx64(x: F64) -> F64:
     y = _erfcx_right(np.abs(x))
     left = x < 0
     if left.any():
-        np.copyto(y, 2.0 * _exp_square(np.maximum(x, -40.0), 1.0) - y, where=left)
+        bare.copyto(y, 2.0 * _exp_square(np.maximum(x, -40.0), 1.0) - y, where=left)
     return y
 
 

@@ -6,6 +6,7 @@ from math import factorial, inf, log, pi
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.special.base import F64, Array, kernel, pieces, polynomial, ratio, sin_pi
 
 # lgamma(2 + t) / t on [-0.5, 0.5]
@@ -46,11 +47,11 @@ def _lgamma_middle(x: F64) -> F64:
     """On (-0.5, 10): t = x - nearest integer is exact, and so the zeros at 1 and 2 are."""
     n = np.rint(x)
     t = x - n
-    product = np.where(n > 2, x - 1.0, 1.0)
+    product = bare.where(n > 2, x - 1.0, 1.0)
     for j in range(2, 9):
-        product *= np.where(n > j + 1, x - j, 1.0)
-    below = np.abs(np.where(n < 2, x, 1.0))
-    below *= np.where(n < 1, x + 1.0, 1.0)
+        product *= bare.where(n > j + 1, x - j, 1.0)
+    below = np.abs(bare.where(n < 2, x, 1.0))
+    below *= bare.where(n < 1, x + 1.0, 1.0)
     return np.asarray(t * ratio(t, _LGAMMA_P, _LGAMMA_Q) + np.log(product) - np.log(below))
 
 
@@ -111,7 +112,7 @@ def _zeta_right(s: F64, q: F64) -> F64:
 def _zeta_left(s: F64, q: F64) -> F64:
     """For q < 0 and whole s: the terms left of 0 are a difference of two sums from the right."""
     f = -q - np.floor(-q)
-    sign = np.where(np.fmod(s, 2.0) == 0, 1.0, -1.0)
+    sign = bare.where(np.fmod(s, 2.0) == 0, 1.0, -1.0)
     return np.asarray(
         _zeta_right(s, 1.0 - f) + sign * (_zeta_right(s, f) - _zeta_right(s, 1.0 - q))
     )
@@ -136,7 +137,7 @@ def zeta64(s: F64, q: F64) -> F64:
 
 def trigamma64(x: F64) -> F64:
     """The derivative of digamma; infinite at every pole."""
-    return np.where(x == inf, 0.0, zeta64(np.full(x.shape, 2.0), x))
+    return bare.where(x == inf, 0.0, zeta64(np.full(x.shape, 2.0), x))
 
 
 def trigamma(x: Array, *, out: Array) -> None:

@@ -13,6 +13,7 @@ from math import inf, pi
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.special.base import F64, Mask, kernel, polynomial
 from skimp._kernels.special.erf import erfc64
 from skimp._kernels.special.gamma import lgamma64, stirling_rest
@@ -45,14 +46,14 @@ def _temme() -> tuple[tuple[float, ...], ...]:
 def _divergence(a: F64, x: F64) -> F64:
     """x / a - 1 - log(x / a), without cancellation near x = a."""
     mu = (x - a) / a
-    return np.asarray(mu - np.where(np.abs(mu) < 0.5, np.log1p(mu), np.log(x / a)))
+    return np.asarray(mu - bare.where(np.abs(mu) < 0.5, np.log1p(mu), np.log(x / a)))
 
 
 def _density(a: F64, x: F64) -> F64:
     """x**a exp(-x) / gamma(a + 1)."""
     small = np.exp(a * np.log(x) - x - lgamma64(a + 1.0))
     large = np.exp(-a * _divergence(a, x) - stirling_rest(a)) / np.sqrt(2 * pi * a)
-    return np.where(a < 10.0, small, large)
+    return bare.where(a < 10.0, small, large)
 
 
 def _lower_series(a: F64, x: F64) -> F64:
@@ -133,7 +134,7 @@ def _regularised(a: F64, x: F64, upper: bool) -> F64:
     y[(a == inf) & (x != inf)] = zero
     y[(a == inf) & (x == inf)] = np.nan
     y[x == 0] = zero
-    y[a == 0] = np.where(x[a == 0] > 0, one, np.nan)
+    y[a == 0] = bare.where(x[a == 0] > 0, one, np.nan)
     y[(a < 0) | (x < 0)] = np.nan
     if inside.any():
         _fill(y, a, x, inside, upper)

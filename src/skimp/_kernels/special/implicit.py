@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.special.base import F64
 from skimp._kernels.special.gamma import lgamma64
 from skimp._kernels.special.gammainc import gammainc64, gammaincc64
@@ -52,7 +53,7 @@ def _beta_fraction(a: F64, b: F64, x: F64) -> F64:
     """The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method."""
     tiny = 1e-300
     c, d = np.ones_like(x), 1 - (a + b) * x / (a + 1)
-    d = 1 / np.where(np.abs(d) < tiny, tiny, d)
+    d = 1 / bare.where(np.abs(d) < tiny, tiny, d)
     h = d.copy()
     for m in range(1, _STEPS):
         last = h.copy()
@@ -61,9 +62,9 @@ def _beta_fraction(a: F64, b: F64, x: F64) -> F64:
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
             d = 1 + term * d
-            d = 1 / np.where(np.abs(d) < tiny, tiny, d)
+            d = 1 / bare.where(np.abs(d) < tiny, tiny, d)
             c = 1 + term / c
-            c = np.where(np.abs(c) < tiny, tiny, c)
+            c = bare.where(np.abs(c) < tiny, tiny, c)
             h *= c * d
         if (np.abs(h - last) <= 1e-16 * np.abs(h)).all():
             break

@@ -6,6 +6,7 @@ from math import inf, pi
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.special.base import Array
 
 
@@ -14,22 +15,22 @@ def entr(x: Array, *, out: Array) -> None:
     np.log(x, out=out)
     out *= x
     np.negative(out, out=out)
-    np.copyto(out, 0, where=x == 0)
-    np.copyto(out, -inf, where=x < 0)
+    bare.copyto(out, 0, where=x == 0)
+    bare.copyto(out, -inf, where=x < 0)
 
 
 def xlogy(x: Array, y: Array, *, out: Array) -> None:
     """x log(y), and 0 where x is 0 unless y is NaN."""
     np.log(y, out=out)
     out *= x
-    np.copyto(out, 0, where=(x == 0) & (y == y))
+    bare.copyto(out, 0, where=(x == 0) & (y == y))
 
 
 def xlog1py(x: Array, y: Array, *, out: Array) -> None:
     """x log(1 + y), and 0 where x is 0 unless y is NaN."""
     np.log1p(y, out=out)
     out *= x
-    np.copyto(out, 0, where=(x == 0) & (y == y))
+    bare.copyto(out, 0, where=(x == 0) & (y == y))
 
 
 def logit(x: Array, eps: float | None = None, *, out: Array) -> None:
@@ -46,4 +47,4 @@ def sinc(x: Array, *, out: Array) -> None:
     angle = np.multiply(x, pi)
     np.sin(angle, out=out)
     out /= angle
-    np.copyto(out, 1, where=x == 0)
+    bare.copyto(out, 1, where=x == 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.special.base import Array, Kernel
 
 Step = Callable[[Array, Array, Array, int], Array]
@@ -20,20 +20,22 @@ _HERMITE_LIMIT = {4: 128, 8: 512}  # PyTorch answers NaN above (by itemsize)
 def _recur(y: Array, x: Array, n: Array, q: Array, step: Step) -> None:
     """Write into y the member of order n >= 1, from the one of order 1."""
     p = np.ones_like(x)
-    np.copyto(y, q, where=n >= 1)
+    bare.copyto(y, q, where=n >= 1)
     k = 1
     while ((n > k) & ~np.isnan(q)).any():
         p, q = q, step(x, p, q, k)
         k += 1
-        np.copyto(y, q, where=n >= k)
+        bare.copyto(y, q, where=n >= k)
 
 
 def _prepare(out: Array, x: Any, n: Any) -> tuple[Array, Array, Array]:
     y = np.atleast_1d(out)
     x = shaping.broadcast(np.asarray(x, y.dtype), y.shape)
     n = shaping.broadcast(np.trunc(np.asarray(n, np.float64)), y.shape)
-    n = np.where(np.isfinite(n), n, -1.0)  # PyTorch turns what is no number into a negative degree
-    y[...] = np.where(n < 0, 0.0, 1.0)
+    n = bare.where(
+        np.isfinite(n), n, -1.0
+    )  # PyTorch turns what is no number into a negative degree
+    y[...] = bare.where(n < 0, 0.0, 1.0)
     return x, n, y
 
 
@@ -42,7 +44,7 @@ def _plain(first: Callable[[Array], Array], step: Step, hermite: bool = False) -
         x, n, y = _prepare(out, *arrays)
         if hermite:
             y[n > _HERMITE_LIMIT[y.itemsize]] = np.nan
-            n = np.where(n > _HERMITE_LIMIT[y.itemsize], 0, n)
+            n = bare.where(n > _HERMITE_LIMIT[y.itemsize], 0, n)
         _recur(y, x, n, first(x), step)
 
     return fill
@@ -60,15 +62,15 @@ def _chebyshev(
     def run(x: Array, n: Array, y: Array) -> None:
         trigonometric = (n > at) & (np.abs(x) < 1)
         end = (np.abs(x) == 1) & (n >= 0)
-        low = np.where(trigonometric | end, 0, n)
+        low = bare.where(trigonometric | end, 0, n)
         _recur(y, x, low, first(x), lambda x, p, q, k: (x + x) * q - p)
         if trigonometric.any():
             order = n[trigonometric].astype(y.dtype)
             y[trigonometric] = closed(np.arccos(x[trigonometric]), order)
         if end.any():
             right, left = ends(n[end])
-            alternating = np.where(np.fmod(n[end], 2) == 0, left, -left)
-            y[end] = np.where(x[end] > 0, right, alternating)
+            alternating = bare.where(np.fmod(n[end], 2) == 0, left, -left)
+            y[end] = bare.where(x[end] > 0, right, alternating)
 
     def straight(*arrays: Any, out: Array) -> None:
         run(*_prepare(out, *arrays))

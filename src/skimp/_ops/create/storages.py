@@ -16,6 +16,7 @@ from skimp._engine.memory.meta import MetaStorage, without_bytes
 from skimp._engine.tensor import dtypes, printing, promotion
 from skimp._engine.tensor.devices import CPU, META, device, place
 from skimp._engine.tensor.tensor import Tensor, wrap
+from skimp._kernels import bare
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -314,10 +315,10 @@ def shares_memory(a: Tensor, b: Tensor) -> bool:
     if a._storage is not b._storage:
         if not (a._storage.exported and b._storage.exported):
             return False
-        return bool(np.shares_memory(a._skimp_array(), b._skimp_array()))
+        return bool(bare.shares_memory(a._skimp_array(), b._skimp_array()))
     if 0 in one.shape or 0 in two.shape:
         return False
-    return bool(np.shares_memory(_footprint(a), _footprint(b)))
+    return bool(bare.shares_memory(_footprint(a), _footprint(b)))
 
 
 class _Place:

@@ -33,7 +33,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.rows import add_rows, are_distinct
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
@@ -340,7 +340,7 @@ def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) ->
     if source is None or source.dtype != x.dtype:
         return False
     arrays = index_arrays(indices, x)
-    if arrays is None or not source.size or np.may_share_memory(x, source):
+    if arrays is None or not source.size or bare.may_share_memory(x, source):
         return False
     shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
     shape = (*shape, *x.shape[len(arrays) :])

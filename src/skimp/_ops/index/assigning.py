@@ -21,7 +21,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.indexing import getitem, shown, small_item
@@ -101,7 +101,7 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     if place.dtype == bool:
         history.before_inplace(self)
         where = place.reshape(place.shape + (1,) * (a.ndim - place.ndim))
-        np.copyto(self._skimp_writable(), value, where=where)
+        bare.copyto(self._skimp_writable(), value, where=where)
         return True
     history.before_inplace(self)
     try:

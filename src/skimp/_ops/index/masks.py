@@ -22,6 +22,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.pointwise import drop, select
 from skimp._ops import batching
 from skimp._ops.index.positions import nonzero
@@ -101,7 +102,7 @@ def _small_where(
     if x is None or y is None:
         return None
     try:
-        return fresh(np.where(mask, x, y), dtype)
+        return fresh(bare.where(mask, x, y), dtype)
     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
         return None
 
@@ -203,7 +204,7 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     if holds is None or mask._dtype is not dtypes.bool or mask._skimp_turned:
         return None
     try:
-        found = np.where(holds, number, x)
+        found = bare.where(holds, number, x)
     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
         return None
     if not found.flags.c_contiguous:
@@ -230,7 +231,7 @@ def _small_fill_in_place(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     if mask._storage is input._storage or (input._rg and modes.state.grad):
         return None
     before_inplace(input)
-    np.copyto(input._skimp_writable(), number, where=holds)
+    bare.copyto(input._skimp_writable(), number, where=holds)
     return input
 
 
@@ -307,7 +308,7 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     def write() -> None:
         if overlap.has_internal_overlap(input._skimp_layout_of()) is overlap.Overlap.YES:
             number = value._skimp_array() if isinstance(value, Tensor) else value
-            np.copyto(
+            bare.copyto(
                 input._skimp_writable(),
                 constant(np.asarray(number).item(), input._dtype),
                 where=mask._skimp_array(),

@@ -18,6 +18,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.order import farthest
 from skimp._ops import batching
 from skimp._ops.index.along import is_half, read_along, write_along
@@ -127,7 +128,7 @@ def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
     if values is None:
         return None
     fits = values.dtype == x.dtype and values.shape == index.shape
-    return None if not fits or np.may_share_memory(values, x) else values.reshape(-1)
+    return None if not fits or bare.may_share_memory(values, x) else values.reshape(-1)
 
 
 # -- gather ---------------------------------------------------------------------------------------

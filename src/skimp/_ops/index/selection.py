@@ -19,7 +19,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.rows import add_rows, add_slices, are_distinct
 from skimp._ops import batching
 from skimp._ops.index.along import is_half, read_along, write_along
@@ -82,7 +82,7 @@ def _small_select(input: Tensor, dim: int, index: Tensor) -> Tensor | None:
 def _small_slices(x: Array, dim: int, where: Array, source: Any) -> Array | None:
     """The array of a small `source` that has these slices of `x`, in its type."""
     values = small_array(source) if type(source) is Tensor else None
-    if values is None or values.dtype != x.dtype or np.may_share_memory(values, x):
+    if values is None or values.dtype != x.dtype or bare.may_share_memory(values, x):
         return None
     fits = values.shape == (*x.shape[:dim], where.size, *x.shape[dim + 1 :])
     return values if fits and values.size else None
@@ -484,7 +484,7 @@ def index_reduce(
         rows[_at(dim, where)] = identity(reduce, input._dtype)
     _merge(rows, dim, where, values, UFUNCS[reduce])
     if reduce == "mean":
-        counts = np.bincount(where, minlength=rows.shape[dim]) + int(include_self)
+        counts = bare.bincount(where, minlength=rows.shape[dim]) + int(include_self)
         divided(
             rows, np.maximum(counts, 1).reshape([-1 if d == dim else 1 for d in range(rows.ndim)])
         )

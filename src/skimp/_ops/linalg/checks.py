@@ -15,6 +15,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, require_inexact
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 
 
 class _LinAlgError(RuntimeError):
@@ -167,7 +168,7 @@ def _triangle(rows: int, columns: int, upper: bool) -> Array:
 
 def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
     """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
-    kept = np.where(_triangle(*a.shape[-2:], upper), a, a.dtype.type(0))
+    kept = bare.where(_triangle(*a.shape[-2:], upper), a, a.dtype.type(0))
     if unit:
         n = kept.shape[-1]
         kept[..., np.arange(n), np.arange(n)] = 1

@@ -14,7 +14,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import lapack, shaping
+from skimp._kernels import bare, lapack, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -125,7 +125,7 @@ def _factor(a: Array) -> tuple[Array, Array]:
     except np.linalg.LinAlgError:
         flat = a.reshape(-1, *a.shape[-2:])
         info = np.array([_minor(one) for one in flat], np.int32)
-        good = np.where((info == 0)[:, None, None], flat, np.eye(a.shape[-1], dtype=a.dtype))
+        good = bare.where((info == 0)[:, None, None], flat, np.eye(a.shape[-1], dtype=a.dtype))
         found = np.linalg.cholesky(good)
         for i in np.flatnonzero(info):
             k = info[i] - 1
@@ -297,7 +297,7 @@ for _j in range(1, 14):
 def _exponential(a: Array) -> Array:
     """Scaling and squaring with the Pade approximant of degree 13 (Higham 2005)."""
     n = a.shape[-1]
-    wide: Array = a.astype(np.result_type(a.dtype, np.float64))
+    wide: Array = a.astype(bare.result_type(a.dtype, np.float64))
     size = np.abs(wide).sum(-2).max(initial=0.0)
     if not math.isfinite(size):
         return np.full_like(a, math.nan)
@@ -333,7 +333,7 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
 def _matrix_exp(input: Tensor) -> Tensor:
     a = input._skimp_array()
     if not a.size:
-        return rows(np.empty_like(a), input._dtype)
+        return rows(bare.empty_like(a), input._dtype)
     work = a.astype(np.float32) if a.dtype.kind not in "fc" or a.itemsize == 2 else a
     return rows(_exponential(work), input._dtype)
 

@@ -13,6 +13,7 @@ from skimp._engine.dispatch.forms import OPS, general, hidden
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -289,7 +290,7 @@ def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:
     a, r = tolerances
     if r is None:
         default = np.asarray(np.finfo(real).eps * max(A.shape[-2:]), real)
-        r = default if a is None else np.where(a > 0, np.asarray(0, real), default)
+        r = default if a is None else bare.where(a > 0, np.asarray(0, real), default)
     a = np.asarray(0, real) if a is None else a
     biggest = s.max(-1, initial=0) if s.shape[-1] else np.zeros(s.shape[:-1], real)
     found: Array = np.maximum(a, r * biggest)
@@ -347,7 +348,7 @@ def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
         u, values, vh = _decomposed(a, False)
         size, v = values, np.conj(np.swapaxes(vh, -1, -2))
     kept = size > _bounds("linalg.pinv", input, size, atol, rtol)[..., None]
-    scale = np.where(kept, 1 / np.where(kept, values, 1), 0).astype(values.dtype)
+    scale = bare.where(kept, 1 / bare.where(kept, values, 1), 0).astype(values.dtype)
     return rows((v * scale[..., None, :]) @ np.conj(np.swapaxes(u, -1, -2)), input._dtype)
 
 

@@ -12,6 +12,7 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, general, hidden
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import bare
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     at_batch,
@@ -65,7 +66,7 @@ def _size(column: Array) -> Array:
 def _step(flat: Array, j: int, end: int) -> None:
     """Eliminate column j within the panel; a zero pivot leaves its column as it is."""
     top = flat[:, j, j, None]
-    flat[:, j + 1 :, j] /= np.where(top == 0, 1, top)
+    flat[:, j + 1 :, j] /= bare.where(top == 0, 1, top)
     below = flat[:, j + 1 :, j, None] * flat[:, j, None, j + 1 : end]
     flat[:, j + 1 :, j + 1 : end] -= below
 
@@ -180,7 +181,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
         )
     diagonal = np.diagonal(both.detach()._skimp_array(), axis1=-2, axis2=-1) == 0
     info = (
-        np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
+        bare.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
         if min(m, n)
         else np.zeros(A.shape[:-2])
     )

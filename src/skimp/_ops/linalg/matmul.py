@@ -467,8 +467,9 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        x = self._np
-        made = _small_mm(self, other) if x is not None and x.ndim == 2 else None
+        x, y = self._np, other._np
+        matrices = x is not None and y is not None and x.ndim == 2 == y.ndim
+        made = _small_mm(self, other) if matrices else None
         if made is None:
             made = _small_matmul(self, other)
         elif (self._rg or other._rg) and modes.state.grad:

@@ -17,7 +17,7 @@ from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import products
+from skimp._kernels import bare, products
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.shape.copies import describe
@@ -188,7 +188,7 @@ def _small_dot(input: Tensor, tensor: Tensor) -> Tensor | None:
     x, y, dtype = input._np, tensor._np, input._dtype
     if x is None or y is None or dtype is not tensor._dtype or dtype not in dtypes.FLOATING:
         return None
-    return fresh(np.dot(x, y), dtype) if x.ndim == 1 and x.shape == y.shape else None
+    return fresh(bare.dot(x, y), dtype) if x.ndim == 1 and x.shape == y.shape else None
 
 
 @general(batch=batching.products.product_rule, fast=_small_dot, rule=Rule("DotBackward0",
@@ -250,9 +250,7 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
         or not (x.size and x.flags.forc and y.flags.c_contiguous)
     ):
         return None
-    made = np.empty((len(x), 1), x.dtype)
-    np.matmul(x, y[:, None], out=made)
-    return fresh(made.reshape(-1), dtype)
+    return fresh(np.matmul(x, y), dtype)
 
 
 @general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0",

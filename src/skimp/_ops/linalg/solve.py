@@ -14,7 +14,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats, meta
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import lapack, shaping
+from skimp._kernels import bare, lapack, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
@@ -42,7 +42,7 @@ def zero_pivots(a: Array) -> Array:
     """For each matrix the first pivot of its elimination that is 0, from 1; 0 where none is."""
     lu, _ = eliminate(a)
     diagonal = np.diagonal(lu, axis1=-2, axis2=-1) == 0
-    return np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
+    return bare.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
 
 
 def _inverse(a: Array) -> tuple[Array, Array]:
@@ -50,8 +50,8 @@ def _inverse(a: Array) -> tuple[Array, Array]:
         return lapack.inverse(a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         info = zero_pivots(a)
-        good = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
-        return np.where((info == 0)[..., None, None], np.linalg.inv(good), math.inf), info
+        good = bare.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
+        return bare.where((info == 0)[..., None, None], np.linalg.inv(good), math.inf), info
 
 
 @hidden(
@@ -97,8 +97,8 @@ def _solution(a: Array, b: Array) -> tuple[Array, Array]:
         return lapack.solution(a, b), np.zeros(batch, np.int32)
     except np.linalg.LinAlgError:
         info = zero_pivots(a)
-        good = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
-        return np.where((info == 0)[..., None, None], np.linalg.solve(good, b), math.nan), info
+        good = bare.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
+        return bare.where((info == 0)[..., None, None], np.linalg.solve(good, b), math.nan), info
 
 
 def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:

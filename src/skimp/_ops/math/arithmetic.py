@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import no_zero, require_tensor
+from skimp._engine.dispatch.operands import no_zero, number, require_tensor
 from skimp._engine.dispatch.operators import (
     OPERANDS,
     attach,
@@ -161,7 +161,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         y = other._np if target_is_small(input, other) else None
         if y is None:
             return None
-        product = np.multiply(y, alpha)
+        product = np.multiply(y, number(alpha, input._dtype))
         step(x, product, out=to_write(input))
         return input  # type: ignore[no-any-return]
 

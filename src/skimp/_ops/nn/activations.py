@@ -46,12 +46,21 @@ def functional(
     """Declare a function of nn.functional by the row that it runs; `in_place`: and `name_`."""
 
     def declare(f: F) -> F:
+        code = f.__code__
+        alone = code.co_varnames[: code.co_argcount] == ("input", "inplace")
+        if row is not None and alone and not row.params:
+            known["fast"] = _fast(row)
         export(f.__name__, f, namespaces, method, row=row, **known)
         if in_place:
             export(f"{f.__name__}_", in_place_of(f), namespaces, method, row=row)
         return f
 
     return declare
+
+
+def _fast(row: Pointwise) -> Callable[..., Tensor | None]:
+    """The row's fast path, of a function of an input and whether it is in place."""
+    return lambda input, inplace=False: None if inplace else row.fast(input)
 
 
 def apply(
@@ -171,7 +180,7 @@ export(
     named(_functional_relu, "relu", _functional_relu.__doc__),
     FUNCTIONAL,
     False,
-    fast=lambda input, inplace=False: None if inplace else RELU.fast(input),
+    fast=_fast(RELU),
     row=RELU,
 )
 export("relu_", relu_, EVERYWHERE, row=RELU)

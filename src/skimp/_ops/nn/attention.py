@@ -18,7 +18,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
-from skimp._kernels import attention as attend, shaping
+from skimp._kernels import attention as attend, bare, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -49,7 +49,7 @@ def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]
     a = query._np
     if a is None or strides is None or not all(a.strides):
         return blank(shape, query._dtype, strides)
-    array = np.empty_like(a)
+    array = bare.empty_like(a)
     made = as_it_lies(array, query._dtype)
     if 1 in shape:  # of which NumPy's strides may be any
         made._skimp_layout = Layout(shape, strides, 0)

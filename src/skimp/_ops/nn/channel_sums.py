@@ -26,8 +26,8 @@ from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import channels, channels_onednn
-from skimp._kernels.einsum import einsum
+from skimp._kernels import bare, channels, channels_onednn
+from skimp._kernels.bare import einsum
 from skimp._kernels.pointwise import CLIP
 from skimp._kernels.scratch import Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
@@ -115,7 +115,7 @@ def _joined_rows(sums: Array, careful: Array, length: int) -> Array:
         some = careful.any(0)
         total, square = sums[:, :, some]
         centre = total / length
-        square -= np.where(careful[:, some], 0, total * centre)
+        square -= bare.where(careful[:, some], 0, total * centre)
         square += np.square(centre - mean[some]) * length
         var[some] = np.add.reduce(square, 0) / (len(square) * length)
     return whole
@@ -161,7 +161,7 @@ def far(mean: Array, rstd: Array) -> Array | None:
 
 def around(mean: Array, apart: Array | None, total: Array, product: Array) -> None:
     """Make sums of g * x of those where the mean is not far those of g * (x - mean), in place."""
-    product -= (mean if apart is None else np.where(apart, 0, mean)) * total
+    product -= (mean if apart is None else bare.where(apart, 0, mean)) * total
 
 
 def back_of_small(

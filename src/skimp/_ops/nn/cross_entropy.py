@@ -16,7 +16,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.scratch import Scratch, less_column, starts
 from skimp._ops import batching
@@ -49,7 +49,7 @@ class Rows:
         used = t
         if _outside(t, self.classes):
             self.valid = t != ignore
-            used = np.where(self.valid, t, 0)
+            used = bare.where(self.valid, t, 0)
             _check_classes(used, self.classes)
         elif 0 <= ignore < self.classes:
             self.valid = t != ignore
@@ -289,7 +289,7 @@ def _cross_entropy(
     losses = np.empty(rows.at.shape, acc)
     lse = row_numbers(shape, rows.dim, acc)
     if label_smoothing:
-        spread = np.empty_like(losses)
+        spread = bare.empty_like(losses)
 
         def block(x: Array, at: Array, loss: Array, lse: Array, spread: Array) -> None:
             _forward(x, at, loss, lse, spread, rows.per_class(x.ndim))
@@ -314,7 +314,7 @@ def _weighted(losses: Array, spread: Array | None, rows: Rows, smoothing: float)
         losses = losses * ((1.0 - smoothing) * rows.share)
     if spread is not None:
         losses = losses - spread * (smoothing / rows.classes)
-    return losses if rows.valid is None else np.where(rows.valid, losses, losses.dtype.type(0))
+    return losses if rows.valid is None else bare.where(rows.valid, losses, losses.dtype.type(0))
 
 
 def _reduced(losses: Array, rows: Rows, reduction: str, shape: tuple[int, ...]) -> Any:

@@ -20,7 +20,7 @@ from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare
 from skimp._ops.index.masks import where
 from skimp._ops.nn.reduction import check_reduction, numbered
 
@@ -53,19 +53,21 @@ class Paths:
         self.skips = np.zeros((self.batch, max(0, 2 * longest - 1)), bool)
         self.skips[:, 1::2] = self.labels[:, 3::2] != self.labels[:, 1:-2:2]
         self.rows = np.arange(self.batch)
+        self.flat = self.rows[:, None] * classes + self.labels
+        self.ends = frozenset(inputs.tolist())
 
     def emitted(self, log_probs: Array) -> Array:
         """The log-probabilities (batch, classes) of one step, of each place's label."""
-        return shaping.along(log_probs, self.labels, 1)
+        return log_probs.reshape(-1).take(self.flat)
 
 
 def _log_add(terms: Array) -> Array:
     """log(sum(exp(terms))) over the first dim, -inf where there is nothing; overwrites `terms`."""
-    top = terms.max(0)
-    shift = np.where(np.isneginf(top), 0, top).astype(terms.dtype, copy=False)
+    shift = np.maximum.reduce(terms, 0)
+    np.maximum(shift, np.finfo(terms.dtype).min, out=shift)  # where there is nothing
     terms -= shift
     np.exp(terms, out=terms)
-    total: Array = terms.sum(0)
+    total: Array = np.add.reduce(terms, 0)
     np.log(total, out=total)
     total += shift
     return total
@@ -84,7 +86,7 @@ def _forth(log_probs: Array, paths: Paths, keep: bool) -> tuple[Array, Array]:
             terms[:] = -np.inf
             terms[0] = alpha
             terms[1, :, 1:] = alpha[:, :-1]
-            np.copyto(terms[2, :, 2:], alpha[:, :-2], where=paths.skips)
+            bare.copyto(terms[2, :, 2:], alpha[:, :-2], where=paths.skips)
             alpha = _log_add(terms) + paths.emitted(log_probs[t])
         else:
             first = paths.emitted(log_probs[0])
@@ -92,8 +94,9 @@ def _forth(log_probs: Array, paths: Paths, keep: bool) -> tuple[Array, Array]:
             alpha[paths.last == 0, 1:] = -np.inf
         if keep:
             kept[t] = alpha
-        over = paths.inputs == t + 1
-        ends[over] = alpha[over]
+        if t + 1 in paths.ends:
+            over = paths.inputs == t + 1
+            ends[over] = alpha[over]
     none = paths.inputs == 0  # no step, so only the empty sequence is possible
     ends[none & (paths.last == 0), 0] = 0
     final = np.full((2, paths.batch), -np.inf, dtype)
@@ -110,31 +113,35 @@ def _back(
     steps, batch, classes = log_probs.shape
     places = paths.labels.shape[1]
     dtype = log_probs.dtype
-    flat = (paths.rows[:, None] * classes + paths.labels).ravel()
+    flat = paths.flat.ravel()
     terms = np.empty((3, batch, places), dtype)
     beta = np.full((batch, places), -np.inf, dtype)
     impossible = np.isposinf(losses)
+    none, least = not impossible.any(), min(paths.ends, default=0)
     for t in range(steps - 1, -1, -1):
         emitted = paths.emitted(log_probs[t])
         terms[:] = -np.inf
         terms[0] = beta
         terms[1, :, :-1] = beta[:, 1:]
-        np.copyto(terms[2, :, :-2], beta[:, 2:], where=paths.skips)
-        starts = paths.inputs == t + 1  # where one is done after this step
-        terms[0, starts, paths.last[starts]] = 0
-        labelled = starts & (paths.last > 0)
-        terms[1, labelled, paths.last[labelled] - 1] = 0
+        bare.copyto(terms[2, :, :-2], beta[:, 2:], where=paths.skips)
+        if t + 1 in paths.ends:
+            starts = paths.inputs == t + 1  # where one is done after this step
+            terms[0, starts, paths.last[starts]] = 0
+            labelled = starts & (paths.last > 0)
+            terms[1, labelled, paths.last[labelled] - 1] = 0
         beta = _log_add(terms)  # without this step's emission, as alpha has it
         share = alpha[t] + beta
         share += losses[:, None]
         np.exp(share, out=share)
-        taken = np.bincount(flat, share.ravel(), batch * classes).reshape(batch, classes)
+        taken = bare.bincount(flat, share.ravel(), batch * classes).reshape(batch, classes)
         here = into[t]
         np.exp(log_probs[t], out=here)
         here -= taken.astype(dtype, copy=False)
-        here[impossible] = np.nan
+        if not none:
+            here[impossible] = np.nan
         here *= g[:, None]
-        here[paths.inputs <= t] = 0
+        if t >= least:
+            here[paths.inputs <= t] = 0
         beta += emitted
     if zero:
         into[:, impossible] = 0

@@ -17,7 +17,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
-from skimp._kernels.einsum import einsum
+from skimp._kernels.bare import einsum
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import matmul
 from skimp._ops.meta import nn as shapes

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.order import farthest
 from skimp._kernels.rows import merge_rows, taking
 from skimp._kernels.threads import quietly
@@ -72,7 +73,7 @@ def embedding_dense_backward(
         -1, width
     )
     if scale_grad_by_freq and numbers.size:
-        rows = rows / np.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(
+        rows = rows / bare.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(
             rows.dtype
         )
     if padding_idx >= 0 and numbers.size:
@@ -96,9 +97,9 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
     numbers = indices._skimp_array()
     scale = np.ones(numbers.shape, g._dtype.np)
     if by_freq and numbers.size:
-        scale = (1.0 / np.bincount(numbers.reshape(-1))[numbers]).astype(g._dtype.np)
+        scale = (1.0 / bare.bincount(numbers.reshape(-1))[numbers]).astype(g._dtype.np)
     if padding_idx >= 0:
-        scale = np.where(numbers == padding_idx, scale.dtype.type(0), scale)
+        scale = bare.where(numbers == padding_idx, scale.dtype.type(0), scale)
     return found * fresh(scale, g._dtype).unsqueeze(-1)
 
 
@@ -148,7 +149,7 @@ def _sparse_back(g: Any, indices: Any, shape: Any, padding_idx: int, by_freq: bo
     numbers = numbers_of(indices, shape[0])
     rows = g.reshape((numbers.size, *shape[1:]))
     if by_freq and numbers.size:
-        counts = np.bincount(numbers.reshape(-1))[numbers.reshape(-1)]
+        counts = bare.bincount(numbers.reshape(-1))[numbers.reshape(-1)]
         rows = rows / fresh(counts.astype(g._dtype.np), g._dtype).unsqueeze(-1)
     kept = numbers.reshape(-1).astype(np.int64)
     if padding_idx >= 0 and (kept == padding_idx).any():

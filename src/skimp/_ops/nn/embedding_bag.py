@@ -12,6 +12,7 @@ from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import bare
 from skimp._kernels.order import farthest
 from skimp._ops.nn.embedding import (
     INDICES,
@@ -183,11 +184,11 @@ def _bagged(
         keep = fresh(np.flatnonzero(inside).astype(np.int64), dtypes.int64)
         rows, bag = rows.index_select(0, keep), bag[inside]
     if mode == "max":
-        return _highest(rows, bag, np.bincount(bag, minlength=bags))
+        return _highest(rows, bag, bare.bincount(bag, minlength=bags))
     where: Any = fresh(bag.astype(np.int64, copy=False), dtypes.int64)
     total = _summed(rows, where, bags)
     if mode == "mean":
-        counts = np.bincount(bag, minlength=bags)
+        counts = bare.bincount(bag, minlength=bags)
         total = total / fresh(
             np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
         ).unsqueeze(-1)

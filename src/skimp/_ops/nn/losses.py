@@ -16,6 +16,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn.losses_reduced import loss_of, reduced
@@ -53,7 +54,7 @@ def _smooth(x: Array, y: Array, beta: Any, *, out: Array) -> None:
     far = out - 0.5 * np.asarray(beta, out.dtype)
     np.multiply(out, out, out=out)
     np.multiply(out, 0.5 / beta, out=out)
-    np.copyto(out, far, where=~near)
+    bare.copyto(out, far, where=~near)
 
 
 def _huber(x: Array, y: Array, delta: Any, *, out: Array) -> None:
@@ -63,7 +64,7 @@ def _huber(x: Array, y: Array, delta: Any, *, out: Array) -> None:
     far = (out - 0.5 * np.asarray(delta, out.dtype)) * delta
     np.multiply(out, out, out=out)
     np.multiply(out, 0.5, out=out)
-    np.copyto(out, far, where=~near)
+    bare.copyto(out, far, where=~near)
 
 
 def _both(f: Any) -> dict[str, Any]:

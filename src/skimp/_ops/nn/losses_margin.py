@@ -11,6 +11,7 @@ from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import bare
 from skimp._kernels.order import farthest
 from skimp._ops.nn.reduction import check_reduction, loss
 
@@ -124,7 +125,7 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
         return _finished(gaps.sum((1, 2)), tuple(input.shape[:-1]), reduction)
     named = np.logical_and.accumulate(labels >= 0, axis=1)
     scores = input.reshape((n, classes))
-    wanted = scores.gather(1, fresh(np.where(named, labels, 0), dtypes.int64))
+    wanted = scores.gather(1, fresh(bare.where(named, labels, 0), dtypes.int64))
     gaps = (1 - wanted.unsqueeze(2) + scores.unsqueeze(1)).clamp_min(0)
     others = named[:, :, None] & ~_marked(labels, named)[:, None, :]
     loss = gaps.masked_fill(fresh(~others, dtypes.bool), 0).sum((1, 2)) / classes

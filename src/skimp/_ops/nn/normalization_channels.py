@@ -18,7 +18,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import channels_onednn
+from skimp._kernels import bare, channels_onednn
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
@@ -186,7 +186,7 @@ def _move(running: Any, step: Array, momentum: float) -> None:
 
     def write() -> None:
         target = running._skimp_writable()
-        own = target.astype(np.result_type(target.dtype, step.dtype), copy=False)
+        own = target.astype(bare.result_type(target.dtype, step.dtype), copy=False)
         target[...] = own * (1 - momentum) + step.reshape(target.shape)
 
     with modes.no_grad():

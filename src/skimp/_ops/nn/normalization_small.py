@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import normalization_onednn
+from skimp._kernels import bare, normalization_onednn
 from skimp._kernels.scratch import beside_rows, less_column, row_products, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
@@ -125,7 +125,7 @@ def _normalize_back(
     g: Array, x: Array, mean: Array | None, rstd: Array, w: Array | None, affine: bool
 ) -> tuple[Any, ...]:
     if mean is not None and normalization_onednn.takes(x.dtype, x.size):
-        made = np.empty_like(x)
+        made = bare.empty_like(x)
         sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)
         return made, *(sums or (None, None))
     n = x.shape[1]

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank, pour
 from skimp._engine.tensor import dtypes, formats, meta, promotion
 from skimp._engine.tensor.tensor import fresh
+from skimp._kernels import bare
 from skimp._ops import batching
 from skimp._ops.ties import tied
 
@@ -147,7 +148,7 @@ def _places(mode: str, n: int, before: int, after: int) -> Any:
     if mode == "replicate":
         return np.clip(at, 0, n - 1)
     turned = np.abs(at)
-    return np.where(turned >= n, 2 * (n - 1) - turned, turned)
+    return bare.where(turned >= n, 2 * (n - 1) - turned, turned)
 
 
 def selected(input: Any, dim: int, places: Any) -> Any:

@@ -18,7 +18,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
 from skimp._ops.nn.pooling_windows import is_plain, per_dim, pool_of
 from skimp._ops.shape.views import as_int
@@ -184,8 +184,8 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
             best, places[...] = found, at
             continue
         better = (found > best) | (found != found)
-        np.copyto(best, found, where=better)
-        np.copyto(places, at, where=better)
+        bare.copyto(best, found, where=better)
+        bare.copyto(places, at, where=better)
     return places
 
 
@@ -196,7 +196,7 @@ def _highest_of_blocks(x: Array, out: list[int]) -> Array | None:
     if x.dtype.kind != "f" or (x.size > _FEW and math.prod(out) > 1):
         return None
     flat = x.reshape(-1)
-    if math.isnan(np.dot(flat, flat)):
+    if math.isnan(bare.dot(flat, flat)):
         return None
     size = x.shape[1:]
     few = math.prod(size) <= _REMEMBERED

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import recurrence
+from skimp._kernels import bare, recurrence
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -138,7 +138,7 @@ def _go_back(
     gates = kept[0]
     time, _, batch, n = gates.shape
     by_gate = d.reshape(time, batch, 3, n).transpose(0, 2, 1, 3)
-    to_behind, through = behind.reshape(batch, 3, n).transpose(1, 0, 2), np.empty_like(dh)
+    to_behind, through = behind.reshape(batch, 3, n).transpose(1, 0, 2), bare.empty_like(dh)
     for steps in some_steps(time, gates[0].size, True):
         slopes = factors[: steps.stop - steps.start]
         _slopes(kept, steps, slopes)

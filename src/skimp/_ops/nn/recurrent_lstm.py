@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import recurrence
+from skimp._kernels import bare, recurrence
 from skimp._kernels.recurrence import Step
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
@@ -146,7 +146,7 @@ def _go_back(
 ) -> Array:
     gates = kept[0]
     time, _, batch, n = gates.shape
-    by_gate, part = d.reshape(time, batch, 4, n).transpose(0, 2, 1, 3), np.empty_like(dh)
+    by_gate, part = d.reshape(time, batch, 4, n).transpose(0, 2, 1, 3), bare.empty_like(dh)
     for steps in some_steps(time, gates[0].size, True):
         slopes = factors[: steps.stop - steps.start]
         _slopes(kept, steps, slopes)
@@ -209,7 +209,7 @@ def _shown_again(result1: Any, result2: Any) -> Any:
 
 def _carried_again(c0: Any, result2: Any) -> Any:
     made, new = blank(tuple(c0.shape), c0._dtype)
-    quietly(_carry, c0._skimp_array(), result2._skimp_array(), new, np.empty_like(new))
+    quietly(_carry, c0._skimp_array(), result2._skimp_array(), new, bare.empty_like(new))
     return made
 
 

@@ -19,6 +19,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
+from skimp._kernels import bare
 from skimp._kernels.sampling import cubic_weights
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -90,7 +91,7 @@ def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: in
     target[...] = 0
     for tap in range(places.shape[1]) if source.size else ():
         at = places[:, tap]
-        starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+        starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
         part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype, copy=False)
         target[(slice(None),) * dim + (at[starts],)] += np.add.reduceat(part, starts, axis=dim)
     return result
@@ -144,11 +145,11 @@ def _triangle(x: Array) -> Any:
 
 def _keys(x: Array) -> Any:
     far, near = cubic_weights(x - 1, -0.5)[0], cubic_weights(x, -0.5)[1]
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
+    return bare.where(x < 1, near, bare.where(x < 2, far, 0))
 
 
 def _lanczos(x: Array) -> Any:
-    return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
+    return bare.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
 
 
 _FILTERS: dict[str, tuple[float, Callable[[Array], Any]]] = {  # how far each reaches, and its shape
@@ -168,7 +169,7 @@ def _smooth(n: int, out: int, factor: float | None, align: bool, mode: str) -> t
     count = np.minimum((centre + reach + 0.5).astype(np.int64), n) - first
     j = np.arange(max(1, int(count.max(initial=1))))
     x = np.abs((j + first[:, None] - centre[:, None] + 0.5) / max(scale, 1.0))
-    weights = np.where(j < count[:, None], shape(x), 0)
+    weights = bare.where(j < count[:, None], shape(x), 0)
     weights /= weights.sum(1, keepdims=True)
     return np.minimum(first[:, None] + j, n - 1), weights
 

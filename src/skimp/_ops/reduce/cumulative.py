@@ -20,7 +20,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
 
 _BLOCK = 1 << 16
@@ -155,7 +155,7 @@ def _small(ufunc: Any) -> Any:
             return fresh(ufunc.accumulate(x, dim, np.int64), dtypes.int64)
         if input._dtype not in dtypes.FLOATING:
             return None
-        found = ufunc.accumulate(x, dim, np.float64)
+        found = ufunc.accumulate(x.astype(np.float64, copy=False), dim)  # sooner than as it goes
         return fresh(found.astype(x.dtype, copy=False), input._dtype)
 
     return fast
@@ -281,9 +281,9 @@ def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best:
                 block[0] = best(carry[0], block[0])
             best.accumulate(block, axis=0, out=block)
             position = np.arange(start, start + len(block)).reshape(-1, *[1] * (block.ndim - 1))
-            found = np.where((own == block) | (own != own), position, -1)
+            found = bare.where((own == block) | (own != own), position, -1)
             if carry is not None:
-                found[0] = np.where(found[0] < 0, carry[1], found[0])
+                found[0] = bare.where(found[0] < 0, carry[1], found[0])
             np.maximum.accumulate(found, axis=0, out=found)
             values[here], indices[here] = block, found
             carry = block[-1].copy(), found[-1].copy()
@@ -318,10 +318,10 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
     """One row after the other: the larger part is taken out, as in logaddexp."""
     for k in range(len(block)):
         if carry is not None:
-            high = np.where(carry.real >= block[k].real, carry, block[k])
-            low = np.where(carry.real >= block[k].real, block[k], carry)
+            high = bare.where(carry.real >= block[k].real, carry, block[k])
+            low = bare.where(carry.real >= block[k].real, block[k], carry)
             both = high + np.log1p(np.exp(low - high))
-            block[k] = np.where(np.isneginf(high.real), high, both)
+            block[k] = bare.where(np.isneginf(high.real), high, both)
         carry = block[k].copy()
     return block
 

@@ -11,6 +11,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._ops import return_types
 from skimp._ops.create.ranges import linspace
 
@@ -131,7 +132,7 @@ def _count(
         inside &= (column >= a[0]) & (column <= a[-1])
         place = np.minimum(np.searchsorted(a, column, "right"), len(a) - 1) - 1
         at = at * sizes[d] + place
-    counted = np.bincount(
+    counted = bare.bincount(
         at[inside], None if weights is None else weights[inside], minlength=math.prod(sizes)
     )
     return counted.reshape(sizes)

@@ -16,7 +16,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small_order
 
@@ -312,7 +312,7 @@ def _median_at(block: Array) -> Array:
     at = ranks.kth(block, (block.shape[1] - 1) // 2)
     nan = _nan(block)
     if nan is not None:
-        at = np.where(nan.any(axis=1), nan.argmax(axis=1), at)
+        at = bare.where(nan.any(axis=1), nan.argmax(axis=1), at)
     return at[:, None]
 
 

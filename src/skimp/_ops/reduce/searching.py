@@ -15,7 +15,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
 from skimp._ops.meta import shapes
@@ -166,8 +166,8 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
         here = shaping.along(rows, at, 1)
         further = ~(here > values) if right else ~(here >= values)
         further &= low < high
-        low = np.where(further, middle + 1, low)
-        high = np.where(further, high, np.minimum(high, middle))
+        low = bare.where(further, middle + 1, low)
+        high = bare.where(further, high, np.minimum(high, middle))
     return low
 
 
@@ -234,7 +234,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         values = array[box]
         values = values[(values >= low) & (values <= high)]
         at = ((values - low) * bins / (high - low)).astype(np.int64)
-        counts += np.bincount(np.minimum(at, bins - 1), minlength=bins)
+        counts += bare.bincount(np.minimum(at, bins - 1), minlength=bins)
     return fresh(counts.astype(input._dtype.np), input._dtype)
 
 
@@ -268,7 +268,7 @@ def histogram(
             )
     inside = (array >= edges[0]) & (array <= edges[-1])
     at = np.minimum(np.searchsorted(edges, array[inside], "right"), len(edges) - 1) - 1
-    hist = np.bincount(
+    hist = bare.bincount(
         at, None if weights is None else weights[inside], minlength=len(edges) - 1
     ).astype(array.dtype)
     if density:
@@ -340,12 +340,12 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         return fresh(
-            np.bincount(array, minlength=minlength).astype(np.int64, copy=False), dtypes.int64
+            bare.bincount(array, minlength=minlength).astype(np.int64, copy=False), dtypes.int64
         )
     if weights.ndim != 1 or weights.shape[0] != input.shape[0]:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     dtype = dtypes.float32 if weights._dtype is dtypes.float32 else dtypes.float64
-    counts = np.bincount(array, cast(weights._skimp_array(), dtypes.float64), minlength=minlength)
+    counts = bare.bincount(array, cast(weights._skimp_array(), dtypes.float64), minlength=minlength)
     return fresh(counts.astype(dtype.np, copy=False), dtype)
 
 

@@ -20,7 +20,7 @@ from skimp._engine.eval.reducers import Reducer, in_range
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels.einsum import einsum
+from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import row_extremes, row_tops
 from skimp._kernels.threads import quietly
 from skimp.config import config
@@ -108,6 +108,8 @@ def total(x: Array) -> Any:
     if n > _UNIT:
         return x.dtype.type(_in_units(flat))
     whole = n // _PIECE * _PIECE
+    if n == _PIECE:
+        return einsum("i->", flat)
     if whole == n:
         return einsum("i->", einsum("ij->i", flat.reshape(-1, _PIECE)))
     pieces = einsum("ij->i", flat[:whole].reshape(-1, _PIECE))

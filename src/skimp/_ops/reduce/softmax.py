@@ -29,8 +29,8 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import softmax_onednn
-from skimp._kernels.einsum import einsum
+from skimp._kernels import bare, softmax_onednn
+from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import (
     RUN,
     Scratch,
@@ -46,7 +46,6 @@ from skimp._ops.reduce.small import few_columns, few_rows, one_row
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
-_FEW_ROWS: Final = 64  # whose largest number Python finds sooner
 # sums of exponentials between which nothing was subtracted in vain: no exponential is infinite, and
 # what vanishes would be less than 1e-29 of its row
 _LEAST: Final = 2.0**-29
@@ -170,24 +169,21 @@ def exp_rows(x: Array, y: Array) -> tuple[Array, Array | None]:
 
 
 def _are_moderate(sums: Array) -> bool:
-    if sums.size > 2 * _FEW_ROWS:
-        flat = sums.reshape(-1)
-        return bool(np.minimum.reduce(flat) > _LEAST and np.maximum.reduce(flat) < _MOST)
-    values = sums.ravel().tolist()
-    return bool(min(values) > _LEAST and max(values) < _MOST)
+    least, most = sums.item(sums.argmin()), sums.item(sums.argmax())  # sooner found than reduced
+    return bool(least > _LEAST and most < _MOST)
 
 
 def _exp_below(x: Array, y: Array, sums: Array) -> tuple[Array, Array]:
     """`exp_rows` where some sums are not moderate: a row's bits don't depend on other rows."""
     moderate = np.greater(sums, _LEAST) & np.less(sums, _MOST)
-    shift = np.where(moderate, x.dtype.type(0), row_tops(x))
+    shift = bare.where(moderate, x.dtype.type(0), row_tops(x))
     np.exp(np.subtract(x, shift, out=y), out=y)
     return row_sums(y), shift
 
 
 @in_wide
 def _softmax_block(x: Array, y: Array) -> None:
-    sums, _ = exp_rows(x.copy() if np.may_share_memory(x, y) else x, y)
+    sums, _ = exp_rows(x.copy() if bare.may_share_memory(x, y) else x, y)
     np.divide(y, sums, out=y)
 
 

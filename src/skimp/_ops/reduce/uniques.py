@@ -16,7 +16,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching
 
 
@@ -139,7 +139,7 @@ def _slice_order(rows: Array) -> Array:
     keys = (
         rows.astype(np.float32) if rows.dtype.kind == "V" or rows.dtype.name == "bfloat16" else rows
     )
-    return np.lexsort(keys.T[::-1]) if rows.shape[1] else np.arange(len(rows))
+    return bare.lexsort(keys.T[::-1]) if rows.shape[1] else np.arange(len(rows))
 
 
 SAYS = """\

@@ -15,6 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
+from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import Pointwise, assign
@@ -347,8 +348,7 @@ def fill(target: Tensor, value: Any) -> None:
 def _small_zero(input: Tensor) -> Tensor | None:
     if _small_target(input) is None:
         return None
-    history.before_inplace(input)
-    input._skimp_writable().fill(0)
+    to_write(input).fill(0)
     return input
 
 
@@ -357,8 +357,7 @@ def _small_fill(input: Tensor, value: Any) -> Tensor | None:
         return None
     if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
         return None
-    history.before_inplace(input)
-    input._skimp_writable().fill(value)
+    to_write(input).fill(value)
     return input
 
 

@@ -21,7 +21,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching
 from skimp._ops.sparse import rules as sparse
 
@@ -115,7 +115,7 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
         if made is None:
-            made = np.concatenate(arrays, dim)
+            made = bare.concatenate(arrays, dim)
     except ValueError:  # sizes or a dim that don't fit: the general way has PyTorch's words
         return None
     if not made.flags.c_contiguous:  # as turned ones are joined
@@ -265,13 +265,16 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
         return None
     first = arrays[0].shape
     ndim = len(first)
-    if not -ndim - 1 <= dim <= ndim or any([a.shape != first for a in arrays]):
+    if not -ndim - 1 <= dim <= ndim:
         return None
+    for a in arrays:
+        if a.shape != first:
+            return None
     dim %= ndim + 1
     if dim == ndim:
-        made = np.concatenate([a[..., None] for a in arrays], dim)
+        made = bare.concatenate([a[..., None] for a in arrays], dim)
     else:  # the same memory as end to end along the dim that follows
-        made = np.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
+        made = bare.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
     return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
 
 

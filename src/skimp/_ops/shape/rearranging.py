@@ -20,7 +20,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.formats import contiguous_format, suggested_strides
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._ops import batching
 from skimp._ops.meta import shapes
 from skimp._ops.shape.copies import clone, contiguous
@@ -60,7 +60,7 @@ def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
         if step % n:
             lead = (_ALL,) * (dim % x.ndim)
             cut = n - step % n
-            x = np.concatenate((x[(*lead, slice(cut, n))], x[(*lead, slice(cut))]), dim)
+            x = bare.concatenate((x[(*lead, slice(cut, n))], x[(*lead, slice(cut))]), dim)
     return fresh(x.copy() if x is given else x, input._dtype)
 
 

@@ -20,6 +20,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.formats import suggested_strides
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._ops import batching
 from skimp._ops.reduce.small import total
 
@@ -49,7 +50,9 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
             band[..., :left] = 0
         if left < right:
             kept = np.tri(end - top, right - left, top + diagonal - left - (not lower), dtype=bool)
-            np.copyto(band[..., left:right], matrices.dtype.type(0), where=~kept if lower else kept)
+            bare.copyto(
+                band[..., left:right], matrices.dtype.type(0), where=~kept if lower else kept
+            )
 
 
 _FEW = 1 << 12  # elements up to which masks are remembered
@@ -111,7 +114,7 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         if not x.flags.c_contiguous or not x.size or x.size > _FEW:
             return None
         made = np.zeros(x.shape, x.dtype)
-        np.copyto(made, x, where=_kept(*x.shape, diagonal, lower))
+        bare.copyto(made, x, where=_kept(*x.shape, diagonal, lower))
         return fresh(made, input._dtype)
 
     f.__doc__ = doc

@@ -11,6 +11,7 @@ from skimp._engine.tensor import dtypes, formats, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._ops.sparse.products import _spmm
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _both_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     counts = high - low
     total = int(counts.sum())
     left = np.repeat(np.arange(len(rows)), counts)
-    first = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    first = np.repeat(low - bare.concatenate(([0], np.cumsum(counts)[:-1])), counts)
     right = first + np.arange(total)
     at = np.stack([rows[left], ends[right]]) if total else np.empty((2, 0), np.int64)
     i, j = (fresh(p.astype(np.int64), dtypes.int64) for p in (left, right))

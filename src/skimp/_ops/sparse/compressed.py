@@ -15,6 +15,7 @@ from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import bare
 from skimp._ops.sparse.arithmetic import Ints, check_kernel, is_sparse, refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
 from skimp._ops.sparse.text import compressed_text
@@ -249,8 +250,8 @@ def compressed(t: Any, along: int) -> Any:
         return t
     whole = (entries.t() if along else entries).coalesce()
     first, places = whole._at._skimp_array()
-    counts = np.bincount(first, minlength=int(whole.shape[0]))
-    starts = np.concatenate(([0], np.cumsum(counts)))
+    counts = bare.bincount(first, minlength=int(whole.shape[0]))
+    starts = bare.concatenate(([0], np.cumsum(counts)))
     begins, at = [fresh(p.astype(np.int64), dtypes.int64) for p in (starts, places)]
     return by_rows(begins, at, whole._held, entries._plain_shape(), along)
 

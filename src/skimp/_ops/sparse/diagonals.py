@@ -11,6 +11,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import bare
 from skimp._ops.sparse.tensor import SparseTensor, made
 
 
@@ -49,8 +50,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
         column = np.arange(max(0, offset), min(columns, rows + offset, width))
         at.append(np.stack([column - offset, column]))
         chosen.append(i * width + column)
-    where = np.concatenate(at, 1).astype(np.int64)
-    picked = fresh(np.concatenate(chosen).astype(np.int64), dtypes.int64)
+    where = bare.concatenate(at, 1).astype(np.int64)
+    picked = fresh(bare.concatenate(chosen).astype(np.int64), dtypes.int64)
     values = given.reshape(-1).index_select(0, picked)
     return made(fresh(where, dtypes.int64), values, (rows, columns), False)
 

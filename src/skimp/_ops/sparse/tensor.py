@@ -13,6 +13,7 @@ from skimp._engine.memory import layout_views as views
 from skimp._engine.memory.layout import Layout, contiguous_strides, normalize_dim
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.order import stable_order
 from skimp._ops.shape.views import ints
 from skimp._ops.sparse.arithmetic import (
@@ -322,7 +323,7 @@ class SparseTensor(Turned):
         places = own[dim][order]
         low, high = np.searchsorted(places, wanted), np.searchsorted(places, wanted, "right")
         counts = high - low
-        starts = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+        starts = np.repeat(low - bare.concatenate(([0], np.cumsum(counts)[:-1])), counts)
         entries = order[starts + np.arange(counts.sum())] if counts.sum() else order[:0]
         at = own[:, entries]
         at[dim] = np.repeat(np.arange(wanted.size), counts)
