@@ -357,9 +357,7 @@ def _are_tame(s: Array) -> bool:
     """Whether the exponentials of these scores are fine; not so where there is a nan."""
     if s.size <= _FEW:
         flat = s.reshape(-1)
-        if (
-            bare.dot(flat, flat) <= _FEW
-        ):  # the quick way: no score is far off if their squares aren't
+        if bare.dot(flat, flat) <= _FEW:  # no score is far off if their squares aren't
             return True
     return bool(np.maximum.reduce(s, None) <= _TAME and np.minimum.reduce(s, None) >= -_TAME)
 
