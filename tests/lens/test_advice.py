@@ -250,7 +250,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
     "half a transformer's batch": ("batch", lambda: transformer(16), transformer),
     "optimizer in backward": ("optimizer in backward", lambda: wide(False), lambda: wide(True)),
     "half a convolution's batch": ("batch", lambda: conv(32), lambda: conv(16)),
-    "half a recurrence's batch": ("batch", lambda: lstm(16), lambda: lstm(8)),
+    "half a recurrence's batch": ("batch", lambda: lstm(64), lambda: lstm(32)),
     "half a batch as large as weights": ("batch", lambda: square(256), lambda: square(128)),
     "drop": ("drop", lambda: Loop(False), lambda: Loop(True)),
     "in place": ("in place", lambda: evaluation(False), lambda: evaluation(True)),

@@ -37,7 +37,7 @@ PATHS: Final = (1 << BITS) - 1
 next_number = sequence.__next__
 _getframe: Final = sys._getframe
 _recordings = count()
-RUN: Final = engine.run.__code__
+RUN: Final = engine.flow.__code__
 
 
 class Spot(Site):

@@ -61,7 +61,7 @@ def run(
         one.backward_begins()
     try:
         _state.grad = create
-        _flow(roots, keep, create, captures, task)
+        flow(roots, keep, create, captures, task)
     finally:
         _state.grad = before
         tasks.running.now = task
@@ -69,7 +69,7 @@ def run(
             one.backward_ends()
 
 
-def _flow(
+def flow(
     roots: list[Root | None], keep: bool, create: bool, captures: Captures | None, task: Any
 ) -> None:
     """`run`, in one function because each part of its own would be a frame of every small step."""
