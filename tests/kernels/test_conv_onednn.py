@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +286,20 @@ def test_what_is_no_library_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     found = onednn.library.__wrapped__()
     assert found is None or "oneDNN 3" in onednn.state()
+
+
+def test_what_pip_put_beside_the_users_packages_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "lib" / "libdnnl.so.3"
+    own.parent.mkdir()
+    own.write_bytes(b"")
+    monkeypatch.setattr(site, "getuserbase", lambda: str(tmp_path))
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "nothing"))
+    assert onednn._places() == [str(own), "libdnnl.so.3"]
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", False)
+    assert onednn._places() == ["libdnnl.so.3"]
 
 
 @pytest.mark.parametrize("face", ["forward", "adjoint", "weights"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import site
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,26 +119,31 @@ _forked: Final[list[None]] = []  # an item in a child of a process that had load
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The C library beside this Python (where its wheel and conda put it) or the system's; None
-    where there is none, or one of another version.
+    """The C library beside this Python (where its wheel and conda put it), the user's own
+    (`pip install --user`) or the system's; None where there is none, or one of another version.
 
     It is loaded when a convolution first asks: 15 MiB.
     """
     if _chosen == "never" or not sys.platform.startswith("linux"):
         return None
-    beside = os.path.join(sys.prefix, "lib", _NAME)
-    for place in (beside, _NAME):
-        if place == _NAME or os.path.exists(beside):
-            try:
-                with _patience():
-                    found = ctypes.CDLL(place)
-            except OSError as error:  # not there, or what it needs itself is not
-                _why_not.append(str(error))
-                continue
-            if _suits(found):
-                return _declared(found)
-            _why_not.append(f"{place} is of another version, or runs threads in another way")
+    for place in _places():
+        try:
+            with _patience():
+                found = ctypes.CDLL(place)
+        except OSError as error:  # not there, or what it needs itself is not
+            _why_not.append(str(error))
+            continue
+        if _suits(found):
+            return _declared(found)
+        _why_not.append(f"{place} is of another version, or runs threads in another way")
     return None
+
+
+def _places() -> list[str]:
+    """Where the library may be, the nearest first; by its name the system looks for it."""
+    bases = [sys.prefix, site.getuserbase()] if site.ENABLE_USER_SITE else [sys.prefix]
+    files = [os.path.join(base, "lib", _NAME) for base in bases]
+    return [*[file for file in files if os.path.exists(file)], _NAME]
 
 
 @contextmanager
