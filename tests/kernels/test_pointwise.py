@@ -429,6 +429,25 @@ def test_select_copies_bits(dtype: str) -> None:
     assert out.tobytes() == np.where(mask, a, b[0]).tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float16", "float32"])
+@pytest.mark.parametrize("shape", [(3, 4000), (40, 3, 500), (60_000, 3)])
+@pytest.mark.parametrize("repeated", [(0,), (1,), (-1,), (0, 1)])
+def test_a_mask_that_is_repeated(
+    dtype: str, shape: tuple[int, ...], repeated: tuple[int, ...]
+) -> None:
+    numbers = np.random.default_rng(0)
+    a, b = [numbers.integers(0, 99, shape).astype(dtype) for _ in range(2)]
+    once = [1 if d in {n % len(shape) for n in repeated} else n for d, n in enumerate(shape)]
+    mask = np.broadcast_to(numbers.random(once) > 0.5, shape)
+    before, out = mask.copy(), np.empty_like(a)
+    kernels.select(mask, a, b, out=out)
+    np.testing.assert_array_equal(out, np.where(before, a, b))
+    kernels.select(mask, np.array(7, dtype), b, out=out)
+    np.testing.assert_array_equal(out, np.where(before, np.array(7, dtype), b))
+    kernels.drop(mask, b, out=out)
+    np.testing.assert_array_equal(out, np.where(before, np.array(0, dtype), b))
+
+
 @pytest.mark.parametrize("dtype", WIDE)
 def test_polar(dtype: str) -> None:
     radius, phase = pairs(dtype, ordinary=True)

@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._engine.memory.ledger import host
+from skimp.config import config
 from tests.support.samples import DTYPES, agree, numbers, refusals, same, same_gradients, twin
 
 
@@ -306,6 +307,25 @@ def test_large_inputs_are_written_once_into_their_place() -> None:
         "what was to be joined was never in memory of its own"
     )
     assert skimp.equal(y[:, :1024], x.exp())
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_heads_turned_round_are_written_once_into_their_place(dim: int) -> None:
+    heads = [grid(8, 8, 128, 16) + at for at in (0, 1)]
+
+    def joined(library: Any, *ts: Any) -> Any:
+        return library.cat([t.transpose(1, 2).reshape(8, 128, 128) for t in ts], dim)
+
+    agree(joined, *heads)
+    agree(lambda library, *ts: joined(library, *[library.complex(t, t).conj() for t in ts]), *heads)
+    agree(lambda library, *ts: joined(library, *ts).mT.reshape(-1), *heads)
+    same_gradients(lambda library, *ts: joined(library, *ts) * 2, *[h.double() for h in heads])
+    ours = [twin(t) for t in heads]
+    skimp.memory.reset_peak_memory_stats()
+    before = skimp.memory.memory_allocated()
+    with config.using(defer="auto"):
+        y = joined(skimp, *ours)
+    assert skimp.memory.max_memory_allocated() - before == y.numel() * 4
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

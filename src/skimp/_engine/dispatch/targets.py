@@ -5,6 +5,7 @@ a checked `out=`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -111,11 +112,36 @@ def pour(source: Tensor, into: Array) -> None:
     if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):
         copy(into, source._skimp_array())
         return
+    if (place := _unfolded(source, expr, layout, into)) is not None:
+        _compute(expr, source._dtype, place)
+        return
     order = layouts.memory_order(layout)
     inner = tuple([layout.shape[d] for d in order])
     node = node_of(source, layout, order, inner)
     if isinstance(node, Expr):
-        want = dtypes.FROM_NUMPY[into.dtype]
-        write(converted(node, source._dtype, want, inner), into.transpose(order))
+        _compute(node, source._dtype, into.transpose(order))
     else:
         copy(into, source._skimp_array())
+
+
+def _compute(expr: Expr, have: dtypes.dtype, into: Array) -> None:
+    write(converted(expr, have, dtypes.FROM_NUMPY[into.dtype], expr.shape), into)
+
+
+def _unfolded(source: Tensor, expr: Expr, layout: Layout, into: Array) -> Array | None:
+    """`into` in the shape of the expression that `source` sees in another one, as heads side by
+    side; None where it is no other, or `into` has no view of that shape.
+    """
+    if (
+        expr.shape == layout.shape
+        or source._conj
+        or source._skimp_neg
+        or expr.dtype != source._dtype.np
+        or not layouts.is_contiguous(layout)
+        or prod(expr.shape) != into.size
+    ):
+        return None
+    try:
+        return into.reshape(expr.shape, copy=False)
+    except ValueError:
+        return None

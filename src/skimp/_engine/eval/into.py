@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from skimp._engine.eval.copy import copy
-from skimp._engine.eval.expr import Array, Expr
+from skimp._engine.eval.expr import COPY, Array, Expr, Leaf
 from skimp._engine.eval.reduce import map_rows
-from skimp._engine.eval.run import evaluate
+from skimp._engine.eval.run import evaluate, observed
 from skimp._kernels import bare
 
 _SMALL = 1 << 14  # elements that may as well be computed beside and copied
@@ -18,6 +18,11 @@ def write(root: Expr, out: Array) -> None:
 
     `out` may be the very elements of leaves; other overlaps cost a copy.
     """
+    if root.kernel is COPY and type(source := root.args[0]) is Leaf:
+        array = source.array
+        if not bare.may_share_memory(array, out):
+            observed(copy, out, array)  # which needs no plan
+            return
     if out.flags.c_contiguous:
         evaluate(root, out)
         return

@@ -46,25 +46,34 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
     copy. With calls of functions of C for `then`, either all of `out` is written and these are
     made, or nothing has happened, whenever a signal handler raises.
     """
+    observed(_evaluate, root, out, then)
+
+
+def observed(work: Callable[..., None], *args: Any) -> None:
+    """Make a call that computes what was deferred, with those told who watch that."""
     for one in OBSERVERS:
         one.evaluation_begins()
     try:
-        small = out.size < config.small_below
-        if not (small or _is_plain(root, out)):
-            _evaluate_blocks((root,), (out,), then)
-        elif not then:
-            quietly(_evaluate_whole, root, out)
-        elif root.size == 1 and (calls := _call_of(root, out)):
-            at_once([*calls, *then])
-        elif small:
-            value = np.empty(root.shape, root.dtype)
-            quietly(_evaluate_whole, root, value)
-            at_once([(bare.copyto, out, value), *then])
-        else:
-            _evaluate_over(root, out, then)
+        work(*args)
     finally:
         for one in OBSERVERS:
             one.evaluation_ends()
+
+
+def _evaluate(root: Expr, out: Array, then: Sequence[Call]) -> None:
+    small = out.size < config.small_below
+    if not (small or _is_plain(root, out)):
+        _evaluate_blocks((root,), (out,), then)
+    elif not then:
+        quietly(_evaluate_whole, root, out)
+    elif root.size == 1 and (calls := _call_of(root, out)):
+        at_once([*calls, *then])
+    elif small:
+        value = np.empty(root.shape, root.dtype)
+        quietly(_evaluate_whole, root, value)
+        at_once([(bare.copyto, out, value), *then])
+    else:
+        _evaluate_over(root, out, then)
 
 
 def _in_turn(work: Callable[[], object], then: Sequence[Call]) -> None:

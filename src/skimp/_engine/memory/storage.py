@@ -274,7 +274,7 @@ class Storage:
             return
         try:
             block = taken(size, self)
-            run.evaluate(expr, self._target(block, expr))
+            into.write(expr, self._target(block, expr))
             self.block = block  # one step with the next line (see ledger.py)
             self.deferred = None
         except BaseException:
