@@ -43,7 +43,7 @@ _TOGETHER: Final = 1 << 14  # of those that are made as one
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 _storage_of = attrgetter("_storage")
 _writable = methodcaller("_skimp_writable")
-_SMALL: Final = 1 << 16  # elements below which NumPy's calls are sooner done than a program
+_SMALL: Final = 1 << 16  # elements, of all that wait, below which NumPy's calls are sooner done
 _PART: Final = 1 << 13  # elements that they take at a time, or more:
 _PARTS: Final = 4  # parts of a tensor at most
 
@@ -190,19 +190,28 @@ def update(
     for t in written:
         if grad or t._skimp_inference or t._storage.saved:
             before_inplace(t)
-    if _here.runs:
-        _run_what_meets(written, read)
     both = [*written, *read]
-    _held = _gathered(both) if host.bounded else ()
+    many = len(written)
+    storages = list(map(_storage_of, both))
+    if _here.runs and not (  # what waits reads or writes what this changes, or writes what it reads
+        _here.written.isdisjoint(storages) and _here.read.isdisjoint(storages[:many])
+    ):
+        run_waiting()
+    bounded = host.bounded
+    _held = _gathered(both) if bounded else ()
     first = written[0]
     arrays = None if grad or first._dtype not in dtypes.FLOATING else _small_arrays(both)
     if arrays is not None:
-        outs = list(map(_writable, written))
-        leaves = arrays[len(written) :]
-        tiny = outs[0].size <= _TINY and len(written) > _FEW and not host.bounded
-        arrays = [*outs, *leaves]
-        if not (tiny and _put_off(formula, len(written), both, arrays, numbers, tiny)):
-            _on_arrays(formula, outs, leaves, numbers)
+        arrays[:many] = map(_writable, written)
+        size = arrays[0].size
+        tiny = size <= _TINY
+        waits = not bounded and (many > _FEW or not tiny)
+        if waits and _put_off(formula, many, storages, arrays, numbers, tiny):
+            return
+        if size < _SMALL:
+            _on_arrays(formula, arrays[:many], arrays[many:], numbers)
+        else:
+            _in_one_pass(formula, both, arrays, numbers)
         return
     if not grad and first._dtype in dtypes.FLOATING and _alike(both):
         small = first.numel() < min(config.small_below, _SMALL)
@@ -214,26 +223,29 @@ def update(
                 _on_arrays(formula, outs, leaves, numbers)
             else:
                 arrays = [*outs, *leaves]
-                if not _put_off(formula, len(written), both, arrays, numbers, tiny=False):
+                runs = all([a.size == outs[0].size and a.flags.c_contiguous for a in arrays])
+                if not runs or not _put_off(formula, many, storages, arrays, numbers, tiny=False):
                     _in_one_pass(formula, both, arrays, numbers)
-                elif host.bounded and _here.held > (host.bound or 0) // SHARE:
+                elif bounded and _here.held > (host.bound or 0) // SHARE:
                     run_waiting()  # its bytes can't be taken away while it waits
             return
     _on_tensors(formula, written, read, numbers)
 
 
 def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
-    """The row-major arrays of small tensors of one type; None for any others."""
-    dtype = tensors[0]._dtype
-    below = min(config.small_below, _SMALL)
+    """The row-major arrays of small tensors of one type and size; None for any others."""
+    first = tensors[0]
+    dtype, size = first._dtype, layouts.numel(shape_of(first))
+    if size >= config.small_below:
+        return None
     found = []
     for t in tensors:
         a = t._np
         if a is None:
-            if layouts.numel(shape_of(t)) >= below:
+            if layouts.numel(shape_of(t)) != size:
                 return None
             a = t._skimp_array()
-        if t._dtype is not dtype or a.size >= below or not a.flags.c_contiguous:
+        if t._dtype is not dtype or a.size != size or not a.flags.c_contiguous:
             return None
         found.append(a)
     return found
@@ -368,7 +380,12 @@ class _Run:
             give(room)
 
     def _share(self) -> None:
-        """Large updates, block by block, on the threads."""
+        """Updates that are not tiny, block by block, on the threads."""
+        if sum(map(_length, self.arrays)) < min(config.small_below, _SMALL):
+            many = self.kinds[0]
+            for arrays in self.arrays:
+                _on_arrays(self.formula, arrays[:many], arrays[many:], self.numbers)
+            return
         first = max(self.arrays, key=_length)
         shape = first[0].shape
         terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
@@ -430,51 +447,34 @@ def _run(runs: list[_Run]) -> None:
         one.run()
 
 
-def _run_what_meets(written: Sequence[Tensor], read: Sequence[Tensor]) -> None:
-    """Before an update of what waiting ones read or write, or that reads what they write."""
-    changed = _here.written
-    storages = set(map(_storage_of, written))
-    if not (
-        changed.isdisjoint(storages)
-        and _here.read.isdisjoint(storages)
-        and changed.isdisjoint(map(_storage_of, read))
-    ):
-        run_waiting()
-
-
 def _put_off(
     formula: Formula,
     written: int,
-    tensors: list[Tensor],
+    storages: list[Storage],
     arrays: list[Array],
     numbers: tuple[Any, ...],
     tiny: bool,
 ) -> bool:
     """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
-    runs = _here.runs
+    here = _here
+    runs = here.runs
     if runs is None:
         return False
-    storages = list(map(_storage_of, tensors))
-    size = arrays[0].size
+    first = arrays[0]
     # of one element, what is broadcast and what is not look the same
-    if (size < 2 and not tiny) or len(set(storages)) < len(storages):
+    if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
         return False
-    flat = []
-    for a in arrays:
-        if a.size != size or not a.flags.c_contiguous:
-            return False
-        flat.append(a if a.ndim == 1 else a.reshape(-1))
-    kinds = (written, len(arrays), arrays[0].dtype, tiny)
+    kinds = (written, len(arrays), first.dtype, tiny)
     for one in runs[-2:]:  # tiny ones and others come in turns
         if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
             break
     else:
         one = _Run(formula, numbers, kinds)
         runs.append(one)
-    one.arrays.append(flat)
-    _here.held += len(arrays) * arrays[0].nbytes
-    _here.written.update(storages[:written])
-    _here.read.update(storages[written:])
+    one.arrays.append([a if a.ndim == 1 else a.reshape(-1) for a in arrays])
+    here.held += len(arrays) * first.nbytes
+    here.written.update(storages[:written])
+    here.read.update(storages[written:])
     return True
 
 

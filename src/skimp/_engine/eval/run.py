@@ -22,6 +22,7 @@ from skimp._kernels.threads import Call, at_once, quietly, share, whole
 from skimp.config import config
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
+_CACHED: Final = 1 << 16  # elements of a block of many leaves
 _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
 _MANY: Final = 16  # has so many of them
@@ -328,7 +329,7 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
     The first job may be `outs` themselves. The threads share the blocks of all jobs.
     """
     total = sum([written[0].size for written, _ in jobs])
-    prepared = prepare(roots, outs, _block_for(total, config.block))
+    prepared = prepare(roots, outs, _block_for(total, min(config.block, _CACHED)))
     part = prepared.plan.block[0]
     pieces = iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
 
@@ -339,10 +340,11 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
             runner.run((box,), (length,), length, [out[box] for out in written])
         runner.close()
 
-    if total <= part:  # each job is one piece, and is left as halfway as PyTorch's op after op
-        quietly(work)
+    threads = threads_for(total)
+    if threads == 1 and outs[0].size <= part:
+        quietly(work)  # each job is one piece, and is left as halfway as PyTorch's op after op
     else:
-        whole(partial(share, work, threads_for(total)))
+        whole(partial(share, work, threads))
 
 
 def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
