@@ -193,27 +193,32 @@ def update(
     both = [*written, *read]
     many = len(written)
     storages = list(map(_storage_of, both))
-    if _here.runs and not (  # what waits reads or writes what this changes, or writes what it reads
-        _here.written.isdisjoint(storages) and _here.read.isdisjoint(storages[:many])
-    ):
-        run_waiting()
+    waiting = _here.waiting
+    if waiting is not None and not (
+        waiting.written.isdisjoint(storages) and waiting.read.isdisjoint(storages[:many])
+    ):  # what waits reads or writes what this changes, or writes what it reads
+        waiting.run()
     bounded = host.bounded
     _held = _gathered(both) if bounded else ()
     first = written[0]
-    arrays = None if grad or first._dtype not in dtypes.FLOATING else _small_arrays(both)
+    dtype = first._dtype
+    arrays = None if grad or dtype not in dtypes.FLOATING else _small_arrays(both)
     if arrays is not None:
         arrays[:many] = map(_writable, written)
         size = arrays[0].size
         tiny = size <= _TINY
-        waits = not bounded and (many > _FEW or not tiny)
-        if waits and _put_off(formula, many, storages, arrays, numbers, tiny):
+        if (
+            waiting is not None
+            and (size >= _SMALL if bounded else many > _FEW or not tiny)
+            and waiting.put(formula, many, storages, arrays, numbers, tiny)
+        ):
             return
         if size < _SMALL:
             _on_arrays(formula, arrays[:many], arrays[many:], numbers)
         else:
             _in_one_pass(formula, both, arrays, numbers)
         return
-    if not grad and first._dtype in dtypes.FLOATING and _alike(both):
+    if not grad and dtype in dtypes.FLOATING and all([t._dtype is dtype for t in both]):
         small = first.numel() < min(config.small_below, _SMALL)
         order = layouts.memory_order(first._skimp_layout_of())
         leaves = [t._skimp_array().transpose(order) for t in read]
@@ -223,11 +228,13 @@ def update(
                 _on_arrays(formula, outs, leaves, numbers)
             else:
                 arrays = [*outs, *leaves]
-                runs = all([a.size == outs[0].size and a.flags.c_contiguous for a in arrays])
-                if not runs or not _put_off(formula, many, storages, arrays, numbers, tiny=False):
+                size = first.numel()
+                if (
+                    waiting is None
+                    or not all([a.size == size and a.flags.c_contiguous for a in arrays])
+                    or not waiting.put(formula, many, storages, arrays, numbers, tiny=False)
+                ):
                     _in_one_pass(formula, both, arrays, numbers)
-                elif bounded and _here.held > (host.bound or 0) // SHARE:
-                    run_waiting()  # its bytes can't be taken away while it waits
             return
     _on_tensors(formula, written, read, numbers)
 
@@ -235,7 +242,8 @@ def update(
 def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
     """The row-major arrays of small tensors of one type and size; None for any others."""
     first = tensors[0]
-    dtype, size = first._dtype, layouts.numel(shape_of(first))
+    dtype, a = first._dtype, first._np
+    size = layouts.numel(shape_of(first)) if a is None else a.size
     if size >= config.small_below:
         return None
     found = []
@@ -249,15 +257,6 @@ def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
             return None
         found.append(a)
     return found
-
-
-def _alike(tensors: list[Tensor]) -> bool:
-    """Whether all are of one type."""
-    dtype = tensors[0]._dtype
-    for t in tensors:  # a generator would be a call for each  # noqa: SIM110
-        if t._dtype is not dtype:
-            return False
-    return True
 
 
 def _gathered(tensors: list[Tensor]) -> list[Array]:
@@ -402,80 +401,85 @@ class _Run:
         )
 
 
-class _Here(threading.local):
-    """What one thread has put off: None while it puts nothing off."""
+class _Waiting:
+    """What one thread has put off."""
+
+    __slots__ = ("held", "read", "runs", "written")
 
     def __init__(self) -> None:
-        self.runs: list[_Run] | None = None
+        self.runs: list[_Run] = []
         self.written: set[Storage] = set()
         self.read: set[Storage] = set()
         self.held = 0  # bytes of all of them
+
+    def put(
+        self,
+        formula: Formula,
+        written: int,
+        storages: list[Storage],
+        arrays: list[Array],
+        numbers: tuple[Any, ...],
+        tiny: bool,
+    ) -> bool:
+        """Let an update wait, if it may: its arrays, row-major ones of one size, have no memory in
+        common.
+        """
+        first = arrays[0]
+        # of one element, what is broadcast and what is not look the same
+        if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
+            return False
+        kinds = (written, len(arrays), first.dtype, tiny)
+        for one in self.runs[-2:]:  # tiny ones and others come in turns
+            if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
+                break
+        else:
+            one = _Run(formula, numbers, kinds)
+            self.runs.append(one)
+        one.arrays.append([a if a.ndim == 1 else a.reshape(-1) for a in arrays])
+        self.held += len(arrays) * first.nbytes
+        self.written.update(storages[:written])
+        self.read.update(storages[written:])
+        if host.bounded and self.held > (host.bound or 0) // SHARE:
+            self.run()  # its bytes can't be taken away while it waits
+        return True
+
+    def run(self) -> None:
+        runs, self.runs = self.runs, []
+        self.written.clear()
+        self.read.clear()
+        self.held = 0
+        for one in runs:
+            one.run()
+
+
+class _Here(threading.local):
+    waiting: _Waiting | None = None  # None while this thread puts nothing off
 
 
 _here = _Here()
 
 
 def put_off() -> None:
-    """From here to `run_all`, updates of large tensors wait, so that the threads share them all,
-    and so do those of tiny ones, which are made as one.
+    """From here to `run_all`, updates of tensors wait, so that the threads share them all, and tiny
+    ones are made as one.
 
     In between nobody may look at what they write.
     """
-    _here.runs = []
+    _here.waiting = _Waiting()
 
 
 def run_all() -> None:
     """Run what waits, and let nothing wait any more."""
-    runs, _here.runs = _here.runs, None
-    if runs:
-        _run(runs)
+    waiting, _here.waiting = _here.waiting, None
+    if waiting is not None:
+        waiting.run()
 
 
 def run_waiting() -> None:
     """Run what waits."""
-    runs = _here.runs
-    if runs:
-        _here.runs = []
-        _run(runs)
-
-
-def _run(runs: list[_Run]) -> None:
-    _here.written.clear()
-    _here.read.clear()
-    _here.held = 0
-    for one in runs:
-        one.run()
-
-
-def _put_off(
-    formula: Formula,
-    written: int,
-    storages: list[Storage],
-    arrays: list[Array],
-    numbers: tuple[Any, ...],
-    tiny: bool,
-) -> bool:
-    """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
-    here = _here
-    runs = here.runs
-    if runs is None:
-        return False
-    first = arrays[0]
-    # of one element, what is broadcast and what is not look the same
-    if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
-        return False
-    kinds = (written, len(arrays), first.dtype, tiny)
-    for one in runs[-2:]:  # tiny ones and others come in turns
-        if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
-            break
-    else:
-        one = _Run(formula, numbers, kinds)
-        runs.append(one)
-    one.arrays.append([a if a.ndim == 1 else a.reshape(-1) for a in arrays])
-    here.held += len(arrays) * first.nbytes
-    here.written.update(storages[:written])
-    here.read.update(storages[written:])
-    return True
+    waiting = _here.waiting
+    if waiting is not None:
+        waiting.run()
 
 
 def _length(arrays: list[Array]) -> int:

@@ -22,7 +22,6 @@ from skimp._kernels.threads import Call, at_once, quietly, share, whole
 from skimp.config import config
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
-_CACHED: Final = 1 << 16  # elements of a block of many leaves
 _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
 _MANY: Final = 16  # has so many of them
@@ -329,7 +328,7 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
     The first job may be `outs` themselves. The threads share the blocks of all jobs.
     """
     total = sum([written[0].size for written, _ in jobs])
-    prepared = prepare(roots, outs, _block_for(total, min(config.block, _CACHED)))
+    prepared = prepare(roots, outs, _block_for(total, config.block))
     part = prepared.plan.block[0]
     pieces = iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
 
