@@ -219,7 +219,8 @@ def update(
             _in_one_pass(formula, both, arrays, numbers)
         return
     if not grad and dtype in dtypes.FLOATING and all([t._dtype is dtype for t in both]):
-        small = first.numel() < min(config.small_below, _SMALL)
+        size = first.numel()
+        small = size < min(config.small_below, _SMALL)
         order = layouts.memory_order(first._skimp_layout_of())
         leaves = [t._skimp_array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
@@ -228,7 +229,6 @@ def update(
                 _on_arrays(formula, outs, leaves, numbers)
             else:
                 arrays = [*outs, *leaves]
-                size = first.numel()
                 if (
                     waiting is None
                     or not all([a.size == size and a.flags.c_contiguous for a in arrays])
@@ -421,9 +421,7 @@ class _Waiting:
         numbers: tuple[Any, ...],
         tiny: bool,
     ) -> bool:
-        """Let an update wait, if it may: its arrays, row-major ones of one size, have no memory in
-        common.
-        """
+        """Let an update of row-major arrays of one size wait, if they have no memory in common."""
         first = arrays[0]
         # of one element, what is broadcast and what is not look the same
         if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
