@@ -192,12 +192,12 @@ def update(
             before_inplace(t)
     both = [*written, *read]
     many = len(written)
-    storages = list(map(_storage_of, both))
     waiting = _here.waiting
-    if waiting is not None and not (
-        waiting.written.isdisjoint(storages) and waiting.read.isdisjoint(storages[:many])
-    ):  # what waits reads or writes what this changes, or writes what it reads
-        waiting.run()
+    if waiting is not None and waiting.runs:
+        # what waits may read or write what this changes, or write what it reads
+        storages, changed = list(map(_storage_of, both)), waiting.written
+        if not (changed.isdisjoint(storages) and waiting.read.isdisjoint(storages[:many])):
+            waiting.run()
     bounded = host.bounded
     _held = _gathered(both) if bounded else ()
     first = written[0]
@@ -210,7 +210,7 @@ def update(
         if (
             waiting is not None
             and (size >= _SMALL if bounded else many > _FEW or not tiny)
-            and waiting.put(formula, many, storages, arrays, numbers, tiny)
+            and waiting.put(formula, many, both, arrays, numbers, tiny)
         ):
             return
         if size < _SMALL:
@@ -232,7 +232,7 @@ def update(
                 if (
                     waiting is None
                     or not all([a.size == size and a.flags.c_contiguous for a in arrays])
-                    or not waiting.put(formula, many, storages, arrays, numbers, tiny=False)
+                    or not waiting.put(formula, many, both, arrays, numbers, tiny=False)
                 ):
                     _in_one_pass(formula, both, arrays, numbers)
             return
@@ -416,13 +416,14 @@ class _Waiting:
         self,
         formula: Formula,
         written: int,
-        storages: list[Storage],
+        tensors: list[Tensor],
         arrays: list[Array],
         numbers: tuple[Any, ...],
         tiny: bool,
     ) -> bool:
         """Let an update of row-major arrays of one size wait, if they have no memory in common."""
         first = arrays[0]
+        storages = list(map(_storage_of, tensors))
         # of one element, what is broadcast and what is not look the same
         if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
             return False
