@@ -43,7 +43,7 @@ _TOGETHER: Final = 1 << 14  # of those that are made as one
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 _storage_of = attrgetter("_storage")
 _writable = methodcaller("_skimp_writable")
-_SMALL: Final = 1 << 16  # elements below which NumPy's calls are sooner done than a program
+_SMALL: Final = 1 << 16  # elements, of all that wait, below which NumPy's calls are sooner done
 _PART: Final = 1 << 13  # elements that they take at a time, or more:
 _PARTS: Final = 4  # parts of a tensor at most
 
@@ -190,22 +190,37 @@ def update(
     for t in written:
         if grad or t._skimp_inference or t._storage.saved:
             before_inplace(t)
-    if _here.runs:
-        _run_what_meets(written, read)
     both = [*written, *read]
-    _held = _gathered(both) if host.bounded else ()
+    many = len(written)
+    waiting = _here.waiting
+    if waiting is not None and waiting.runs:
+        # what waits may read or write what this changes, or write what it reads
+        storages, changed = list(map(_storage_of, both)), waiting.written
+        if not (changed.isdisjoint(storages) and waiting.read.isdisjoint(storages[:many])):
+            waiting.run()
+    bounded = host.bounded
+    _held = _gathered(both) if bounded else ()
     first = written[0]
-    arrays = None if grad or first._dtype not in dtypes.FLOATING else _small_arrays(both)
+    dtype = first._dtype
+    arrays = None if grad or dtype not in dtypes.FLOATING else _small_arrays(both)
     if arrays is not None:
-        outs = list(map(_writable, written))
-        leaves = arrays[len(written) :]
-        tiny = outs[0].size <= _TINY and len(written) > _FEW and not host.bounded
-        arrays = [*outs, *leaves]
-        if not (tiny and _put_off(formula, len(written), both, arrays, numbers, tiny)):
-            _on_arrays(formula, outs, leaves, numbers)
+        arrays[:many] = map(_writable, written)
+        size = arrays[0].size
+        tiny = size <= _TINY
+        if (
+            waiting is not None
+            and (size >= _SMALL if bounded else many > _FEW or not tiny)
+            and waiting.put(formula, many, both, arrays, numbers, tiny)
+        ):
+            return
+        if size < _SMALL:
+            _on_arrays(formula, arrays[:many], arrays[many:], numbers)
+        else:
+            _in_one_pass(formula, both, arrays, numbers)
         return
-    if not grad and first._dtype in dtypes.FLOATING and _alike(both):
-        small = first.numel() < min(config.small_below, _SMALL)
+    if not grad and dtype in dtypes.FLOATING and all([t._dtype is dtype for t in both]):
+        size = first.numel()
+        small = size < min(config.small_below, _SMALL)
         order = layouts.memory_order(first._skimp_layout_of())
         leaves = [t._skimp_array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
@@ -214,38 +229,34 @@ def update(
                 _on_arrays(formula, outs, leaves, numbers)
             else:
                 arrays = [*outs, *leaves]
-                if not _put_off(formula, len(written), both, arrays, numbers, tiny=False):
+                if (
+                    waiting is None
+                    or not all([a.size == size and a.flags.c_contiguous for a in arrays])
+                    or not waiting.put(formula, many, both, arrays, numbers, tiny=False)
+                ):
                     _in_one_pass(formula, both, arrays, numbers)
-                elif host.bounded and _here.held > (host.bound or 0) // SHARE:
-                    run_waiting()  # its bytes can't be taken away while it waits
             return
     _on_tensors(formula, written, read, numbers)
 
 
 def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
-    """The row-major arrays of small tensors of one type; None for any others."""
-    dtype = tensors[0]._dtype
-    below = min(config.small_below, _SMALL)
+    """The row-major arrays of small tensors of one type and size; None for any others."""
+    first = tensors[0]
+    dtype, a = first._dtype, first._np
+    size = layouts.numel(shape_of(first)) if a is None else a.size
+    if size >= config.small_below:
+        return None
     found = []
     for t in tensors:
         a = t._np
         if a is None:
-            if layouts.numel(shape_of(t)) >= below:
+            if layouts.numel(shape_of(t)) != size:
                 return None
             a = t._skimp_array()
-        if t._dtype is not dtype or a.size >= below or not a.flags.c_contiguous:
+        if t._dtype is not dtype or a.size != size or not a.flags.c_contiguous:
             return None
         found.append(a)
     return found
-
-
-def _alike(tensors: list[Tensor]) -> bool:
-    """Whether all are of one type."""
-    dtype = tensors[0]._dtype
-    for t in tensors:  # a generator would be a call for each  # noqa: SIM110
-        if t._dtype is not dtype:
-            return False
-    return True
 
 
 def _gathered(tensors: list[Tensor]) -> list[Array]:
@@ -368,7 +379,12 @@ class _Run:
             give(room)
 
     def _share(self) -> None:
-        """Large updates, block by block, on the threads."""
+        """Updates that are not tiny, block by block, on the threads."""
+        if sum(map(_length, self.arrays)) < min(config.small_below, _SMALL):
+            many = self.kinds[0]
+            for arrays in self.arrays:
+                _on_arrays(self.formula, arrays[:many], arrays[many:], self.numbers)
+            return
         first = max(self.arrays, key=_length)
         shape = first[0].shape
         terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
@@ -385,97 +401,84 @@ class _Run:
         )
 
 
-class _Here(threading.local):
-    """What one thread has put off: None while it puts nothing off."""
+class _Waiting:
+    """What one thread has put off."""
+
+    __slots__ = ("held", "read", "runs", "written")
 
     def __init__(self) -> None:
-        self.runs: list[_Run] | None = None
+        self.runs: list[_Run] = []
         self.written: set[Storage] = set()
         self.read: set[Storage] = set()
         self.held = 0  # bytes of all of them
+
+    def put(
+        self,
+        formula: Formula,
+        written: int,
+        tensors: list[Tensor],
+        arrays: list[Array],
+        numbers: tuple[Any, ...],
+        tiny: bool,
+    ) -> bool:
+        """Let an update of row-major arrays of one size wait, if they have no memory in common."""
+        first = arrays[0]
+        storages = list(map(_storage_of, tensors))
+        # of one element, what is broadcast and what is not look the same
+        if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
+            return False
+        kinds = (written, len(arrays), first.dtype, tiny)
+        for one in self.runs[-2:]:  # tiny ones and others come in turns
+            if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
+                break
+        else:
+            one = _Run(formula, numbers, kinds)
+            self.runs.append(one)
+        one.arrays.append([a if a.ndim == 1 else a.reshape(-1) for a in arrays])
+        self.held += len(arrays) * first.nbytes
+        self.written.update(storages[:written])
+        self.read.update(storages[written:])
+        if host.bounded and self.held > (host.bound or 0) // SHARE:
+            self.run()  # its bytes can't be taken away while it waits
+        return True
+
+    def run(self) -> None:
+        runs, self.runs = self.runs, []
+        self.written.clear()
+        self.read.clear()
+        self.held = 0
+        for one in runs:
+            one.run()
+
+
+class _Here(threading.local):
+    waiting: _Waiting | None = None  # None while this thread puts nothing off
 
 
 _here = _Here()
 
 
 def put_off() -> None:
-    """From here to `run_all`, updates of large tensors wait, so that the threads share them all,
-    and so do those of tiny ones, which are made as one.
+    """From here to `run_all`, updates of tensors wait, so that the threads share them all, and tiny
+    ones are made as one.
 
     In between nobody may look at what they write.
     """
-    _here.runs = []
+    _here.waiting = _Waiting()
 
 
 def run_all() -> None:
     """Run what waits, and let nothing wait any more."""
-    runs, _here.runs = _here.runs, None
-    if runs:
-        _run(runs)
+    waiting, _here.waiting = _here.waiting, None
+    if waiting is not None:
+        waiting.run()
 
 
 def run_waiting() -> None:
     """Run what waits."""
-    runs = _here.runs
-    if runs:
-        _here.runs = []
-        _run(runs)
-
-
-def _run(runs: list[_Run]) -> None:
-    _here.written.clear()
-    _here.read.clear()
-    _here.held = 0
-    for one in runs:
-        one.run()
-
-
-def _run_what_meets(written: Sequence[Tensor], read: Sequence[Tensor]) -> None:
-    """Before an update of what waiting ones read or write, or that reads what they write."""
-    changed = _here.written
-    storages = set(map(_storage_of, written))
-    if not (
-        changed.isdisjoint(storages)
-        and _here.read.isdisjoint(storages)
-        and changed.isdisjoint(map(_storage_of, read))
-    ):
-        run_waiting()
-
-
-def _put_off(
-    formula: Formula,
-    written: int,
-    tensors: list[Tensor],
-    arrays: list[Array],
-    numbers: tuple[Any, ...],
-    tiny: bool,
-) -> bool:
-    """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
-    runs = _here.runs
-    if runs is None:
-        return False
-    storages = list(map(_storage_of, tensors))
-    size = arrays[0].size
-    # of one element, what is broadcast and what is not look the same
-    if (size < 2 and not tiny) or len(set(storages)) < len(storages):
-        return False
-    flat = []
-    for a in arrays:
-        if a.size != size or not a.flags.c_contiguous:
-            return False
-        flat.append(a if a.ndim == 1 else a.reshape(-1))
-    kinds = (written, len(arrays), arrays[0].dtype, tiny)
-    for one in runs[-2:]:  # tiny ones and others come in turns
-        if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
-            break
-    else:
-        one = _Run(formula, numbers, kinds)
-        runs.append(one)
-    one.arrays.append(flat)
-    _here.held += len(arrays) * arrays[0].nbytes
-    _here.written.update(storages[:written])
-    _here.read.update(storages[written:])
-    return True
+    waiting = _here.waiting
+    if waiting is not None:
+        waiting.run()
 
 
 def _length(arrays: list[Array]) -> int:

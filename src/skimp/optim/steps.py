@@ -140,8 +140,8 @@ def counter(p: Any = None, value: float = 0.0) -> Tensor:
 def advance(state: dict[str, Any]) -> float:
     """One more step; the number of this one."""
     step = state["step"]._skimp_writable()
-    step += 1
-    return float(step)
+    step[...] = float(step) + 1  # which NumPy sooner does than an addition
+    return float(step)  # of its type: float32 has no 2^24 + 1
 
 
 def zeros(p: Tensor) -> Tensor:

@@ -17,7 +17,10 @@ from tests.support.optim_rows import OPTIMIZERS
 from tests.support.peaks import peak_of
 from tests.support.running import default_mode
 
-SHAPES = [(300, 400), (7,), (1,), (70_000,), (3, 50_000), (0,), (256, 256), (), (400, 300)]
+SHAPES = [
+    (300, 400), (7,), (1,), (70_000,), (3, 50_000), (0,), (256, 256), (), (90, 100), (5, 9_999),
+    (400, 300),
+]  # fmt: skip
 
 
 def _values(seed: int) -> list[Any]:
@@ -48,6 +51,30 @@ def _steps(torch: Any, name: str, apart: bool = False) -> list[Any]:
             optimizer.step()
     state = [v for o in optimizers for s in o.state.values() for v in s.values()]
     return [*params, *[v for v in state if isinstance(v, torch.Tensor)]]
+
+
+@default_mode  # in others there is no size below which NumPy's calls do
+def test_updates_of_several_sizes_are_one_plan(monkeypatch: Any) -> None:
+    """Unless they are few elements in all; tiny ones are made as one, beside it."""
+    made: list[list[int]] = []
+    evaluate = fused.run.evaluate_jobs
+
+    def noted(roots: Any, outs: Any, jobs: Any) -> None:
+        made.append([written[0].size for written, _ in jobs])
+        evaluate(roots, outs, jobs)
+
+    monkeypatch.setattr(fused.run, "evaluate_jobs", noted)
+    for sizes, expected in (
+        ([9_000, 70_000, 20_000, 128], [[9_000, 70_000, 20_000]]),
+        ([9_000, 20_000], []),
+    ):
+        params = [skimp.zeros(n, requires_grad=True) for n in sizes]
+        for p in params:
+            p.grad = skimp.ones(p.shape)
+        made.clear()
+        skimp.optim.AdamW(params).step()
+        assert made == expected
+        assert all((p < 0).all() for p in params)
 
 
 @default_mode  # others are asked beside it

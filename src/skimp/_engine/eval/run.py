@@ -348,10 +348,11 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
             runner.run((box,), (length,), length, [out[box] for out in written])
         runner.close()
 
-    if total <= part:  # each job is one piece, and is left as halfway as PyTorch's op after op
-        quietly(work)
+    threads = threads_for(total)
+    if threads == 1 and outs[0].size <= part:
+        quietly(work)  # each job is one piece, and is left as halfway as PyTorch's op after op
     else:
-        whole(partial(share, work, threads_for(total)))
+        whole(partial(share, work, threads))
 
 
 def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
