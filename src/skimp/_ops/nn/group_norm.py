@@ -18,6 +18,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import shaping
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn import channel_sums
@@ -93,10 +94,10 @@ def _line_back(
     channel_sums.around(m, None if apart is None else apart[:, :, None], total, product)
     w = np.float64(1) if weight is None else weight.reshape(groups, -1).astype(np.float64)
     count = total.shape[2] * places
-    b = -(r**3) * (product * w).sum(2, keepdims=True) / count
-    c = -r * (total * w).sum(2, keepdims=True) / count - b * m
-    each = [np.broadcast_to(v, total.shape).reshape(-1) for v in (r * w, b, c)]
-    back = (product * r).sum(0).reshape(-1), total.sum(0).reshape(-1)
+    b = -(r**3) * np.add.reduce(product * w, 2, keepdims=True) / count
+    c = -r * np.add.reduce(total * w, 2, keepdims=True) / count - b * m
+    each = [shaping.broadcast(v, total.shape).reshape(-1) for v in (r * w, b, c)]
+    back = [np.add.reduce(v, 0).reshape(-1) for v in (product * r, total)]
     return [v.astype(mean.dtype) for v in (*each, *back)]
 
 
