@@ -14,11 +14,11 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.pointwise import call
-from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import bare, channels_onednn
+from skimp._kernels import bare, channels_onednn, shaping
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
@@ -362,6 +362,39 @@ def native_batch_norm(
 # -- instance_norm --------------------------------------------------------------------------------
 
 
+def _quick_instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Of small images alone, where nothing is recorded and no statistics are kept."""
+    x = channel_sums.small(input)
+    if x is None or not channel_sums.in_rows(x) or not use_input_stats:
+        return None
+    if running_mean is not None or running_var is not None or (input._rg and modes.state.grad):
+        return None
+    n, c, *size = x.shape
+    affine: list[Array | None] = []
+    for t in (weight, bias):
+        if t is None:
+            affine.append(None)
+            continue
+        if type(t) not in ORDINARY or (t._rg and modes.state.grad):
+            return None
+        own = t._np
+        if own is None or own.shape != (c,) or t._dtype is not input._dtype:
+            return None
+        affine.append(shaping.broadcast(own, (n, c)).reshape(-1))
+    rows = x.reshape(1, n * c, *size)
+    found = quietly(channel_sums.normalized, rows, None, x.dtype, eps, *affine, (), momentum, 0)
+    return fresh(found[-1].reshape(x.shape), input._dtype)
+
+
 def instance_norm(
     input: Any,
     running_mean: Any = None,
@@ -404,4 +437,4 @@ def instance_norm(
     return result
 
 
-export("instance_norm", instance_norm, ("nn.functional",), method=False)
+export("instance_norm", instance_norm, ("nn.functional",), method=False, fast=_quick_instance_norm)
