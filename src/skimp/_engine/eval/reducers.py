@@ -259,7 +259,10 @@ def in_range(squares: Array) -> bool:
 def _moments(block: Array) -> State:
     if block.size <= _BRIEF and block.dtype.kind == "f":
         mean = np.divide(add_up(block), bare.number(block.shape[1], block.dtype))
-        apart = np.subtract(block, mean[:, None, :], order="C")
+        if len(block) == 1:  # NumPy takes longer for a dim more
+            apart = np.subtract(block[0], mean, order="C")[None]
+        else:
+            apart = np.subtract(block, mean[:, None, :], order="C")
         return mean, add_up(np.square(apart, out=apart))
     mean = add_up(block) / block.real.dtype.type(block.shape[1])
     flat = take(block.size, block.dtype)

@@ -417,9 +417,9 @@ def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[A
     """(rstd, a, b) such that x * a + b is normalised, of moments in float64."""
     rstd = np.add(var, bare.number(eps, var.dtype))
     np.reciprocal(np.sqrt(rstd, out=rstd), out=rstd)
-    a = rstd if weight is None else rstd * weight.astype(np.float64)
-    b = mean * a
-    return rstd, a, np.negative(b, out=b) if bias is None else bias.astype(np.float64) - b
+    a = rstd if weight is None else np.multiply(rstd, weight, dtype=np.float64)
+    b = np.multiply(mean, a)
+    return rstd, a, np.negative(b, out=b) if bias is None else np.subtract(bias, b)
 
 
 @lru_cache(256)
