@@ -275,3 +275,48 @@ def test_dropout_of_turned_tensors(shape: tuple[int, ...], order: tuple[int, ...
     expected = both(torch)
     np.testing.assert_allclose(quick[0], expected[0], rtol=1e-6)
     assert quick[1] == expected[1]
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 8, 8), (1, 2, 16), (2, 1, 5, 5), (2, 3, 3, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("affine", [True, False])
+def test_instance_norm_that_nobody_records(
+    shape: tuple[int, ...], dtype: str, affine: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    x = skimp.from_numpy(rng.normal(2, 3, shape).astype(dtype))
+    vectors = [skimp.from_numpy(rng.normal(0, 1, shape[1]).astype(dtype)) for _ in "wb"]
+    weight, bias = vectors if affine else (None, None)
+    quick = F.instance_norm(x, weight=weight, bias=bias)
+    recorded = F.instance_norm(x.clone().requires_grad_(), weight=weight, bias=bias)
+    assert quick.grad_fn is None
+    np.testing.assert_array_equal(quick.numpy(), recorded.detach().numpy())
+    with using(small_below=0):
+        np.testing.assert_array_equal(F.instance_norm(x, weight=weight, bias=bias), quick)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (3, 7, 9), (2, 1, 5, 5)])
+@pytest.mark.parametrize("window", [(2,), (3, 2, 1), (2, 1), (3, 1, 0, 2)])
+@pytest.mark.parametrize("laid", ["rows", "turned"])
+def test_maxima(shape: tuple[int, ...], window: tuple[int, ...], laid: str) -> None:
+    a = np.random.default_rng(4).integers(0, 5, shape).astype(np.float32)  # with ties
+    a.flat[3] = math.nan
+    quick = found(lambda x: F.max_pool2d(x, *window), [a], laid)
+    with using(small_below=0):
+        assert found(lambda x: F.max_pool2d(x, *window), [a], laid) == quick
+
+
+@pytest.mark.parametrize("times", [(2,), (3, 1), (1, 1), (2, 1, 3), (0,), (2, 2)])
+@pytest.mark.parametrize("shape", [(3,), (), (2, 3), (0,)])
+def test_repeat(shape: tuple[int, ...], times: tuple[int, ...]) -> None:
+    if len(times) < len(shape):
+        with pytest.raises(RuntimeError, match="can not be smaller"):
+            skimp.zeros(shape).repeat(times)
+        return
+    a = np.random.default_rng(5).normal(0, 3, shape).astype(np.float32)
+    quick = found(lambda x: x.repeat(*times), [a], "rows")
+    with using(small_below=0):
+        assert found(lambda x: x.repeat(*times), [a], "rows") == quick
+    np.testing.assert_array_equal(
+        skimp.from_numpy(a).repeat(times).numpy(), torch.from_numpy(a).repeat(times).numpy()
+    )

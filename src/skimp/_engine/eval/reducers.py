@@ -238,6 +238,7 @@ ANY: Final = Reducer(
 
 _LEAST: Final = 1e-30
 _MOST: Final = 1e38
+_BRIEF: Final = 1 << 13  # elements of which an array of its own costs less than scratch memory
 
 
 def _first_moments(block: Array, start: int) -> State:
@@ -256,6 +257,13 @@ def in_range(squares: Array) -> bool:
 
 
 def _moments(block: Array) -> State:
+    if block.size <= _BRIEF and block.dtype.kind == "f":
+        mean = np.divide(add_up(block), bare.number(block.shape[1], block.dtype))
+        if len(block) == 1:  # NumPy takes longer for a dim more
+            apart = np.subtract(block[0], mean, order="C")[None]
+        else:
+            apart = np.subtract(block, mean[:, None, :], order="C")
+        return mean, add_up(np.square(apart, out=apart))
     mean = add_up(block) / block.real.dtype.type(block.shape[1])
     flat = take(block.size, block.dtype)
     apart = np.subtract(block, mean[:, None, :], out=flat.reshape(block.shape))

@@ -25,9 +25,14 @@ def few(t: Any, like: Any) -> Array | None:
     a: Array | None = t._np
     if a is None or t._dtype is not like._dtype or t._dtype not in dtypes.FLOATING:
         return None
-    if not 0 < a.size <= _BRIEF or a.ndim < 2 or not (a.flags.c_contiguous or not any(a.strides)):
+    if a.ndim < 2 or not (a.flags.c_contiguous or not any(a.strides)):
         return None
-    return a if _cut(a.shape).alone else None
+    return a if is_few(a) else None
+
+
+def is_few(a: Array) -> bool:
+    """Whether a row-major array is so small that one look at it gives its channels' sums."""
+    return 0 < a.size <= _BRIEF and _cut(a.shape).alone
 
 
 @lru_cache(1024)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -387,11 +386,17 @@ def _as_runs(
 
 
 def _mixed(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
-    with nullcontext() if out.size <= _BRIEF else Scratch(out.shape, out.dtype) as room:
-        scaled = np.multiply(g, a, out=room)
-        np.multiply(x, b, out=out)
-        np.add(out, c, out=out)
-        np.add(out, scaled, out=out)
+    if out.size > _BRIEF:
+        with Scratch(out.shape, out.dtype) as room:
+            _mix(np.multiply(g, a, out=room), x, out, b, c)
+    else:
+        _mix(np.multiply(g, a), x, out, b, c)
+
+
+def _mix(scaled: Array, x: Array, out: Array, b: Array, c: Array) -> None:
+    np.multiply(x, b, out=out)
+    np.add(out, c, out=out)
+    np.add(out, scaled, out=out)
 
 
 def _scaled_small(x: Array, a: Array, b: Array) -> Array:
@@ -400,7 +405,9 @@ def _scaled_small(x: Array, a: Array, b: Array) -> Array:
     if x.size >= channels_onednn.LEAST:
         channels.scaled(x, *beside(x, (a, b)), out=made)
         return made
-    images, out, a, b = _as_runs(x.shape, (x, made), (a, b))
+    images, out = x, made
+    if x.ndim > 2:
+        images, out, a, b = _as_runs(x.shape, (x, made), (a, b))
     np.multiply(images, a, out=out)
     np.add(out, b, out=out)
     return made
@@ -408,11 +415,11 @@ def _scaled_small(x: Array, a: Array, b: Array) -> Array:
 
 def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
     """(rstd, a, b) such that x * a + b is normalised, of moments in float64."""
-    rstd = np.add(var, eps)
+    rstd = np.add(var, bare.number(eps, var.dtype))
     np.reciprocal(np.sqrt(rstd, out=rstd), out=rstd)
-    a = rstd if weight is None else rstd * weight.astype(np.float64)
-    b = mean * a
-    return rstd, a, np.negative(b, out=b) if bias is None else bias.astype(np.float64) - b
+    a = rstd if weight is None else np.multiply(rstd, weight, dtype=np.float64)
+    b = np.multiply(mean, a)
+    return rstd, a, np.negative(b, out=b) if bias is None else np.subtract(bias, b)
 
 
 @lru_cache(256)
@@ -454,8 +461,9 @@ def normalized(
         sums, careful = _row_moments(x.reshape(-1, length))
         whole = _joined_rows(sums.reshape(2, *cut), careful.reshape(cut), length)
     if running:
+        kept = _kept(momentum, running[0].dtype)[1]
         for own, step in zip(running, steps(whole, momentum, n, dtype), strict=True):
-            np.add(np.multiply(own, _kept(momentum, own.dtype)[1]), step, out=own)
+            np.add(np.multiply(own, kept), step, out=own)
     mean, var = whole
     numbers = mean, *line(mean, var, eps, weight, bias)
     mean, rstd, a, b = [v.astype(dtype) for v in numbers]

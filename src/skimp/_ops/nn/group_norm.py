@@ -18,6 +18,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import bare, shaping
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn import channel_sums
@@ -93,10 +94,10 @@ def _line_back(
     channel_sums.around(m, None if apart is None else apart[:, :, None], total, product)
     w = np.float64(1) if weight is None else weight.reshape(groups, -1).astype(np.float64)
     count = total.shape[2] * places
-    b = -(r**3) * (product * w).sum(2, keepdims=True) / count
-    c = -r * (total * w).sum(2, keepdims=True) / count - b * m
-    each = [np.broadcast_to(v, total.shape).reshape(-1) for v in (r * w, b, c)]
-    back = (product * r).sum(0).reshape(-1), total.sum(0).reshape(-1)
+    b = -(r**3) * np.add.reduce(product * w, 2, keepdims=True) / count
+    c = -r * np.add.reduce(total * w, 2, keepdims=True) / count - b * m
+    each = [shaping.broadcast(v, total.shape).reshape(-1) for v in (r * w, b, c)]
+    back = [np.add.reduce(v, 0).reshape(-1) for v in (product * r, total)]
     return [v.astype(mean.dtype) for v in (*each, *back)]
 
 
@@ -150,19 +151,23 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     """`_group_norm` on small arrays; None where the moments are to be taken in float64."""
     n, c = x.shape[:2]
     rows = x.reshape(n * groups, -1, 1)
-    length = x.dtype.type(rows.shape[1])
-    mean = reducers.add_up(rows) / length
-    apart = rows - mean[:, None]
+    length = bare.number(rows.shape[1], x.dtype)
+    mean = np.divide(reducers.add_up(rows), length)
+    apart = np.subtract(rows, mean[:, None])
     squares = reducers.add_up(np.square(apart, out=apart))
     if x.dtype.itemsize < 8 and not reducers.in_range(squares):
         return None
-    rstd = 1 / np.sqrt(squares / length + eps)
+    rstd = np.add(np.divide(squares, length), bare.number(eps, x.dtype))
+    np.divide(bare.number(1, x.dtype), np.sqrt(rstd, out=rstd), out=rstd)
     beside = (1, groups, c // groups, 1)
-    middle, scale = [v.reshape(n, groups, 1, 1) for v in (mean, rstd)]
-    a = scale if weight is None else scale * weight.reshape(beside)
-    b = -middle * a if bias is None else bias.reshape(beside) - middle * a
-    y = x.reshape(n, groups, c // groups, -1) * a
-    y += b
+    middle, scale = mean.reshape(n, groups, 1, 1), rstd.reshape(n, groups, 1, 1)
+    a = scale if weight is None else np.multiply(scale, weight.reshape(beside))
+    if bias is None:
+        b = np.multiply(np.negative(middle), a)
+    else:
+        b = np.subtract(bias.reshape(beside), np.multiply(middle, a))
+    y = np.multiply(x.reshape(n, groups, c // groups, -1), a)
+    np.add(y, b, out=y)
     return y.reshape(x.shape), mean.reshape(n, groups), rstd.reshape(n, groups)
 
 
@@ -196,23 +201,24 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
 
 
 def _in_groups(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
-    if input.ndim < 2:
+    shape = shape_of(input)
+    if len(shape) < 2:
         raise RuntimeError(
-            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+            f"Expected at least 2 dimensions for input tensor but received {len(shape)}"
         )
-    c = input.shape[1]
+    c = shape[1]
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if c % num_groups:
         raise RuntimeError(
             "Expected number of channels in input to be divisible by num_groups, but got input of "
-            f"shape {list(input.shape)} and num_groups={num_groups}"
+            f"shape {list(shape)} and num_groups={num_groups}"
         )
     for name, t in (("weight", weight), ("bias", bias)):
-        if t is not None and tuple(t.shape) != (c,):
+        if t is not None and shape_of(t) != (c,):
             raise RuntimeError(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
-                f"but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
+                f"but got {name} of shape {list(t.shape)} and input of shape {list(shape)}"
             )
     refuse_mixed(input, weight, bias)
     floating("GroupNormKernelImpl", input)
@@ -236,8 +242,9 @@ def group_norm(
     Memory: a new tensor; two numbers per group are saved.
     Source: Wu and He, 2018.
     """
-    if input.ndim > 1:
-        n, c, *places = input.shape
+    shape = shape_of(input)
+    if len(shape) > 1:
+        n, c, *places = shape
         per_group = n * c // num_groups
         if per_group * math.prod(places) == 1:
             raise ValueError(

@@ -14,11 +14,11 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.pointwise import call
-from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import bare, channels_onednn
+from skimp._kernels import bare, channels_onednn, shaping
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
@@ -58,6 +58,16 @@ def standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list[
 
 
 # -- batch_norm -----------------------------------------------------------------------------------
+
+
+def _numbers(t: Any) -> Array | None:
+    """A vector of channels as an array of the working type; None for none."""
+    if t is None:
+        return None
+    own: Array | None = t._np
+    if own is None or own.ndim != 1 or t._dtype not in dtypes.FLOATING:
+        own = accumulated(t)._skimp_array().reshape(-1)
+    return own
 
 
 def _shared(t: Any, ndim: int) -> Any:
@@ -117,7 +127,7 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c."""
     mean, rstd = result1._skimp_array(), result2._skimp_array()
     scale = None if weight is None else accumulated(weight)._skimp_array()
-    x, g = channel_sums.small(input), channel_sums.small(g0)
+    x, g = channel_sums.small(input), g0._np
     if x is not None and g is not None and x.dtype == g.dtype:
         made = quietly(channel_sums.back_of_small, g, x, mean, rstd, scale)
         return [fresh(each, input._dtype) for each in made]
@@ -212,19 +222,16 @@ def _batch_norm(
 ) -> Any:
     """(normalised, the batch's mean, one over its deviation); updates the running statistics in
     place."""
-    affine = [
-        None if t is None else accumulated(t)._skimp_array().reshape(-1) for t in (weight, bias)
-    ]
+    affine = _numbers(weight), _numbers(bias)
     x, acc = channel_sums.small(input), dtypes.accumulator(input._dtype).np
     running = [t for t in (running_mean, running_var) if t is not None]
     ready: list[Any] = []
     whole = None
     if not training:
-        kept = [accumulated(t)._skimp_array().reshape(-1) for t in running]
-        whole = np.array(kept, np.float64)
+        whole = np.array([_numbers(t) for t in running], np.float64)
     else:
         if x is None or not channel_sums.in_rows(x):
-            whole = _batch_moments(input)
+            whole = _batch_moments(input, x)
         if len(running) == _STATISTICS:
             ready = [_to_move(t, acc) for t in running]
             ready = [] if ready[0] is None or ready[1] is None else ready
@@ -250,13 +257,13 @@ def _batch_norm(
     return y, _vector(mean), _vector(rstd)
 
 
-def _batch_moments(input: Any) -> Array:
-    """Mean and biased variance of each channel, (2, channels) in float64."""
-    if channel_sums.has_rows(input):
+def _batch_moments(input: Any, small: Array | None) -> Array:
+    """Mean and biased variance of each channel, (2, channels) in float64; of elements that are
+    `small` and no rows, or of a tensor that may have rows."""
+    if small is None and channel_sums.has_rows(input):
         return channel_sums.moments(input)
-    x = channel_few.few(input, input)
-    if x is not None and x.flags.c_contiguous:
-        found = channel_few.moments_of_few(x)
+    if small is not None and small.flags.c_contiguous and channel_few.is_few(small):
+        found = channel_few.moments_of_few(small)
     else:
         ops = moments(input, [d for d in range(input.ndim) if d != 1])
         found = tuple([t._skimp_array().reshape(-1) for t in ops])
@@ -355,6 +362,39 @@ def native_batch_norm(
 # -- instance_norm --------------------------------------------------------------------------------
 
 
+def _quick_instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Of small images alone, where nothing is recorded and no statistics are kept."""
+    x = channel_sums.small(input)
+    if x is None or not channel_sums.in_rows(x) or not use_input_stats:
+        return None
+    if running_mean is not None or running_var is not None or (input._rg and modes.state.grad):
+        return None
+    n, c, *size = x.shape
+    affine: list[Array | None] = []
+    for t in (weight, bias):
+        if t is None:
+            affine.append(None)
+            continue
+        if type(t) not in ORDINARY or (t._rg and modes.state.grad):
+            return None
+        own = t._np
+        if own is None or own.shape != (c,) or t._dtype is not input._dtype:
+            return None
+        affine.append(shaping.broadcast(own, (n, c)).reshape(-1))
+    rows = x.reshape(1, n * c, *size)
+    found = quietly(channel_sums.normalized, rows, None, x.dtype, eps, *affine, (), momentum, 0)
+    return fresh(found[-1].reshape(x.shape), input._dtype)
+
+
 def instance_norm(
     input: Any,
     running_mean: Any = None,
@@ -397,4 +437,4 @@ def instance_norm(
     return result
 
 
-export("instance_norm", instance_norm, ("nn.functional",), method=False)
+export("instance_norm", instance_norm, ("nn.functional",), method=False, fast=_quick_instance_norm)

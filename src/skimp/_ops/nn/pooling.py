@@ -94,8 +94,59 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
     return _picked(g, taps, pool)
 
 
+def _as_planes(t: Any, nd: int) -> Array | None:
+    """A small tensor's planes where they lie, of several channels, so that nothing asks for them
+    last; None of any other."""
+    a: Array | None = t._np
+    if a is None or a.ndim <= nd or not a.flags.c_contiguous or a.shape[-nd - 1] < 2:
+        return None
+    return a.reshape(-1, *a.shape[a.ndim - nd :]) if 0 < a.size < _LITTLE else None
+
+
+def _small_max(input: Any, pool: Pool) -> Any:
+    best = _small_values(input, pool)
+    if best is None:
+        return None
+    x, target, shape = best
+    taps = np.empty(target.shape, windows.tap_dtype(pool))
+    number = dtypes.FROM_NUMPY.get(taps.dtype)
+    if number is None:
+        return None
+    quietly(windows.maximum_of_planes, x, target, taps, pool)
+    return fresh(target.reshape(shape), input._dtype), fresh(taps.reshape(shape), number)
+
+
+def _small_values(input: Any, pool: Pool) -> Any:
+    """The planes of a small tensor, room for their maxima, and its shape."""
+    nd = len(pool.size)
+    x = _as_planes(input, nd)
+    if x is None or math.prod(pool.padded) * len(x) >= _LITTLE:
+        return None
+    return x, np.empty((len(x), *pool.out), x.dtype), (*input._np.shape[:-nd], *pool.out)
+
+
+def _small_max_values(input: Any, pool: Pool) -> Any:
+    best = _small_values(input, pool)
+    if best is None:
+        return None
+    x, target, shape = best
+    quietly(windows.maximum_of_planes, x, target, None, pool)
+    return fresh(target.reshape(shape), input._dtype)
+
+
+def _small_spread(grad: Any, taps: Any, pool: Pool) -> Any:
+    nd = len(pool.size)
+    g, at = _as_planes(grad, nd), _as_planes(taps, nd)
+    if g is None or at is None or math.prod(pool.padded) * len(g) >= _LITTLE:
+        return None
+    made = np.empty((len(g), *pool.size), g.dtype)
+    windows.spread(g, at, made, pool)
+    return fresh(made.reshape(*grad._np.shape[:-nd], *pool.size), grad._dtype)
+
+
 @hidden(
     nondiff=(1,),
+    fast=_small_max,
     rule=Rule(
         "MaxPool2DWithIndicesBackward0",
         input=lambda g, result1, pool, node: tie(_spread_back(g, result1, pool), node),
@@ -132,6 +183,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
 
 @hidden(
     "_max_pool_spread",
+    fast=_small_spread,
     rule=Rule(
         "MaxPool2DWithIndicesBackwardBackward0",
         grad=lambda g, taps, pool: _picked_back(g, taps, pool),
@@ -155,7 +207,13 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     return _written(windows.picked, (input, taps), pool.out, last, pool)
 
 
-@hidden("_max_pool_values", composite=False, batch=batching.dims.leading(0), meta=shapes.pooled)
+@hidden(
+    "_max_pool_values",
+    fast=_small_max_values,
+    composite=False,
+    batch=batching.dims.leading(0),
+    meta=shapes.pooled,
+)
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
     result, target = _made(input, pool.out, _lies_last(input, len(pool.size)))
@@ -217,17 +275,16 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
 
 def _small_average(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     """Few planes with several channels, whose rows lie one after the other."""
-    a = input._np
     nd = len(pool.size)
-    if a is None or a.size >= _LITTLE or not a.flags.c_contiguous or a.shape[-nd - 1] < 2:
+    x = _as_planes(input, nd)
+    if x is None:
         return None
-    out = np.empty((*a.shape[:-nd], *pool.out), a.dtype)
-    x, target = a.reshape(-1, *pool.size), out.reshape(-1, *pool.out)
+    target = np.empty((len(x), *pool.out), x.dtype)
     if not windows.is_brief(x, target, pool):
         return None
     divisor = windows.divisors(pool, include, override)
     quietly(windows.total_of_rows, x, target, divisor, pool)
-    return fresh(out, input._dtype)
+    return fresh(target.reshape(*input._np.shape[:-nd], *pool.out), input._dtype)
 
 
 @hidden(

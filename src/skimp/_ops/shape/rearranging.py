@@ -5,10 +5,12 @@ the input.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import require_tensor
@@ -25,8 +27,10 @@ from skimp._ops import batching
 from skimp._ops.meta import shapes
 from skimp._ops.shape.copies import clone, contiguous
 from skimp._ops.shape.views import as_int, ints
+from skimp.config import config
 
 Ints = tuple[int, ...]
+_INTS: Final = frozenset({int})
 
 
 def as_tuple(value: Any) -> Ints:
@@ -238,11 +242,35 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
     pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
     many = [2 * i for i, t in enumerate(times) if t != 1]
     whole = g.reshape(pairs)
-    return (whole.sum(many) if many else whole).reshape(tuple(input_shape))
+    total = whole.sum(many) if many else whole
+    return total if shape_of(total) == tuple(input_shape) else total.reshape(tuple(input_shape))
+
+
+def _small_repeat(input: Any, *sizes: Any, repeats: Any = None) -> Tensor | None:
+    x = input._np
+    if len(sizes) == 1 and type(sizes[0]) is tuple:
+        sizes = sizes[0]
+    if x is None or not x.size or not x.flags.c_contiguous or repeats is not None:
+        return None
+    if len(sizes) < x.ndim or not _INTS.issuperset(map(type, sizes)) or min(sizes) < 1:
+        return None
+    before = len(sizes) - x.ndim
+    own = (1,) * before + x.shape
+    shape = tuple([t * n for t, n in zip(sizes, own, strict=True)])
+    if math.prod(shape) >= config.small_below:
+        return None
+    made = np.empty(shape, x.dtype)
+    if sizes[before + 1 :] == (1,) * (x.ndim - 1):  # each copy is a run
+        made.reshape(-1, x.size)[...] = x.reshape(-1)
+    else:
+        pairs = [n for pair in zip(sizes, own, strict=True) for n in pair]
+        made.reshape(pairs)[...] = x.reshape([n for size in own for n in (1, size)])
+    return fresh(made, input._dtype)
 
 
 @general(
     namespaces=(),
+    fast=_small_repeat,
     rule=Rule("RepeatBackward0", input=_repeat_back),
     batch=batching.dims.repeat,
     copies="repeated",
