@@ -380,7 +380,7 @@ def _before_write(
     if type(target) not in ORDINARY or target._hollow:
         return None
     s = target._storage
-    if type(s) is not Evictable or s.recipe is None or s.deferred is not None or s.exported:
+    if type(s) is not Evictable or s.recipe is None or s.deferred is not None:
         return None
     if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
