@@ -23,7 +23,7 @@ from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import floor
-from skimp._engine.dispatch.row import ORDINARY, Form
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import (
     BUDGET,
     NOTED,
@@ -366,7 +366,7 @@ def _writing(call: Call) -> Any:
     if type(s) is Evictable:
         s.settled = True
         if noted is not None:
-            _note_draw(call.form, target, call.args[1:], noted, perf_counter() - began)
+            _note_draw(call, target, noted, perf_counter() - began)
     return result
 
 
@@ -416,21 +416,18 @@ def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Stor
 
 def _fills(call: Call, target: Any) -> bool:
     """Whether a drawing op with plain arguments writes every byte of a large storage."""
-    if (
-        type(target) not in ORDINARY
-        or call.kwargs
-        or not _AS_IS.issuperset(active)
-        or target._np is not None
-    ):
+    if type(target) not in ORDINARY or not _AS_IS.issuperset(active) or target._np is not None:
         return False
     s = target._storage
     layout = target._skimp_layout_of()
-    plain = all([type(a) in (int, float, type(None)) for a in call.args[1:]])
+    given = [*call.args[1:], *call.kwargs.values()]
+    plain = all([type(a) in (int, float, type(None)) for a in given])
     size = target._dtype.itemsize
     return plain and not layout.offset and size * int(np.prod(layout.shape)) == len(s)
 
 
-def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, seconds: float) -> None:
+def _note_draw(call: Call, target: Any, noted: Any, seconds: float) -> None:
+    form, rest, named = call.form, call.args[1:], call.kwargs
     layout, dtype, nbytes = target._skimp_layout_of(), target._dtype, len(target._storage)
     drawing: Any = form.op.raw.draws  # type: ignore[attr-defined]
 
@@ -440,7 +437,7 @@ def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, secon
         try:
             with _as_it_was():
                 drawing.set_state(_as_tensor(noted))
-                form.run(wrap(made, layout, dtype), *rest)
+                form.run(wrap(made, layout, dtype), *rest, **named)
         finally:
             drawing.set_state(state)
         return [made]
