@@ -84,7 +84,8 @@ DRAWN: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
 def test_numbers_that_are_drawn_by_tensors_are_not_made_again(draw: Callable[[Any], Any]) -> None:
     """Nobody noted the state that they are of: called again, the op drew others."""
-    drawn = draw(torch.full((512, 512), 0.5))
+    chances = torch.full((512, 512), 0.5)
+    drawn = draw(chances)
     want = drawn._storage.flat().tobytes()
     assert not drop(drawn)
     assert drawn._storage.flat().tobytes() == want
