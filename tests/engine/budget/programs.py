@@ -186,11 +186,16 @@ def resize(p: Program) -> None:
     p.add(x)
 
 
+def make(p: Program) -> None:
+    name = p.random.choice(["randn", "rand", "ones", "zeros", "eye"])
+    p.add(torch.eye(SIDE) if name == "eye" else getattr(torch, name)(SIDE, SIDE))
+
+
 STEPS: dict[str, Callable[[Program], None]] = {
     "unary": unary, "unary again": unary, "binary": binary, "binary again": binary, "view": view,
     "write": write, "write unrecorded": write_unrecorded, "drop": drop, "backward": backward,
     "backward twice": backward_twice, "descend": descend, "look": look, "outside": write_outside,
-    "checkpointed": checkpointed, "resize": resize,
+    "checkpointed": checkpointed, "resize": resize, "make": make,
 }  # fmt: skip
 
 

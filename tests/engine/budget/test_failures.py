@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import computing, recording, repetition, spill
+from skimp._engine.budget import computing, filling, repetition, spill
 from skimp._engine.budget.evictable import bring_back
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory import caching
@@ -118,7 +118,7 @@ def test_a_call_that_is_interrupted_is_over() -> None:
 
         for at in moments(call):
             interrupt(at, call)
-            assert not recording._here.inside, at
+            assert not filling.here.inside, at
 
 
 def test_what_was_never_begun_ends_without_a_word() -> None:

@@ -293,6 +293,34 @@ def test_random_numbers_are_drawn_again_from_the_state_that_was_noted() -> None:
     assert torch.rand(4).tolist() == after  # the stream goes on where it was
 
 
+DRAWS = {
+    "normal_": lambda t: t.normal_(),
+    "normal_ of numbers": lambda t: t.normal_(1, std=0.5),
+    "uniform_": lambda t: t.uniform_(-1, 1),
+    "random_": lambda t: t.random_(7),
+    "exponential_": lambda t: t.exponential_(lambd=2),
+    "kaiming_uniform_": lambda t: torch.nn.init.kaiming_uniform_(t, a=5**0.5),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_what_fills_a_tensor_with_random_numbers_does_so_again(draw: Any) -> None:
+    torch.manual_seed(3)
+    torch.randn(17)  # an odd number, of which the generator keeps the other one of a pair
+    t = draw(torch.empty(512, 512))
+    want, after = bytes(t._storage.flat()), torch.randn(3).tolist()
+    assert drop(t)
+    torch.manual_seed(3)
+    torch.randn(17)
+    draw(torch.empty(512, 512))
+    assert t._storage.flat().tobytes() == want
+    assert torch.randn(3).tolist() == after
+
+
+def test_numbers_of_a_stream_of_the_programs_own_are_not_drawn_again() -> None:
+    assert not drop(torch.empty(512, 512).normal_(generator=torch.Generator()))
+
+
 def test_recipes_of_a_long_program_do_not_pile_up() -> None:
     x, w = numbers(0).view(512, 512), numbers(1).view(512, 512) / 256
     for _ in range(recipes.DEEPEST + 50):

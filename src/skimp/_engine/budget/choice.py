@@ -90,7 +90,7 @@ def _cheapest(
 
 def _least(s: Evictable, can_spill: bool) -> float | None:
     """Seconds that having the bytes back takes at least; None: they would be lost."""
-    makes = s.recipe is not None and not s.held and not s.exported
+    makes = s.recipe is not None and not s.held
     if makes and s.recipe[0].is_due(s):
         return 0.0
     if can_spill or s.place is not None:
@@ -131,7 +131,7 @@ def making_of(s: Evictable) -> float | None:
     """Seconds to make the bytes again, as it was when somebody last looked; None: that can't be, or
     they are being read for it.
     """
-    if s.recipe is None or s.held or s.exported:
+    if s.recipe is None or s.held:
         return None
     if s.recipe[0].is_due(s):
         return 0.0

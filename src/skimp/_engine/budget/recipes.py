@@ -63,7 +63,7 @@ class Source:
         self.ref: Final = weakref.ref(s)
         self.kept: Final = s if (s.size or len(s)) < host.kept_below else None  # as it can't go
         self.writes: Final = s.writes
-        deep = recipe is None or recipe[0].depth >= DEEPEST or s.exported
+        deep = recipe is None or recipe[0].depth >= DEEPEST
         self.origin: tuple[Recipe, int] | None = None if deep else recipe
 
     def follow(self, recipe: tuple[Recipe, int]) -> None:
@@ -77,9 +77,7 @@ class Source:
     def storage(self) -> Evictable | None:
         """The storage, if it still has, or stands for, the same bytes."""
         s = self.ref()
-        if s is None or s.writes != self.writes or s.exported:
-            return None
-        return s
+        return s if s is not None and s.writes == self.writes else None
 
 
 class Recipe:
@@ -188,7 +186,7 @@ def _read(s: Storage, array_of: Callable[[Storage], Array], like: Like) -> Expr 
 def sources_of(needed: Sequence[Any]) -> list[Source] | None:
     """The sources that these storages are; None where one of them can't be followed."""
     for s in needed:
-        if s.exported or not (type(s) is Evictable or evictable.enrol(s)):
+        if s.has_outsiders() or not (type(s) is Evictable or evictable.enrol(s)):
             return None
     return [Source(s) for s in needed]
 
@@ -208,13 +206,13 @@ def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
 
 
 def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
-    """Make `recipe` known as the way to the results' bytes."""
+    """Make `recipe` known as the way to the results' bytes, where no outsider may change them."""
     budget: Any = host.budget
     if budget is not None:
         recipe.noted = budget.repetition.moment()
     recipe.results = [None if s is None else weakref.ref(s) for s in results]
     for i, s in enumerate(results):
-        if s is not None:
+        if s is not None and not s.has_outsiders():
             s.recipe = (recipe, i)
 
 

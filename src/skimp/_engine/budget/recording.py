@@ -1,54 +1,34 @@
 """Noting how ops made their results, while a budget is obeyed: a transform, the innermost one.
 
-Pointwise work notes itself when it is materialized (`recipes.of_expression`). Here it is calls
-other ops, by their arguments; and random numbers that fill a tensor, by their generator's state.
+Pointwise work notes itself when it is materialized (`recipes.of_expression`). Here it is calls of
+other ops, by their arguments; what reads no tensor is in filling.py.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import parameters
-from skimp._engine.budget import evictable, recipes
+from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.filling import AS_IS, as_it_was, here
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import floor
-from skimp._engine.dispatch.row import ORDINARY, Form
-from skimp._engine.dispatch.transforms import (
-    BUDGET,
-    NOTED,
-    TRANSFORMS,
-    Call,
-    active,
-    dispatch,
-    straight,
-)
-from skimp._engine.interrupts import insist, region
+from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, dispatch
+from skimp._engine.interrupts import insist
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import KEPT, host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
-
-
-class _Here(threading.local):
-    inside = False  # the body of an op that is noted as a whole
-    casts = False  # and whose parts autocast may cast, as it did not cast the whole
-    again = True  # and that can be made again: it has drawn no random numbers, cast no parts
-
-
-_here = _Here()
 
 
 class Recording:
@@ -62,19 +42,21 @@ class Recording:
         if self._ready is not None and not self._ready():
             return False
         op = call.form.op
-        if _here.inside:
-            if hasattr(op.raw, "draws") or (_here.casts and op.autocast is not None):
-                _here.again = False
+        if here.inside:
+            if hasattr(op.raw, "draws") or (here.casts and op.autocast is not None):
+                here.again = False
             return False
         _begins()
         if op.composite:  # its parts are noted
-            return call.form.writes
-        return not (op.looks or op.kind == "view")
+            return call.form.writes or op.makes
+        return not (op.looks or op.kind == "view" or hasattr(op.raw, "draws"))
 
     def run(self, call: Call) -> Any:
         """The call; its results know afterwards how they were made."""
         if call.form.writes:
             return _writing(call)
+        if call.op.makes:
+            return filling.make(call)
         read = _read(call)
         if not read:
             return call.below()
@@ -88,7 +70,7 @@ class Recording:
             if held:
                 insist(evictable.let_go, held)
         made = [] if evictable.age() == age else _made(result, age)
-        noted = _here.again and any([s is not None for s in made])
+        noted = here.again and any([s is not None for s in made])
         if noted and _states(read) == before:
             _note(call, read, made, seconds, result)
         for s in made:
@@ -116,14 +98,14 @@ def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:
     before, gone = host.total - host.freed, counts.evictions
     if budget is not None:
         budget.highest = before
-    form, here = call.form, _here.__dict__
+    form, now = call.form, here.__dict__
     casts = len(active) > 1 and form.op.autocast is None
     spent, began = counts.seconds, perf_counter()
-    here["inside"], here["again"], here["casts"] = True, True, casts
+    now["inside"], now["again"], now["casts"] = True, True, casts
     try:
         result = form.run(*call.args, **call.kwargs)  # this transform is the innermost one
     finally:
-        here["inside"] = False
+        now["inside"] = False
     seconds = perf_counter() - began
     if counts.seconds != spent:
         seconds -= counts.seconds - spent
@@ -140,7 +122,7 @@ def _states(found: list[Storage]) -> list[int]:
 def _read(call: Call) -> list[Storage]:
     """The storages of a call's tensors; none where it can't be noted."""
     out = call.kwargs and call.kwargs.get("out") is not None
-    if out or call.op.unset or not _AS_IS.issuperset(active):
+    if out or call.op.unset or not AS_IS.issuperset(active):
         return []
     found: dict[int, Storage] = {}
     for value in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
@@ -158,7 +140,6 @@ def _read(call: Call) -> list[Storage]:
     return list(found.values())
 
 
-_AS_IS: Final = frozenset({NOTED[0], "autocast"})  # regions in which a call is seen as it is made
 _SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 
 
@@ -232,7 +213,7 @@ class _Repeated(recipes.Recipe):
 
     def run(self, given: Sequence[Storage]) -> Any:
         """The call on storages with the sources' bytes."""
-        with _as_it_was():
+        with as_it_was():
             return self.run_it(
                 *[_filled(a, given) for a in self.args],
                 **{k: _filled(a, given) for k, a in self.kwargs.items()},
@@ -336,18 +317,6 @@ def _filled(value: Any, given: Sequence[Storage]) -> Any:
     return kind([_filled(v, given) for v in value]) if kind in (list, tuple) else value
 
 
-@region
-def _as_it_was() -> Iterator[None]:
-    """Nothing is recorded, and no transform concerns what is made again."""
-    state = modes.state
-    grad, direct, inside = state.grad, straight.now, _here.inside
-    try:
-        state.grad, straight.now, _here.inside = False, True, True
-        yield
-    finally:
-        state.grad, straight.now, _here.inside = grad, direct, inside
-
-
 # -- writes ---------------------------------------------------------------------------------------
 
 
@@ -358,15 +327,15 @@ def _writing(call: Call) -> Any:
     noted = None
     if drawing is None and (again := _before_write(call, target)) is not None:
         return _written(call, *again)
-    if drawing is not None and _fills(call, target):
-        noted = np.array(drawing.get_state()._skimp_array())
+    if drawing is not None and filling.fills(call, target):
+        noted = filling.state_of(call)
     began = perf_counter()
     result = call.below()
     s = None if getattr(target, "_hollow", True) else target._storage  # type: ignore[union-attr]
     if type(s) is Evictable:
         s.settled = True
         if noted is not None:
-            _note_draw(call.form, target, call.args[1:], noted, perf_counter() - began)
+            filling.note_draw(call, target, noted, perf_counter() - began)
     return result
 
 
@@ -380,7 +349,7 @@ def _before_write(
     if type(target) not in ORDINARY or target._hollow:
         return None
     s = target._storage
-    if type(s) is not Evictable or s.recipe is None or s.deferred is not None or s.exported:
+    if type(s) is not Evictable or s.recipe is None or s.deferred is not None:
         return None
     if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
@@ -407,52 +376,11 @@ def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Stor
     before = _states(others)
     result, recipe.seconds = _as_one(call, [s, *others])
     s.settled = True
-    same = s.recipe is None and _here.again and _states(others) == before
+    same = s.recipe is None and here.again and _states(others) == before
     # what was written may be read from here from now on: it can't be made from that
     if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
         recipes.give(recipe, [s])
     return result
-
-
-def _fills(call: Call, target: Any) -> bool:
-    """Whether a drawing op with plain arguments writes every byte of a large storage."""
-    if (
-        type(target) not in ORDINARY
-        or call.kwargs
-        or not _AS_IS.issuperset(active)
-        or target._np is not None
-    ):
-        return False
-    s = target._storage
-    layout = target._skimp_layout_of()
-    plain = all([type(a) in (int, float, type(None)) for a in call.args[1:]])
-    size = target._dtype.itemsize
-    return plain and not layout.offset and size * int(np.prod(layout.shape)) == len(s)
-
-
-def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, seconds: float) -> None:
-    layout, dtype, nbytes = target._skimp_layout_of(), target._dtype, len(target._storage)
-    drawing: Any = form.op.raw.draws  # type: ignore[attr-defined]
-
-    def again(_: Sequence[Storage]) -> list[Storage | None]:
-        made = storages.empty(nbytes)
-        state = drawing.get_state()
-        try:
-            with _as_it_was():
-                drawing.set_state(_as_tensor(noted))
-                form.run(wrap(made, layout, dtype), *rest)
-        finally:
-            drawing.set_state(state)
-        return [made]
-
-    recipe = recipes.Called(form.name, [], again)
-    recipe.seconds = recipes.usual(form.name, [target._storage], seconds)
-    recipes.give(recipe, [target._storage])
-
-
-def _as_tensor(array: Any) -> Tensor:
-    s = storages.external(array)
-    return wrap(s, Layout(array.shape, (1,), 0), dtypes.uint8)
 
 
 def begin(ready: Callable[[], bool] | None = None) -> None:

@@ -445,7 +445,7 @@ class Spending:
         """What is to be followed, and held, where the bytes are better made again than read; None:
         they aren't.
         """
-        if s.recipe is None or s.held or s.place is not None or s.exported:
+        if s.recipe is None or s.held or s.place is not None:
             return None
         if s.recipe[0].depth >= recipes.DEEPEST and evictable.is_needed(s):
             return None  # what is made from these bytes can't be by way of that recipe

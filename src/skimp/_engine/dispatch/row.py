@@ -99,6 +99,7 @@ class Op:
     copies: str = ""  # how it copies, whatever the layouts are: a word for reports of memory
     looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
     unset: bool = False  # leaves elements that nobody has written: done again they would be others
+    makes: bool = False  # its result, from numbers and sizes alone, without other ops
     foreach: int = 0  # its tensors may be those of so many lists: there is `_foreach_NAME`
     apart: dict[int, Function] = field(default_factory=dict)
     row: Any = None  # the table entry of a pointwise op

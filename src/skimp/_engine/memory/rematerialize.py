@@ -89,13 +89,13 @@ class Rematerialized(Storage):
             lent.readers = value
 
     @property
-    def exported(self) -> bool:
+    def exported(self) -> object:
         """Who was given the original's bytes may write to them."""
         lent = self.lent
         return self.__dict__.get("exported", False) if lent is None else lent.exported
 
     @exported.setter
-    def exported(self, value: bool) -> None:
+    def exported(self, value: object) -> None:
         lent = self.lent
         if lent is None:
             self.__dict__["exported"] = value

@@ -76,10 +76,11 @@ class Exported:
     its bytes. No array itself: NumPy would look past one.
     """
 
-    __slots__ = ("bytes", "storage")
+    __slots__ = ("bytes", "outsiders", "storage")
 
-    def __init__(self, storage: Any, array: Array | None = None) -> None:
+    def __init__(self, storage: Any, outsiders: object, array: Array | None = None) -> None:
         self.storage = storage
+        self.outsiders = outsiders  # whoever counts who has it knows how many of these live
         self.bytes = storage.flat() if array is None else array  # also when the storage has others
 
     # NumPy's other interface is a dict, which takes it .8 us to make; no frame of Python's, either

@@ -72,8 +72,9 @@ class Storage:
     unseen: int = 0  # when it was last written to by a tensor with a version of its own (`x.data`)
     # deferred storages whose deferred expressions may read these bytes
     readers: list[weakref.ref[Storage]] | None = None
-    # somebody outside can write to the bytes unseen: nothing that reads them is deferred
-    exported: bool = False
+    # somebody outside may write to the bytes unseen, or has: nothing that reads them is deferred.
+    # What each array that was handed out keeps; True where outsiders never end
+    exported: object = False
     external: bool = False  # the bytes belong to somebody else
     handed_out: bool = False  # somebody outside has their address
     site: call_site.Site | None = None  # where the expression was made, if somebody listened
@@ -161,9 +162,26 @@ class Storage:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
         to it.
         """
-        self.exported = True  # first: what is materialized now is not to be made again from these
+        outsiders = self.outsiders()  # first: what is materialized now can't be made from these
         self.materialize_readers()
-        return np.asarray(Exported(self))
+        return np.asarray(Exported(self, outsiders))
+
+    def outsiders(self) -> object:
+        """What stands for those to whom the bytes are handed out: there are some while somebody
+        keeps it.
+        """
+        new = object()
+        if not self.exported:
+            self.exported = new  # one step with the line above
+        return self.exported
+
+    def has_outsiders(self) -> bool:
+        """Whether somebody outside can write to the bytes: an array that was handed out is alive,
+        or one that lies over its bytes.
+        """
+        if not self.exported:
+            return False
+        return self.exported is True or sys.getrefcount(self.exported) > HELD_BY_ATTRIBUTE
 
     def resize(self, nbytes: int) -> None:
         """Another number of bytes, the old ones kept as far as they reach. Views made before see

@@ -307,7 +307,8 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             return None
         return fresh(empty(x.shape, dtype.np), dtype)
 
-    export(name, named(f, name, f"A tensor of {doc}.\n\nShape: `size`."), method=False, fast=fast)
+    filled = named(f, name, f"A tensor of {doc}.\n\nShape: `size`.")
+    export(name, filled, method=False, fast=fast, makes=value >= 0)
     export(
         f"{name}_like",
         named(
@@ -395,7 +396,7 @@ _SAFE = 1 << 62  # numbers below which every type used here holds
 default_dtype = promotion.get_default_dtype
 
 
-@created(_small_full)
+@created(_small_full, makes=True)
 @making()
 def full(
     size: Any,

@@ -177,7 +177,7 @@ _NUMBERS = frozenset({int, float})
 _MODERATE = 1e30  # far from float32's limits, which NumPy would warn of
 
 
-@created(_small_linspace)
+@created(_small_linspace, makes=True)
 @making()
 def linspace(
     start: Any,
@@ -255,7 +255,7 @@ def _small_eye(n: Any, m: Any = None, *, dtype: Any = None) -> Tensor | None:
     return fresh(made, own)
 
 
-@created(_small_eye)
+@created(_small_eye, makes=True)
 @making()
 def eye(
     n: Any,
@@ -372,7 +372,7 @@ def arange(
     return finish(t, **options)
 
 
-export("arange", arange, method=False, fast=_small_arange)
+export("arange", arange, method=False, fast=_small_arange, makes=True)
 
 
 SAYS = """\

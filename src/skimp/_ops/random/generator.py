@@ -81,6 +81,12 @@ KNOWN.add(Generator)
 default_generator = Generator()
 
 
+def drawing(f: F) -> F:
+    """`f`, of which it is known that it draws numbers: called again, it gives others."""
+    f.draws = default_generator  # type: ignore[attr-defined]
+    return f
+
+
 def drawn(f: F) -> F:
     """`f`, which draws numbers, as it is exported: under vmap, the vmap says how."""
     signature = inspect.signature(f)
@@ -93,9 +99,7 @@ def drawn(f: F) -> F:
             return modes.state.vmaps[-1].draw(f.__name__, function, given.arguments)
         return f(*args, **kwargs)
 
-    function.draws = default_generator  # type: ignore[attr-defined]
-
-    return call_site.named(f.__name__)(function)  # type: ignore[return-value]
+    return call_site.named(f.__name__)(drawing(function))  # type: ignore[return-value]
 
 
 def manual_seed(seed: int) -> Generator:

@@ -132,7 +132,8 @@ def _maker(
     ) -> Tensor:
         return finish(filled(empty_as(input, dtype, **options), engine_of(generator)), **options)
 
-    export(name, drawn(named(f, name, f"A tensor of {doc}.")), method=False, fast=_few(few))
+    made = drawn(named(f, name, f"A tensor of {doc}."))
+    export(name, made, method=False, fast=_few(few), makes=True)
     title = f"{name}_like"
     shaped = named(like, title, f"A tensor of {doc}, shaped as the input.")
     export(title, drawn(shaped), method=False, fast=_few_like(few))
@@ -439,7 +440,8 @@ for _made, _fast in (
     (normal, None),
     (poisson, None),
 ):
-    export(_made.__name__, drawn(_made), method=False, fast=_fast)
+    makes = _made in (randint, randperm)
+    export(_made.__name__, drawn(_made), method=False, fast=_fast, makes=makes)
 export("multinomial", drawn(multinomial))
 
 

@@ -31,7 +31,7 @@ from skimp._kernels.random import (
 )
 from skimp._kernels.random.mt19937 import Engine
 from skimp._ops.create.options import empty_as
-from skimp._ops.random.generator import LOCK, default_generator, drawn, engine_of
+from skimp._ops.random.generator import LOCK, default_generator, drawing, drawn, engine_of
 
 FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
 _ONE_BITS = 0x3F800000  # of 1 in float32
@@ -307,6 +307,7 @@ def _drawn_by(input: Tensor, p: Any, generator: Any, target: Tensor) -> Tensor:
 
 
 @hidden(rule=Rule("BernoulliBackward0", input=lambda g: g.new_zeros(g.shape)))
+@drawing
 def _bernoulli(input: Tensor, p: Any, generator: Any) -> Tensor:
     target = empty_as(input, memory_format=formats.contiguous_format)
     return _drawn_by(input, p, generator, target)

@@ -16,7 +16,7 @@ from skimp._kernels.random import rejection as draws_rejection
 from skimp._kernels.special.implicit import beta_shape_slope, gamma_shape_slope
 from skimp._ops import batching
 from skimp._ops.meta import shapes
-from skimp._ops.random.generator import LOCK, engine_of
+from skimp._ops.random.generator import LOCK, drawing, engine_of
 
 
 def _in_double(t: Tensor) -> Array:
@@ -51,6 +51,7 @@ GAMMA = Rule(
 
 
 @general(method=False, rule=GAMMA, batch=batching.dims.ELEMENTWISE, meta=shapes.as_first)
+@drawing
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Gamma numbers of the shapes that `input` holds, and of scale 1."""
     _only_floats("gamma", input)
@@ -71,6 +72,7 @@ def _dirichlet_backward(g: Any, input: Any, result: Any) -> Any:
 @general(
     method=False, rule=Rule("_DirichletBackward", input=_dirichlet_backward), meta=shapes.as_first
 )
+@drawing
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Vectors of chances, along the last dim, of the concentrations that `input` holds."""
     _only_floats("dirichlet", input)
@@ -94,6 +96,7 @@ BINOMIAL = Rule(
 
 
 @general(method=False, rule=BINOMIAL, meta=shapes.broadcast)
+@drawing
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Numbers of successes among `count` trials of chance `prob`.
 
