@@ -442,7 +442,7 @@ def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, secon
                 drawing.set_state(_as_tensor(noted))
                 form.run(wrap(made, layout, dtype), *rest)
         finally:
-            drawing.set_state(state)
+            insist(drawing.set_state, state)
         return [made]
 
     recipe = recipes.Called(form.name, [], again)
