@@ -21,9 +21,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.modes import enable_grad, set_grad_enabled
+from skimp._engine.autograd.modes import enable_grad, no_grad
 from skimp._engine.generated import compiled
+from skimp._engine.interrupts import insist
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require, require_below, require_not_negative
 from skimp._engine.tensor.options import declared, parameters
@@ -167,19 +167,18 @@ class PerParameter(Declared):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""
-        before = modes.state.grad
-        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+        with enable_grad() if self.defaults.get("differentiable") else no_grad():
             loss = None
             if closure is not None:
-                with enable_grad() if not before else set_grad_enabled(True):
+                with enable_grad():
                     loss = closure()
-            if self._skimp_may_wait:
-                fused.put_off()
             try:
+                if self._skimp_may_wait:
+                    fused.put_off()
                 for group in self.param_groups:
                     self._skimp_step_group(group)
             finally:
-                fused.run_all()
+                insist(fused.run_all)
         return loss
 
     def _skimp_step_group(self, group: dict[str, Any]) -> None:

@@ -163,6 +163,32 @@ def test_a_disk_that_can_not_be_read_is_told_and_asked_again(monkeypatch: Any) -
             assert (t == numbers(i)).all()
 
 
+def test_random_numbers_that_are_drawn_again_leave_the_stream_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where that is interrupted: later numbers would be others than without a budget."""
+    set_state, calls = torch.Generator.set_state, []
+
+    def interrupted(self: Any, state: Any) -> None:
+        calls.append(state)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        set_state(self, state)
+
+    with torch.memory.budget(held() + 8 * MIB, spill=False):
+        budget: Any = host.budget
+        x = torch.empty(N).bernoulli_(0.3)
+        torch.rand(4)
+        before, expected = torch.get_rng_state(), x.sum().item()
+        assert budget._evict(x._storage)
+        monkeypatch.setattr(torch.Generator, "set_state", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            x.sum()
+        assert len(calls) == 3
+        assert (torch.get_rng_state() == before).all()
+        assert x.sum().item() == expected
+
+
 class Jumps(Moments):
     """The moments where loops of the budget jump back, which the profiler's hook does not see."""
 

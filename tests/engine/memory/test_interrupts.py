@@ -35,6 +35,7 @@ from skimp._engine.tensor.printing import get_printoptions, printoptions
 from skimp._kernels.random.mt19937 import Engine
 from skimp.amp.state import state as autocast
 from skimp.autograd import checkpoint, forward_ad
+from skimp.optim import fused
 from tests.support.books import Owner
 
 SIDE = 384  # a float32 matrix of 576 KiB: a block of the pool, and work for threads
@@ -402,6 +403,18 @@ def test_a_region_ends_whole(name: str, around: str) -> None:
             moments.run(program)
             assert what_is_on() == before, at
     assert counting.seen or name in ("vmap", "outside", "no subclasses", "no overrides")
+
+
+def test_an_optimizers_step_that_is_interrupted_is_over() -> None:
+    """Gradients are on, and no update waits for others that never come."""
+    p = skimp.nn.Parameter(skimp.ones(3))
+    p.grad = skimp.ones(3)
+    optimizer = skimp.optim.SGD([p], lr=0.1)
+    before = what_is_on()
+    for at in each_moment(lambda: optimizer.step(lambda: 0.0)):
+        Moments(at).run(lambda: optimizer.step(lambda: 0.0))
+        assert what_is_on() == before, at
+        assert fused._here.runs is None, at
 
 
 def test_a_pool_loses_no_block() -> None:

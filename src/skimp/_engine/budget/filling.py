@@ -17,7 +17,7 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import NOTED, Call, active, straight
-from skimp._engine.interrupts import region
+from skimp._engine.interrupts import insist, region
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
@@ -151,7 +151,7 @@ def _note(
                 drawing.set_state(_as_tensor(noted))
                 return again(given)
         finally:
-            drawing.set_state(state)
+            insist(drawing.set_state, state)
 
     recipe = recipes.Called(call.form.name, [], run)
     recipe.seconds = recipes.usual(call.form.name, [s], seconds)
