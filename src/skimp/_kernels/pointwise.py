@@ -33,7 +33,9 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
         out[...] = bare.where(mask, a, b)
         return
     a, b = (np.asarray(v, out.dtype).view(whole) for v in (a, b))
-    into, mask = out.view(whole), _once(mask)
+    into = out.view(whole)
+    if mask.ndim > 1 and not mask.strides[0]:
+        mask = mask[:1]  # what is repeated, as one for all heads is
     large = mask.size >= _LONG
     room = take(mask.size, whole) if large else np.empty(mask.size, whole)
     bits = room.reshape(mask.shape)
@@ -52,7 +54,8 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
         out[...] = g
         bare.copyto(out, 0, where=mask)
         return
-    mask = _once(mask)
+    if mask.ndim > 1 and not mask.strides[0]:
+        mask = mask[:1]  # likewise
     large = mask.size >= _LONG
     room = take(mask.size, whole) if large else np.empty(mask.size, whole)
     bits = room.reshape(mask.shape)
@@ -60,11 +63,6 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
     np.bitwise_and(np.asarray(g, out.dtype).view(whole), bits, out=out.view(whole))
     if large:
         give(room)
-
-
-def _once(mask: Mask) -> Mask:
-    """The mask without what is repeated along its first dim, as one for all heads is."""
-    return mask[:1] if mask.ndim > 1 and not mask.strides[0] else mask
 
 
 # Division

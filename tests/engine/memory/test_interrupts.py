@@ -414,7 +414,7 @@ def test_an_optimizers_step_that_is_interrupted_is_over() -> None:
     for at in each_moment(lambda: optimizer.step(lambda: 0.0)):
         Moments(at).run(lambda: optimizer.step(lambda: 0.0))
         assert what_is_on() == before, at
-        assert fused._here.runs is None, at
+        assert fused._here.waiting is None, at
 
 
 def test_a_pool_loses_no_block() -> None:

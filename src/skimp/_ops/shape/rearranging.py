@@ -252,7 +252,7 @@ def _small_repeat(input: Any, *sizes: Any, repeats: Any = None) -> Tensor | None
         sizes = sizes[0]
     if x is None or not x.size or not x.flags.c_contiguous or repeats is not None:
         return None
-    if len(sizes) < x.ndim or not _INTS.issuperset(map(type, sizes)) or min(sizes) < 1:
+    if len(sizes) < x.ndim or not _INTS.issuperset(map(type, sizes)) or min(sizes, default=0) < 1:
         return None
     before = len(sizes) - x.ndim
     own = (1,) * before + x.shape
