@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
@@ -122,7 +123,7 @@ def _small_values(input: Any, pool: Pool) -> Any:
     x = _as_planes(input, nd)
     if x is None or math.prod(pool.padded) * len(x) >= _LITTLE:
         return None
-    return x, np.empty((len(x), *pool.out), x.dtype), (*input._np.shape[:-nd], *pool.out)
+    return x, np.empty((len(x), *pool.out), x.dtype), (*shape_of(input)[:-nd], *pool.out)
 
 
 def _small_max_values(input: Any, pool: Pool) -> Any:
@@ -141,7 +142,7 @@ def _small_spread(grad: Any, taps: Any, pool: Pool) -> Any:
         return None
     made = np.empty((len(g), *pool.size), g.dtype)
     windows.spread(g, at, made, pool)
-    return fresh(made.reshape(*grad._np.shape[:-nd], *pool.size), grad._dtype)
+    return fresh(made.reshape(*shape_of(grad)[:-nd], *pool.size), grad._dtype)
 
 
 @hidden(
@@ -284,7 +285,7 @@ def _small_average(input: Any, pool: Pool, include: bool, override: int | None) 
         return None
     divisor = windows.divisors(pool, include, override)
     quietly(windows.total_of_rows, x, target, divisor, pool)
-    return fresh(target.reshape(*input._np.shape[:-nd], *pool.out), input._dtype)
+    return fresh(target.reshape(*shape_of(input)[:-nd], *pool.out), input._dtype)
 
 
 @hidden(
