@@ -25,14 +25,17 @@ def _behind(function: F) -> F:
 einsum: Final[Any] = getattr(multiarray, "c_einsum", np.einsum)  # the name is not a public one
 
 
-@lru_cache(maxsize=256, typed=True)
-def _remembered(value: float, dtype: np.dtype[Any]) -> Array:
-    return np.array(value, dtype)
+def remembering(make: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array]:
+    """`make(value, dtype)`, whose arrays are to be read alone: most programs use few numbers."""
+    kept = lru_cache(maxsize=256, typed=True)(make)
+
+    def number(value: Any, dtype: Any) -> Array:
+        return kept(value, dtype) if value else make(value, dtype)  # zeros have two signs
+
+    return number
 
 
-def number(value: float, dtype: np.dtype[Any]) -> Array:
-    """A number as ufuncs take it soonest beside arrays of this type; to be read alone."""
-    return _remembered(value, dtype) if value else np.array(value, dtype)  # zeros have two signs
+number: Final = remembering(np.array)  # as ufuncs take it soonest beside arrays of this type
 
 
 bincount: Final = _behind(np.bincount)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from skimp._engine.interpreter import HELD_BY_VARIABLE
+from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_VARIABLE
 from skimp._engine.memory.layout import is_non_overlapping_and_dense, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.tensor import Tensor
+
+# of what a runner gives a formula, which hands it on
+_READ = 2 * HELD_BY_ARGUMENT - HELD_BY_VARIABLE
 
 
 def is_own(t: Tensor) -> bool:
@@ -34,19 +37,3 @@ def is_last_reader(value: Tensor) -> bool:
     node has let go of it (`runner.py`), and nobody else reads its bytes. Within a budget they may
     be made again, so there they stay as they are."""
     return sys.getrefcount(value) == _READ and host.budget is None and is_own(value)
-
-
-def _read() -> int:
-    """The reference count that `is_last_reader` finds for what its caller was given by a runner."""
-
-    def asked(value: object) -> int:
-        return sys.getrefcount(value)
-
-    def formula(value: object) -> int:
-        return asked(value)
-
-    value = object()
-    return formula(value)
-
-
-_READ = _read()

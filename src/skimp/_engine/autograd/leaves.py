@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
+from skimp._engine.interpreter import HELD_BY_VARIABLE
 
 
 def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, int]:
@@ -44,17 +45,5 @@ def reached(roots: list[Node]) -> set[Node]:
     return seen
 
 
-def _held_by_one() -> int:
-    """The reference count that the engine finds for a leaf of one edge: it depends on Python's
-    version how many its own variables and the call add.
-    """
-    leaf: Node = AccumulateGrad()
-    edges = (leaf, 0)
-    buffers: dict[Node, list[None]] = {leaf: [None]}
-    del leaf
-    to = edges[0]
-    return count(to) if to in buffers else 0
-
-
 count: Callable[[object], int] = sys.getrefcount
-HELD_BY_ONE = _held_by_one()
+HELD_BY_ONE = HELD_BY_VARIABLE + 2  # a leaf of one edge, in the engine's variable: and its buffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -100,14 +100,7 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
     return np.asarray(value).astype(dtype.np)
 
 
-@lru_cache(maxsize=128, typed=True)
-def _remembered(value: Any, dtype: dtypes.dtype) -> Array:
-    return constant(value, dtype)
-
-
-def number(value: Any, dtype: dtypes.dtype) -> Array:
-    """`constant`, to be read alone: most programs use few numbers."""
-    return _remembered(value, dtype) if value else constant(value, dtype)  # zeros have two signs
+number = bare.remembering(constant)
 
 
 _EXACT = 1 << 53  # integers up to here are doubles, from which they are rounded once

@@ -131,7 +131,7 @@ def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor 
     """The transpose and the sum with a product that the general way records too, of an input with
     more dims by its views.
     """
-    if bias is None or not x.size < gemm.LARGE > w.size:  # which `small_addmm` leaves
+    if bias is None:
         return None
     shape = x.shape
     if len(shape) != 2:
