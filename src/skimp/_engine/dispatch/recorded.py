@@ -17,40 +17,28 @@ LIST_NAMES = frozenset({
 })  # fmt: skip
 
 
-def needed(*values: Any) -> bool:
-    """Whether a tensor among these arguments, or in a list among them, requires grad."""
-    for v in values:
-        if isinstance(v, (list, tuple)):
-            for t in v:
-                if isinstance(t, Tensor) and t._rg:
-                    return True
-        elif isinstance(v, Tensor) and v._rg:
-            return True
-    return False
-
-
-def listed(items: Any) -> bool:
-    """`needed` of one list of tensors."""
-    if isinstance(items, (list, tuple)):
-        for t in items:  # noqa: SIM110  (a generator takes longer)
+def needed(value: Any) -> bool:
+    """Whether a tensor, or one in a list of tensors, requires grad."""
+    if isinstance(value, (list, tuple)):
+        for t in value:  # noqa: SIM110  (a generator takes longer)
             if isinstance(t, Tensor) and t._rg:
                 return True
         return False
-    return isinstance(items, Tensor) and items._rg
+    return isinstance(value, Tensor) and value._rg
 
 
 def needs_of(
-    space: dict[str, Any], rule: AnyRule, names: Sequence[str], ordinary: str | None = None
+    space: dict[str, Any], rule: AnyRule | None, names: Sequence[str], ordinary: str | None = None
 ) -> str:
-    """The condition that an argument with a derivative requires grad; `ordinary` is known to be a
-    tensor.
+    """The condition that an argument with a derivative, or any without a rule, requires grad;
+    `ordinary` is known to be a tensor.
     """
-    space.update(needed=needed, listed=listed, Tensor=Tensor)
+    space.update(needed=needed, Tensor=Tensor)
     watched = [n for n in getattr(rule, "names", names) if n in names]
     found = [
         f"{n}._rg"
         if n == ordinary
-        else f"listed({n})"
+        else f"needed({n})"
         if n in LIST_NAMES
         else f"({n} is not None and ({n}._rg if isinstance({n}, Tensor) else needed({n})))"
         for n in watched

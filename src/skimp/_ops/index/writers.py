@@ -20,7 +20,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
 from skimp._engine.dispatch.operands import require_tensor
-from skimp._engine.dispatch.recorded import needed
+from skimp._engine.dispatch.recorded import needs_of
 from skimp._engine.dispatch.runners import call, move
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.dispatch.view_forms import small_array
@@ -86,7 +86,7 @@ def _fast_paths(fast: Function | None) -> tuple[Any, Any]:
             "            x = x.copy()",
             f"            if fast(x, {rest}):",
             f"                result = fresh(x, {first}._dtype)",
-            f"                if state.grad and needed({', '.join(p.names())}):",
+            f"                if state.grad and {needs_of(space, None, p.names())}:",
             f"                    given = {p.given()}",
             "                    record(rule_for(op, given), given, result)",
             "                return result",
@@ -99,7 +99,7 @@ def _fast_paths(fast: Function | None) -> tuple[Any, Any]:
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
             f"        x = {first}._np if {first}._np is not None else small_array({first})",
             "        if x is not None and x.flags.c_contiguous and not (",
-            f"            state.grad and needed({', '.join(p.names())})",
+            f"            state.grad and {needs_of(space, None, p.names())}",
             "        ):",
             f"            before_inplace({first})",
             f"            {first}._storage.will_write()",
@@ -114,7 +114,7 @@ def _fast_paths(fast: Function | None) -> tuple[Any, Any]:
 def _shared_names(space: dict[str, Any], fast: Function, o: Op, p: Parameters) -> str:
     """Give the text of a fast path its names; the arguments after the first, as passed on."""
     space.update(
-        small_array=small_array, fast=fast, op=o, state=modes.state, needed=needed,
+        small_array=small_array, fast=fast, op=o, state=modes.state,
         record=record, rule_for=_rule_for, fresh=fresh, before_inplace=history.before_inplace,
     )  # fmt: skip
     return p.passed((p.names()[0], "out"))
