@@ -339,11 +339,13 @@ class _Run:
 
     __slots__ = ("arrays", "formula", "kinds", "numbers")
 
-    def __init__(self, formula: Formula, numbers: tuple[Any, ...], kinds: Kinds) -> None:
+    def __init__(
+        self, formula: Formula, numbers: tuple[Any, ...], kinds: Kinds, first: list[Array]
+    ) -> None:
         self.formula = formula
         self.numbers = numbers
         self.kinds = kinds
-        self.arrays: list[list[Array]] = []
+        self.arrays = [first]  # never none, at whichever moment a signal comes
 
     def run(self) -> None:
         if not self.kinds[3]:
@@ -428,13 +430,13 @@ class _Waiting:
         if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
             return False
         kinds = (written, len(arrays), first.dtype, tiny)
+        flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
         for one in self.runs[-2:]:  # tiny ones and others come in turns
             if one.kinds == kinds and one.formula == formula and one.numbers == numbers:
+                one.arrays.append(flat)
                 break
         else:
-            one = _Run(formula, numbers, kinds)
-            self.runs.append(one)
-        one.arrays.append([a if a.ndim == 1 else a.reshape(-1) for a in arrays])
+            self.runs.append(_Run(formula, numbers, kinds, flat))
         self.held += len(arrays) * first.nbytes
         self.written.update(storages[:written])
         self.read.update(storages[written:])
