@@ -131,6 +131,40 @@ def test_what_is_not_finite_stays_as_numpy_has_it(bad: float, where: str) -> Non
         np.testing.assert_array_equal(out, _by_numpy(x, a, b, (0, inf)))
 
 
+def _rectified_norm(x: Array) -> Array:
+    """ReLU of batch norm in training."""
+    with config.using(defer="always"), skimp.no_grad():
+        y = skimp.nn.functional.batch_norm(skimp.tensor(x), None, None, training=True)
+        return np.array(skimp.relu(y).numpy())
+
+
+@pytest.mark.parametrize("bad", [[np.nan], [inf], [-inf], [inf, -inf], [3e38, 3e38], [1e30]])
+def test_what_is_not_finite_shows_in_its_own_moments(
+    bad: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = _numbers(2, 8, 32, 32)
+    x[1, 3, 5, : len(bad)] = bad
+    got = _rectified_norm(x)
+    monkeypatch.setattr(channels_onednn, "takes", lambda dtype: False)
+    want = _rectified_norm(x)
+    np.testing.assert_array_equal(got, want)
+    assert np.isnan(want).any() == (not np.isfinite(bad).all() or len(bad) > 1)
+
+
+def test_only_what_has_other_moments_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[None] = []
+    usual = channels_onednn._finite
+    monkeypatch.setattr(channels_onednn, "_finite", lambda a: looked.append(None) or usual(a))
+    x, (a, b, _) = _numbers(2, 8, 32, 32), _lines(8, 4)
+    _rectified_norm(x)
+    assert not looked
+    out = np.empty_like(x)
+    for own, plus, times in ((True, x, 1), (False, None, 1), (False, x, 2)):
+        looked.clear()
+        assert channels_onednn.scaled(x, a, b, out, (0, inf), plus, own)
+        assert len(looked) == times
+
+
 def test_the_sign_of_zero_stays() -> None:
     x, a, b = np.zeros((2, 8, 32, 32), "f4"), -np.ones((8, 1, 1), "f4"), _lines(8, 4)[1]
     b[3] = -0.0

@@ -27,11 +27,12 @@ def scaled(
     plus: Array | None = None,
     *,
     hold: Limits | None = None,
+    own: bool = False,
     out: Array,
 ) -> None:
     """out = x * a + b (+ plus), held between two numbers if they are given, NaN as it is; it may be
-    where x is, or what is added."""
-    if channels_onednn.scaled(x, a, b, out, hold, plus):
+    where x is, or what is added. `own`: a and b were made of x's own moments."""
+    if channels_onednn.scaled(x, a, b, out, hold, plus, own):
         return
     if plus is None:
         np.multiply(x, a, out=out)
@@ -67,10 +68,11 @@ def calls(
     plus: Array | None = None,
     *,
     hold: Limits | None = None,
+    own: bool = False,
     out: Array,
 ) -> list[Call]:
     """What `scaled` does, as calls of C."""
-    made = channels_onednn.calls(x, a, b, out, hold, plus)
+    made = channels_onednn.calls(x, a, b, out, hold, plus, own)
     if made:
         return made
     if plus is None:

@@ -46,12 +46,18 @@ def _exact() -> bool:
 
 
 def scaled(
-    x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None, plus: Array | None = None
+    x: Array,
+    a: Array,
+    b: Array,
+    out: Array,
+    hold: Limits | None = None,
+    plus: Array | None = None,
+    own: bool = False,
 ) -> bool:
     """out = x * a + b (+ plus), held between two numbers if they are given, which may be where x
-    is, or what is added; whether oneDNN makes it.
+    is, or what is added; whether oneDNN makes it. `own`: a and b were made of x's own moments.
     """
-    sizes = _sizes_of(x, a, b, out, hold, plus)
+    sizes = _sizes_of(x, a, b, out, hold, plus, own)
     if sizes is None:
         return False
     team = together(x.size >= SHARED)
@@ -60,11 +66,17 @@ def scaled(
 
 
 def calls(
-    x: Array, a: Array, b: Array, out: Array, hold: Limits | None = None, plus: Array | None = None
+    x: Array,
+    a: Array,
+    b: Array,
+    out: Array,
+    hold: Limits | None = None,
+    plus: Array | None = None,
+    own: bool = False,
 ) -> list[Call]:
     """What `scaled` does, as calls of C that are still to be made, on this thread alone; none where
     oneDNN does not."""
-    sizes = _sizes_of(x, a, b, out, hold, plus)
+    sizes = _sizes_of(x, a, b, out, hold, plus, own)
     runs = None if sizes is None else _runs(sizes, True, False, hold, 1, plus is not None)
     if runs is None:
         return []
@@ -89,17 +101,18 @@ def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> boo
 
 
 def _sizes_of(
-    x: Array, a: Array, b: Array, out: Array, hold: Limits | None, plus: Array | None
+    x: Array, a: Array, b: Array, out: Array, hold: Limits | None, plus: Array | None, own: bool
 ) -> tuple[int, int, int] | None:
     """As `_sizes`. What holds loses NaN and the sign of 0: so a and b must be finite then, b not 0,
-    and images finite, which is looked for."""
+    and images finite, which is looked for. Of its `own` moments they are not where x is not."""
     images = _given(x, plus)
     sizes = _sizes(x, (a, b), out, *images[1:])
     if sizes is None or any([_meets(array, out) for array in (*images, a, b)]):
         return None
     if hold is not None:
         rows = sizes[0] * sizes[1]
-        if not (_plain(a, b) and all([_finite(each.reshape(rows, -1)) for each in images])):
+        looked = images[1:] if own else images
+        if not (_plain(a, b) and all([_finite(each.reshape(rows, -1)) for each in looked])):
             return None
     return sizes
 

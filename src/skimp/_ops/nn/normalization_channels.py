@@ -249,7 +249,8 @@ def _batch_norm(
         y = fresh(made, input._dtype)
     else:
         images = input if channel_sums.has_rows(input) else in_format(input, input)
-        y = call(channel_sums.SCALED, (accumulated(images), *_channels(input, training, a, b)))
+        line = channel_sums.STANDARDIZED if training else channel_sums.SCALED
+        y = call(line, (accumulated(images), *_channels(input, training, a, b)))
         y = y if y._dtype is input._dtype else y.to(input._dtype)
     if not training:
         nothing = _vector(np.empty(0, input._dtype.np))
