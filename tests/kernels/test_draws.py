@@ -465,17 +465,24 @@ def test_no_helper_makes_the_generators(monkeypatch: Any) -> None:
     normal_draws.normal(np.empty(1 << 19, np.float32), 0.0, 1.0, engine)
 
 
-def test_what_stays_is_drawn_a_part_at_a_time() -> None:
+@pytest.mark.parametrize("n", [50_000, 100_001, 1_000_003])
+@pytest.mark.parametrize("into", [False, True])
+def test_what_stays_is_drawn_a_part_at_a_time(n: int, into: bool) -> None:
     whole, parts = Engine(), Engine()
-    n = 50_000
     words = whole.random64(n) & np.uint64((1 << 53) - 1)
     found: Any = None
 
     def draw() -> None:
         nonlocal found
-        found = draws.stays(n, 0.25, parts)
+        if into:
+            found = np.empty((n, 1), np.bool_)
+            draws.bernoulli(found, 0.25, parts)
+        else:
+            found = draws.stays(n, 0.25, parts)
 
-    assert peak_of(draw) < n + (200 << 10)  # all words: 400 KiB
+    # words of a part beside it: of all they are 8 n
+    assert peak_of(draw) < n + max(min(2 * n, 8 << 16), 8 << 14) + (70 << 10)
+    found = found.reshape(-1)
     assert (found == (words < np.uint64(1 << 51))).all()
     assert (whole.get_state() == parts.get_state()).all()
 

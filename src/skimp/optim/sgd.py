@@ -33,7 +33,7 @@ def first(p: Any, buf: Any, g: Any, *options: Any) -> tuple[Any, ...]:
 def later(p: Any, buf: Any, g: Any, *options: Any) -> tuple[Any, ...]:
     lr, momentum, dampening, decay, nesterov, maximize = options
     g = _gradient(p, g, decay, maximize)
-    buf = buf * momentum + (1 - dampening) * g
+    buf = buf * momentum + (g if dampening == 0 else (1 - dampening) * g)
     return p - lr * (g + momentum * buf if nesterov else buf), buf
 
 

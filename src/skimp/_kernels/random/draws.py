@@ -40,7 +40,8 @@ __all__ = [
 ]  # fmt: skip
 
 PART: Final = 1 << 16  # elements that are drawn at once
-_PAIRS: Final = 1 << 14
+_PAIRS: Final = 1 << 14  # pairs of words that are made at once, or for a large tensor a quarter of
+_OF_ALL: Final = 4  # its elements, up to PART: half of the bytes of the factors that are made next
 _LOW53: Final = np.uint64((1 << 53) - 1)
 _SCALARS: Final = {
     "float16": "Half",
@@ -130,11 +131,12 @@ def bernoulli(out: NDArray[Any], p: float, engine: Engine) -> None:
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     with engine.lock:
+        if out.dtype == np.bool_:
+            numbers = flat(out)
+            stays(numbers.size, p, engine, numbers)
+            return
         for part in _parts(out):
-            if part.dtype == np.bool_:
-                stays(part.size, p, engine, part)
-            else:
-                part[:] = stays(part.size, p, engine)
+            part[:] = stays(part.size, p, engine)
 
 
 def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
@@ -167,9 +169,10 @@ def stays(
     """What `bernoulli` draws for n elements, as bools: uniform53 < p, in integers."""
     kept = np.empty(n, np.bool_) if out is None else out
     end = np.uint64(math.ceil(math.ldexp(p, 53)))  # in steps of 2**-53
+    step = min(max(_PAIRS, n // _OF_ALL), PART)
     with engine.lock:
-        for start in range(0, n, _PAIRS):  # 8 bytes of words for one that is kept
-            part = kept[start : start + _PAIRS]
+        for start in range(0, n, step):  # 8 bytes of words for one that is kept
+            part = kept[start : start + step]
             words = engine.random64(part.size)
             np.bitwise_and(words, _LOW53, words)
             np.less(words, end, part)
