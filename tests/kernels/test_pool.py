@@ -63,6 +63,38 @@ def test_the_sum_of_negative_zeros_is_zero() -> None:
     assert not np.signbit(out).any()
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel", "step"),
+    [
+        ((8, 8), (2, 2), (2, 2)),  # windows side by side
+        ((9, 7), (2, 2), (2, 2)),  # a rest
+        ((9, 8), (2, 1), (3, 2)),  # gaps
+        ((12,), (3,), (3,)),
+        ((8, 8), (3, 3), (2, 2)),  # that overlap
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_of_sums_are_those_added_tap_by_tap(
+    size: tuple[int, ...], kernel: tuple[int, ...], step: tuple[int, ...], dtype: Any, last: bool
+) -> None:
+    none, ones = (0,) * len(size), (1,) * len(size)
+    places = [(n - k) // s + 1 for n, k, s in zip(size, kernel, step, strict=True)]
+    windows = Pool(size, kernel, step, none, ones, tuple(places))
+    assert windows.apart == (kernel <= step)
+    g = np.random.default_rng(3).standard_normal((3, *windows.out)).astype(dtype)
+    g.reshape(3, -1)[:, :4] = -0.0, np.nan, np.inf, -np.inf
+    out = np.full((*size, 3) if last else (3, *size), 5, dtype)
+    out = np.moveaxis(out, -1, 0) if last else out
+    pool.total_spread(g, out, np.array(7.0), windows)
+    wide = np.result_type(dtype, np.float32)
+    want = np.zeros(out.shape, wide)
+    for tap in windows.taps:
+        want[windows.seen(tap)] += g / wide.type(7)
+    np.testing.assert_array_equal(out, want.astype(dtype))
+    np.testing.assert_array_equal(np.signbit(out) & (out == 0), False)
+
+
 @pytest.mark.parametrize("wrong", [0.0, np.inf, -np.inf, np.nan])
 def test_largest_of_blocks_and_their_places_are_pytorchs(wrong: float) -> None:
     """Beside numbers that are none, and equals, of which the first counts."""

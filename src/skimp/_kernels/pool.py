@@ -381,8 +381,15 @@ def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:
 
     def fn(planes: slice) -> None:
         wide = _sum_dtype(out.dtype)
-        made = w.filled(out[planes], 0, wide)
         each = g[planes] / divisor.astype(wide)
+        if w.apart:
+            each += wide.type(0)  # of -0 alone the sum is 0
+            if not w.covers:
+                out[planes] = 0
+            for tap in w.taps:
+                out[planes][w.seen(tap)] = each
+            return
+        made = w.filled(out[planes], 0, wide)
         for tap in w.taps:
             made[w.seen(tap)] += each
         out[planes] = made[w.inner]
