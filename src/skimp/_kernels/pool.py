@@ -286,10 +286,9 @@ def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
     if not w.covers:
         out[...] = 0
     kind = np.dtype(f"i{g.itemsize}")  # bits times one are themselves, nan and all
-    bits, part = g.view(kind), np.empty(g.shape, kind)
+    bits, into = g.view(kind), out.view(kind)
     for number, tap in enumerate(w.taps):
-        np.multiply(bits, (taps == number).view(np.uint8), out=part)
-        out[w.seen(tap)] = part.view(out.dtype)
+        np.multiply(bits, (taps == number).view(np.uint8), out=into[w.seen(tap)])
 
 
 def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
