@@ -458,12 +458,15 @@ def one_row(input: Any, dim: Any) -> Array | None:
 
 def few_rows(input: Any, dim: Any) -> Array | None:
     """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
-    x = _in_order(input)
-    if x is None or type(dim) is not int or not x.ndim or x.size >= ROWS:
+    x: Array | None = input._np
+    if x is None or type(dim) is not int or input._dtype not in dtypes.FLOATING:
         return None
-    if dim != -1 and dim != x.ndim - 1:
+    last = x.ndim - 1
+    if last < 0 or (dim != -1 and dim != last) or not 0 < x.size < ROWS:
         return None
-    return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    if not x.flags.c_contiguous:
+        x = np.ascontiguousarray(x)
+    return x if last == 1 else x.reshape(-1, x.shape[-1])
 
 
 def few_columns(input: Any, dim: Any) -> Array | None:

@@ -35,6 +35,8 @@ from skimp._kernels.scratch import (
     RUN,
     Scratch,
     beside_rows,
+    dense_row_sums,
+    dense_row_tops,
     less_column,
     row_sum,
     row_sums,
@@ -289,33 +291,33 @@ def _softmax_row(x: Array) -> Array:
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None or input._np is None:  # it may be cast first, or is large
+    given = input._np
+    if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    if (row := one_row(input, dim)) is not None:
+    if given.ndim == 1 and (row := one_row(input, dim)) is not None:
         return fresh(_softmax_row(row), input._dtype)
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_softmax_block, dim, input)
     y = np.exp(x)
-    sums = row_sums(y)
+    sums = dense_row_sums(y)
     if not _are_moderate(sums):
         sums, _ = _exp_below(x, y, sums)
     np.divide(y, beside_rows(sums), out=y)
-    shape = shape_of(input)
-    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
+    return fresh(y if given.ndim == 2 else y.reshape(given.shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None or input._np is None:  # it may be cast first, or is large
+    given = input._np
+    if dtype is not None or given is None:  # it may be cast first, or is large
         return None
     x = few_rows(input, dim)
     if x is None:
         return _small_columns(_log_softmax_block, dim, input)
-    y = less_column(x, row_tops(x))
+    y = less_column(x, dense_row_tops(x))
     e = np.exp(y)
-    y = less_column(y, np.log(row_sums(e)), e)
-    shape = shape_of(input)
-    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
+    y = less_column(y, np.log(dense_row_sums(e)), e)
+    return fresh(y if given.ndim == 2 else y.reshape(given.shape), input._dtype)
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
