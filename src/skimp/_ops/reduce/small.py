@@ -57,12 +57,10 @@ def _without_gaps(x: Array) -> Array | None:
     return np.ascontiguousarray(x)
 
 
-def _in_order(input: Any) -> Array | None:
-    """The elements of a small tensor of floats that is not empty, row-major: a copy where they lie
-    in another order, as the general way makes it.
-    """
-    x = input._np
-    if x is None or input._dtype not in dtypes.FLOATING or not x.size:
+def row_major(input: Any, kinds: frozenset[dtypes.dtype] = dtypes.FLOATING) -> Array | None:
+    """The same as `floats`, copied where they lie in any other order."""
+    x: Array | None = input._np
+    if x is None or input._dtype not in kinds or not x.size:
         return None
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
@@ -471,7 +469,7 @@ def few_rows(input: Any, dim: Any) -> Array | None:
 
 def few_columns(input: Any, dim: Any) -> Array | None:
     """A small tensor around a dim that is not its last, as (outer, n, inner)."""
-    x = _in_order(input)
+    x = row_major(input)
     if x is None or type(dim) is not int or x.size >= ROWS:
         return None
     d = dim + x.ndim if dim < 0 else dim
