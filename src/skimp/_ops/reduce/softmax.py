@@ -231,7 +231,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
         softmax_onednn.backward(a, b, made)
         return fresh(made.reshape(g.shape), g._dtype)
     d = np.multiply(a, b)
-    np.multiply(less_column(a, row_sums(d), d), b, out=d)
+    np.multiply(less_column(a, dense_row_sums(d), d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
 
@@ -241,7 +241,7 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None:
         return _small_columns(_log_softmax_back_block, dim, g, y)
     d = np.exp(b)
-    np.multiply(d, beside_rows(row_sums(a)), out=d)
+    np.multiply(d, beside_rows(dense_row_sums(a)), out=d)
     np.subtract(a, d, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
