@@ -279,45 +279,69 @@ def _softmax_row(x: Array) -> Array:
     would be as much again.
     """
     y: Array = np.exp(x)
-    if x.size <= RUN:
-        total = np.empty((), y.dtype)
-        einsum("i->", y, out=total)
-    else:
-        total = row_sum(y)
+    total = _total_of(y)
     if not _LEAST < float(total) < _MOST:
         rows = y.reshape(1, -1)
         total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
     return np.divide(y, total, out=y) if y.size > 1 else y / total
 
 
+def _log_softmax_row(x: Array) -> Array:
+    """The same of `_log_softmax_block`."""
+    y: Array = np.subtract(x, x[x.argmax(), ...])
+    total = _total_of(np.exp(y))
+    return np.subtract(y, np.log(total, total), y)
+
+
+def _total_of(row: Array) -> Array:
+    """`row_sum`, as ufuncs take it soonest."""
+    if row.size > RUN:
+        return np.asarray(row_sum(row))
+    total = np.empty((), row.dtype)
+    einsum("i->", row, out=total)
+    return total
+
+
+def _rows_of(input: Any, given: Array, dim: Any) -> tuple[Array | None, Array | None]:
+    """The rows of a small tensor, or the row if there is one."""
+    if given.ndim == 1 and (row := one_row(input, dim)) is not None:
+        return None, row
+    x = few_rows(input, dim)
+    return (x, None) if x is None or len(x) > 1 else (None, x[0])
+
+
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
     if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    if given.ndim == 1 and (row := one_row(input, dim)) is not None:
-        return fresh(_softmax_row(row), input._dtype)
-    x = few_rows(input, dim)
-    if x is None:
+    x, row = _rows_of(input, given, dim)
+    if row is not None:
+        y = _softmax_row(row)
+    elif x is None:
         return _small_columns(_softmax_block, dim, input)
-    y = np.exp(x)
-    sums = dense_row_sums(y)
-    if not _are_moderate(sums):
-        sums, _ = _exp_below(x, y, sums)
-    np.divide(y, beside_rows(sums), out=y)
-    return fresh(y if given.ndim == 2 else y.reshape(given.shape), input._dtype)
+    else:
+        y = np.exp(x)
+        sums = dense_row_sums(y)
+        if not _are_moderate(sums):
+            sums, _ = _exp_below(x, y, sums)
+        np.divide(y, sums, y)
+    return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
     if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    x = few_rows(input, dim)
-    if x is None:
+    x, row = _rows_of(input, given, dim)
+    if row is not None:
+        y = _log_softmax_row(row)
+    elif x is None:
         return _small_columns(_log_softmax_block, dim, input)
-    y = less_column(x, dense_row_tops(x))
-    e = np.exp(y)
-    y = less_column(y, np.log(dense_row_sums(e)), e)
-    return fresh(y if given.ndim == 2 else y.reshape(given.shape), input._dtype)
+    else:
+        y = less_column(x, dense_row_tops(x))
+        e = np.exp(y)
+        y = less_column(y, np.log(dense_row_sums(e)), e)
+    return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
