@@ -444,18 +444,14 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
     return fresh(made, input._dtype)
 
 
-def one_row(input: Any, dim: Any) -> Array | None:
-    """A small tensor of floats that is one row."""
-    x: Array | None = input._np
-    if x is None or x.ndim != 1 or not (dim == 0 or dim == -1) or type(dim) is not int:
-        return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size < ROWS or not x.flags.c_contiguous:
-        return None
-    return x
-
-
 def few_rows(input: Any, dim: Any) -> Array | None:
     """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
+    x = rows_or_row(input, dim)
+    return x.reshape(1, -1) if x is not None and x.ndim == 1 else x
+
+
+def rows_or_row(input: Any, dim: Any) -> Array | None:
+    """`few_rows`, and of one row that alone, as (n,)."""
     x: Array | None = input._np
     if x is None or type(dim) is not int or input._dtype not in dtypes.FLOATING:
         return None
@@ -464,7 +460,10 @@ def few_rows(input: Any, dim: Any) -> Array | None:
         return None
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
-    return x if last == 1 else x.reshape(-1, x.shape[-1])
+    if not last:
+        return x
+    n = x.shape[last]
+    return x.ravel() if n == x.size else x if last == 1 else x.reshape(-1, n)
 
 
 def few_columns(input: Any, dim: Any) -> Array | None:

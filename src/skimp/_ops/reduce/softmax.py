@@ -44,7 +44,7 @@ from skimp._kernels.scratch import (
 )
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_columns, few_rows, one_row
+from skimp._ops.reduce.small import few_columns, few_rows, rows_or_row
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
@@ -279,46 +279,39 @@ def _softmax_row(x: Array) -> Array:
     would be as much again.
     """
     y: Array = np.exp(x)
-    total = _total_of(y)
+    if x.size <= RUN:
+        total = np.empty((), y.dtype)
+        einsum("i->", y, out=total)
+    else:
+        total = np.asarray(row_sum(y))
     if not _LEAST < float(total) < _MOST:
         rows = y.reshape(1, -1)
         total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
-    return np.divide(y, total, out=y) if y.size > 1 else y / total
+    return np.divide(y, total, y) if y.size > 1 else y / total
 
 
 def _log_softmax_row(x: Array) -> Array:
     """The same of `_log_softmax_block`."""
     y: Array = np.subtract(x, x[x.argmax(), ...])
-    total = _total_of(np.exp(y))
+    e = np.exp(y)
+    if x.size > RUN:
+        return np.subtract(y, np.log(row_sum(e)), y)
+    total = np.empty((), y.dtype)
+    einsum("i->", e, out=total)
     return np.subtract(y, np.log(total, total), y)
-
-
-def _total_of(row: Array) -> Array:
-    """`row_sum`, as ufuncs take it soonest."""
-    if row.size > RUN:
-        return np.asarray(row_sum(row))
-    total = np.empty((), row.dtype)
-    einsum("i->", row, out=total)
-    return total
-
-
-def _rows_of(input: Any, given: Array, dim: Any) -> tuple[Array | None, Array | None]:
-    """The rows of a small tensor, or the row if there is one."""
-    if given.ndim == 1 and (row := one_row(input, dim)) is not None:
-        return None, row
-    x = few_rows(input, dim)
-    return (x, None) if x is None or len(x) > 1 else (None, x[0])
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
     if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    x, row = _rows_of(input, given, dim)
-    if row is not None:
-        y = _softmax_row(row)
-    elif x is None:
+    x = rows_or_row(input, dim)
+    if x is None:
         return _small_columns(_softmax_block, dim, input)
+    if x.ndim == 1:
+        y = _softmax_row(x)
+        if x is given:
+            return fresh(y, input._dtype)
     else:
         y = np.exp(x)
         sums = dense_row_sums(y)
@@ -332,11 +325,13 @@ def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor
     given = input._np
     if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    x, row = _rows_of(input, given, dim)
-    if row is not None:
-        y = _log_softmax_row(row)
-    elif x is None:
+    x = rows_or_row(input, dim)
+    if x is None:
         return _small_columns(_log_softmax_block, dim, input)
+    if x.ndim == 1:
+        y = _log_softmax_row(x)
+        if x is given:
+            return fresh(y, input._dtype)
     else:
         y = less_column(x, dense_row_tops(x))
         e = np.exp(y)
