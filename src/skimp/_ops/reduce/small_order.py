@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.eval import ranks
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import starts
@@ -17,7 +18,10 @@ from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
 
 ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
-_ALL: Final = slice(None)
+# ns. The first of rows is looked for again and again: what that takes, each time, of each row (and
+# an eighth of each number)
+_ROUND: Final = (3000, 1000, 12)
+_BOUND: Final = 25_000  # a row, of which only what is beyond a bound is sorted (and each number 1)
 
 
 def place(find: str) -> Any:
@@ -75,8 +79,13 @@ def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k
         return None
     if k == 1:
         return _first(x, dtype, dim, descending)
-    if dim in (-1, x.ndim - 1) and _is_soon_found(x.size, n, k):
-        return _one_by_one(x, dtype, descending, k)
+    if dim in (-1, x.ndim - 1) and k < n:
+        rows, sorting = x.size // n, x.size * n.bit_length()
+        bounding = rows * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
+        if _ROUND[0] + k * (_ROUND[1] + _ROUND[2] * rows + x.size // 8) < min(sorting, bounding):
+            return _one_by_one(x, dtype, descending, k)
+        if bounding < sorting:
+            return None  # as the general way does
     if x.size > _SORTED or (backwards := _backwards(x, dtype)) is None:
         return None
     places = (backwards(x) if descending else x).argsort(dim, "stable")
@@ -94,12 +103,6 @@ def _first(x: Array, dtype: dtypes.dtype, dim: int, descending: bool) -> Any:
     if dtype not in WHOLE and not all_finite(values):
         return None
     return fresh(values, dtype), fresh(places, dtypes.int64)
-
-
-def _is_soon_found(size: int, n: int, k: int) -> bool:
-    """Whether to look for the first of each row `k` times takes less than to sort rows of n, in ns:
-    a round, and its parts for each row and each number; and what sorting takes for a number."""
-    return k < n and 3000 + k * (1000 + 12 * (size // n) + size // 8) < size * n.bit_length()
 
 
 def _one_by_one(x: Array, dtype: dtypes.dtype, descending: bool, k: int) -> Any:
