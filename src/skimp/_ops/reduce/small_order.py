@@ -18,6 +18,7 @@ from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
 
 ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
+_KEPT: Final = 1 << 9  # places up to which each one's origin is kept, which spares an iterator
 # ns. The first of rows is looked for again and again: what that takes, each time, of each row (and
 # an eighth of each number)
 _ROUND: Final = (3000, 1000, 12)
@@ -91,7 +92,7 @@ def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k
     places = (backwards(x) if descending else x).argsort(dim, "stable")
     if k < n:
         places = places.take(starts(k, 1), dim)
-    first, apart = _origins(x.shape, dim, k)
+    first, apart = _origins(x.shape, dim, k if places.size <= _KEPT else 1)
     at = (places if apart == 1 else places * apart) + first
     return fresh(x.ravel().take(at), dtype), fresh(places, dtypes.int64)
 
@@ -118,11 +119,11 @@ def _one_by_one(x: Array, dtype: dtypes.dtype, descending: bool, k: int) -> Any:
         find(1, at)
         np.add(at, begins, at)
         flat[at] = gone
-    at = found.T.reshape((*x.shape[:-1], k))
+    at = found.T.copy().reshape((*x.shape[:-1], k))
     values = x.ravel().take(at)
     if (gone in values) if dtype in WHOLE else not all_finite(values):
         return None
-    places = np.subtract(at, _origins(x.shape, -1, k)[0])
+    places = np.subtract(at, _origins(x.shape, -1, k if at.size <= _KEPT else 1)[0])
     return fresh(values, dtype), fresh(places, dtypes.int64)
 
 
