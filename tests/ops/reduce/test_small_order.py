@@ -113,3 +113,9 @@ def test_few_of_long_rows_are_those_of_sorted_rows(dtype: str, n: int) -> None:
                 assert found.indices.tolist() == order.indices[:, :k].tolist()
             with using(small_below=0):
                 assert mine.topk(k, largest=down).indices.tolist() == found.indices.tolist()
+
+
+def test_places_of_many_rows_lie_row_by_row() -> None:
+    found = skimp.arange(30_000.0).reshape(300, 100).topk(3)
+    assert found.indices.stride() == found.values.stride() == (3, 1)
+    assert found.indices.tolist() == [[99, 98, 97]] * 300

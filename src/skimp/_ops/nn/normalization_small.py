@@ -90,7 +90,7 @@ def _scale(
 ) -> tuple[Array, Array]:
     """Rows over the root of their mean square, and one over that."""
     rstd = row_products(x, x)
-    into = rstd
+    into: Array | None = rstd
     if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
         w, b, into = None if w is None else w[None], None if b is None else b[None], None
     rstd = np.add(np.divide(rstd, n, into), eps, into)

@@ -185,7 +185,7 @@ def _small_topk(
         return None
     x = small.row_major(input, small_order.ORDERED)
     found = small_order.in_order(x, input._dtype, dim, largest, k)
-    return found and return_types.topk._of(found)
+    return None if found is None else return_types.topk._of(found)
 
 
 @rowwise(

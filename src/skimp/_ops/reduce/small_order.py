@@ -19,6 +19,7 @@ from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
 ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
 _KEPT: Final = 1 << 9  # places up to which each one's origin is kept, which spares an iterator
+_FAR: Final = 8  # times as many as are asked for are in a row, where it may not be sorted
 # ns. The first of rows is looked for again and again: what that takes, each time, of each row (and
 # an eighth of each number)
 _ROUND: Final = (3000, 1000, 12)
@@ -80,7 +81,7 @@ def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k
         return None
     if k == 1:
         return _first(x, dtype, dim, descending)
-    if dim in (-1, x.ndim - 1) and k < n:
+    if n > _FAR * k and dim in (-1, x.ndim - 1):
         rows, sorting = x.size // n, x.size * n.bit_length()
         bounding = rows * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
         if _ROUND[0] + k * (_ROUND[1] + _ROUND[2] * rows + x.size // 8) < min(sorting, bounding):

@@ -294,11 +294,13 @@ def _log_softmax_row(x: Array) -> Array:
     """The same of `_log_softmax_block`."""
     y: Array = np.subtract(x, x[x.argmax(), ...])
     e = np.exp(y)
-    if x.size > RUN:
-        return np.subtract(y, np.log(row_sum(e)), y)
-    total = np.empty((), y.dtype)
-    einsum("i->", e, out=total)
-    return np.subtract(y, np.log(total, total), y)
+    if x.size <= RUN:
+        total = np.empty((), y.dtype)
+        einsum("i->", e, out=total)
+    else:
+        total = np.asarray(row_sum(e))
+    np.subtract(y, np.log(total, total), y)
+    return y
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
