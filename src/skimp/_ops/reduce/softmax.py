@@ -293,12 +293,7 @@ def _softmax_row(x: Array) -> Array:
 def _log_softmax_row(x: Array) -> Array:
     """The same of `_log_softmax_block`."""
     y: Array = np.subtract(x, x[x.argmax(), ...])
-    e = np.exp(y)
-    if x.size <= RUN:
-        total = np.empty((), y.dtype)
-        einsum("i->", e, out=total)
-    else:
-        total = np.asarray(row_sum(e))
+    total = np.asarray(row_sum(np.exp(y)))
     np.subtract(y, np.log(total, total), y)
     return y
 

@@ -82,8 +82,7 @@ def _arrays(tensors: Any) -> tuple[list[Array], int] | None:
     how many bytes they are together."""
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
-    dtype, nbytes = tensors[0]._dtype, 0
-    arrays = []
+    dtype, arrays, nbytes = tensors[0]._dtype, [], 0
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
         if a is None or t._dtype is not dtype or not (n := a.nbytes):
@@ -115,8 +114,8 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     found = _arrays(tensors)
     if found is None or type(dim) is not int:
         return None
-    arrays, nbytes = found
-    if not _is_small(nbytes):
+    arrays = found[0]
+    if not _is_small(found[1]):
         return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
@@ -252,17 +251,13 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
 
 def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
     """channels_last where every input suggests it (None: row-major)."""
-    if len(shape) not in (4, 5) or 0 in shape:
+    if len(shape) not in (4, 5) or 0 in shape or not _all_channels_last(tensors):
         return None
-    if _all_channels_last(tensors):
-        return layouts.channels_last_strides(shape)
-    return None
+    return layouts.channels_last_strides(shape)
 
 
 def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
-    return all(
-        layouts.suggests_channels_last(t._skimp_layout_of()) for t in tensors
-    )  # the first is enough
+    return all([layouts.suggests_channels_last(t._skimp_layout_of()) for t in tensors])
 
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
