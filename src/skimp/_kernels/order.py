@@ -11,6 +11,8 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 _FEW: Final = 512  # that are sorted as they are
 _BITS: Final = 16
+_WIDE: Final = np.dtype(np.uint64)
+_NARROW: Final = np.dtype(np.uint32)
 
 
 def stable_order(places: Array, size: int) -> Array:
@@ -29,6 +31,6 @@ def farthest(places: Array) -> int:
 
     By its place, in half the time of a reduction.
     """
-    flat = places.reshape(-1).view(np.uint64 if places.itemsize == 8 else np.uint32)
-    largest: int = flat.item(flat.argmax())
+    unsigned = places.view(_WIDE if places.itemsize == 8 else _NARROW)
+    largest: int = unsigned.item(unsigned.argmax())
     return largest

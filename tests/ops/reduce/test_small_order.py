@@ -89,3 +89,33 @@ def test_an_extreme_of_all_is_one_node(name: str) -> None:
         shown = best.grad_fn.name(), best.grad_fn.next_functions[0][0].name()
         found.append((shown, x.grad.tolist(), each.tolist()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("n", [600, 1100])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32", "float64"])
+def test_few_of_long_rows_are_those_of_sorted_rows(dtype: str, n: int) -> None:
+    limits = torch.iinfo if dtype.startswith("int") else torch.finfo
+    least, most = (f(limits(getattr(torch, dtype))) for f in (lambda i: i.min, lambda i: i.max))
+    spread = torch.arange(3 * n).reshape(3, n) * 7919 % 601
+    ends = [[], [least] * 3, [most, least], [least] * n, [most] * (n - 1)]
+    if dtype.startswith("float"):
+        ends += [[math.inf], [-math.inf] * 2, [-math.inf] * n, [math.nan, 5], [-0.0, 0.0] * 300]
+    for some, down in itertools.product(ends, (True, False)):
+        x = spread.to(getattr(torch, dtype))
+        x[1, : len(some)] = torch.tensor(some, dtype=x.dtype)
+        mine = skimp.tensor(x.tolist(), dtype=getattr(skimp, dtype))
+        for k in (1, 4, 30):
+            found = mine.topk(k, largest=down)
+            sure = torch.nan_to_num(x.topk(k, largest=down).values, nan=-1.0)
+            assert skimp.nan_to_num(found.values, nan=-1.0).tolist() == sure.tolist()
+            order = x.sort(descending=down, stable=True)
+            if not some or not math.isnan(some[0]):
+                assert found.indices.tolist() == order.indices[:, :k].tolist()
+            with using(small_below=0):
+                assert mine.topk(k, largest=down).indices.tolist() == found.indices.tolist()
+
+
+def test_places_of_many_rows_lie_row_by_row() -> None:
+    found = skimp.arange(30_000.0).reshape(300, 100).topk(3)
+    assert found.indices.stride() == found.values.stride() == (3, 1)
+    assert found.indices.tolist() == [[99, 98, 97]] * 300

@@ -524,3 +524,13 @@ def test_eye() -> None:
         agree(lambda t, d=dtype: t.eye(2, 3, dtype=getattr(t, d)))
     agree(lambda t: t.eye(2, out=t.ones(3, 3, dtype=t.int8)[:2, :2]))
     same(skimp.eye(2, requires_grad=True).detach(), torch.eye(2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_few_and_many_small_ones_are_stacked_alike(dtype: str) -> None:
+    for shape, count in [((), 1), ((), 40), ((3,), 2), ((3,), 40), ((2, 3), 16), ((2, 3), 17)]:
+        whole = numbers((count, *shape), dtype)
+        for turned in (False, True):
+            parts = [x.mT if turned and len(shape) == 2 else x for x in whole.unbind(0)]
+            agree(lambda lib, *xs: lib.stack(xs), *parts)
+            agree(lambda lib, *xs: lib.stack(xs, -1), *parts)

@@ -19,6 +19,9 @@ from skimp._kernels import bare, shaping
 
 _TOP = np.uint32(0x80000000)
 _BLOCK = 1 << 16
+_FEW = 512  # elements that are sorted as they are
+_LONG = 1 << 10  # elements of rows from which a bound spares more than it takes
+_PIECES = 4  # of a row, for each of those that are looked for
 
 
 def packs(dtype: np.dtype[Any], n: int) -> bool:
@@ -77,6 +80,10 @@ def _argsort(a: Array, descending: bool) -> Array:
 
 def best(a: Array, k: int, largest: bool) -> Array:
     """The positions of the k largest or smallest of each row, in order."""
+    if is_bounded(a.dtype, a.shape[1], k):
+        rows = [_beyond_bound(row, k, largest) for row in a]
+        if len(found := [row for row in rows if row is not None]) == len(rows):
+            return np.stack(found)
     if not packs(a.dtype, a.shape[1]):
         return _argsort(a, largest)[:, :k]
     keys = np.empty(a.shape, np.uint64)
@@ -85,6 +92,33 @@ def best(a: Array, k: int, largest: bool) -> Array:
         keys.partition(k - 1, axis=-1)
     keys = np.sort(keys[:, :k], axis=-1)
     return (keys & np.uint64(0xFFFFFFFF)).view(np.int64)
+
+
+def is_bounded(dtype: np.dtype[Any], n: int, k: int) -> bool:
+    """Whether k of a row of n are looked for among those beyond a bound."""
+    return n >= max(_LONG, _PIECES * 2 * k) and k > 0 and (dtype.kind in "iu" or dtype.char in "fd")
+
+
+def _beyond_bound(row: Array, k: int, largest: bool) -> Array | None:
+    """`best` of one long row. The k-th largest of the largest of its pieces, each of which is one
+    of the row, bounds what is found from below; few others are above it. None where many are equal,
+    or one is NaN.
+    """
+    pieces = _PIECES * k
+    whole = row.size - row.size % pieces
+    most = np.maximum.reduce if largest else np.minimum.reduce
+    ends = most(row[:whole].reshape(-1, pieces), axis=0)
+    if whole < row.size:
+        ends = np.append(ends, most(row[whole:]))
+    ends.sort()
+    if ends[-1] != ends[-1]:
+        return None
+    at = (row >= ends[-k] if largest else row <= ends[k - 1]).nonzero()[0]
+    if len(at) > row.size // 4:
+        return None
+    few = row[at][None]
+    order = _argsort(few, largest)[0, :k] if len(at) <= _FEW else best(few, k, largest)[0]
+    return at[order]  # type: ignore[no-any-return]
 
 
 def kth(a: Array, k: int) -> Array:

@@ -122,13 +122,12 @@ def small_places(x: Array, dim: Any, index: Any) -> Array | None:
     return found
 
 
-def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
-    """The elements of `src`, of the type of `x`, that an index as large as it names in C order."""
+def _small_source(x: Array, places: Array, src: Any) -> Array | None:
+    """The elements of `src`, of the type of `x`, for as many places, in C order."""
     values = small_array(src) if type(src) is Tensor else None
-    if values is None:
+    if values is None or values.dtype != x.dtype or values.shape != places.shape:
         return None
-    fits = values.dtype == x.dtype and values.shape == index.shape
-    return None if not fits or bare.may_share_memory(values, x) else values.reshape(-1)
+    return None if bare.may_share_memory(values, x) else values.ravel()
 
 
 # -- gather ---------------------------------------------------------------------------------------
@@ -194,14 +193,16 @@ def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
 def _small_scatter(
     x: Array, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> bool:
+    places = None if reduce is not None else small_places(x, dim, index)
+    if places is None:
+        return False
     src = value if src is None else src
     values = small_number(src, dtypes.FROM_NUMPY.get(x.dtype))
     if values is None:
-        values = _small_source(x, index, src)
-    places = None if values is None or reduce is not None else small_places(x, dim, index)
-    if places is None:
+        values = _small_source(x, places, src)
+    if values is None:
         return False
-    x.reshape(-1)[places.reshape(-1)] = values
+    x.ravel()[places.ravel()] = values
     return True
 
 
@@ -259,11 +260,11 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
 
 
 def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
-    values = _small_source(x, index, src)
-    places = None if values is None or is_half(values) else small_places(x, dim, index)
-    if values is None or places is None:
+    places = None if is_half(x) else small_places(x, dim, index)
+    values = None if places is None else _small_source(x, places, src)
+    if places is None or values is None:
         return False
-    np.add.at(x.reshape(-1), places.reshape(-1), values)
+    np.add.at(x.ravel(), places.ravel(), values)
     return True
 
 

@@ -12,7 +12,7 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, normalization_onednn
-from skimp._kernels.scratch import beside_rows, less_column, row_products, row_sums
+from skimp._kernels.scratch import beside_rows, dense_row_sums, less_column, row_products
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
 
@@ -66,35 +66,40 @@ def small_parts(
         b = bias._np
         if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
             return None
-    return (_normalize if centre else _scale)(x, w, b, _number(eps, x.dtype))
+    return (_normalize if centre else _scale)(x, w, b, *_numbers(x.shape[1], eps, x.dtype))
 
 
 @lru_cache(maxsize=256)
-def _number(value: float, dtype: Any) -> Array:
-    return np.array(value, dtype)
+def _numbers(n: int, eps: float, dtype: Any) -> tuple[Array, Array]:
+    """As ufuncs take them sooner than Python's."""
+    return np.array(n, dtype), np.array(eps, dtype)
 
 
-def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Array, Array, Array]:
-    n = _number(x.shape[1], x.dtype)  # which ufuncs take sooner than a number of Python's
-    mean = np.divide(row_sums(x), n)
-    y = less_column(x, mean)
-    y, rstd = _scale(y, w, b, eps, y)
+def _normalize(
+    x: Array, w: Array | None, b: Array | None, n: Array, eps: Array
+) -> tuple[Array, Array, Array]:
+    mean = dense_row_sums(x)
+    mean = np.divide(mean, n, mean if len(x) > 1 else None)  # one element is sooner put anew
+    y = np.subtract(x, beside_rows(mean))
+    y, rstd = _scale(y, w, b, n, eps, y)
     return y, mean, rstd
 
 
 def _scale(
-    x: Array, w: Array | None, b: Array | None, eps: Any, out: Array | None = None
+    x: Array, w: Array | None, b: Array | None, n: Array, eps: Array, out: Array | None = None
 ) -> tuple[Array, Array]:
     """Rows over the root of their mean square, and one over that."""
+    rstd = row_products(x, x)
+    into: Array | None = rstd
     if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
-        w, b = None if w is None else w[None], None if b is None else b[None]
-    rstd = np.divide(row_products(x, x), _number(x.shape[1], x.dtype))
-    rstd = np.reciprocal(np.sqrt(np.add(rstd, eps)))
-    y = np.multiply(x, beside_rows(rstd), out=out)
+        w, b, into = None if w is None else w[None], None if b is None else b[None], None
+    rstd = np.add(np.divide(rstd, n, into), eps, into)
+    rstd = np.reciprocal(np.sqrt(rstd, into), into)
+    y = np.multiply(x, beside_rows(rstd), out)
     if w is not None:
-        np.multiply(y, w, out=y)
+        np.multiply(y, w, y)
     if b is not None:
-        np.add(y, b, out=y)
+        np.add(y, b, y)
     return y, rstd
 
 
@@ -138,7 +143,7 @@ def _normalize_back(
         db = None if mean is None else np.add.reduce(g, axis=0)
     gw = g.copy() if w is None else g * w
     along = row_products(gw, xhat) / n
-    mid = None if mean is None else row_sums(gw) / n
+    mid = None if mean is None else dense_row_sums(gw) / n
     np.multiply(xhat, along, out=xhat)
     np.subtract(gw, xhat, out=gw)
     if mid is not None:

@@ -18,7 +18,7 @@ from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small_order
+from skimp._ops.reduce import small, small_order
 
 Pair = tuple[Tensor, Tensor]
 
@@ -121,7 +121,8 @@ def _small_sort(
         return None
     if 1 in shape and _lies_otherwise(input, shape):
         return None
-    found = small_order.in_order(input, dim, descending, shape[dim])
+    x = small.floats(input, small_order.ORDERED)
+    found = small_order.in_order(x, input._dtype, dim, descending, shape[dim])
     return None if found is None else return_types.sort._of(found)
 
 
@@ -182,8 +183,9 @@ def _small_topk(
 ) -> Pair | None:
     if type(k) is not int or type(largest) is not bool:
         return None
-    found = small_order.in_order(input, dim, largest, k)
-    return found and return_types.topk._of(found)
+    x = small.row_major(input, small_order.ORDERED)
+    found = small_order.in_order(x, input._dtype, dim, largest, k)
+    return None if found is None else return_types.topk._of(found)
 
 
 @rowwise(

@@ -57,12 +57,10 @@ def _without_gaps(x: Array) -> Array | None:
     return np.ascontiguousarray(x)
 
 
-def _in_order(input: Any) -> Array | None:
-    """The elements of a small tensor of floats that is not empty, row-major: a copy where they lie
-    in another order, as the general way makes it.
-    """
-    x = input._np
-    if x is None or input._dtype not in dtypes.FLOATING or not x.size:
+def row_major(input: Any, kinds: frozenset[dtypes.dtype] = dtypes.FLOATING) -> Array | None:
+    """The same as `floats`, copied where they lie in any other order."""
+    x: Array | None = input._np
+    if x is None or input._dtype not in kinds or not x.size:
         return None
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
@@ -446,29 +444,31 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
     return fresh(made, input._dtype)
 
 
-def one_row(input: Any, dim: Any) -> Array | None:
-    """A small tensor of floats that is one row."""
-    x: Array | None = input._np
-    if x is None or x.ndim != 1 or not (dim == 0 or dim == -1) or type(dim) is not int:
-        return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size < ROWS or not x.flags.c_contiguous:
-        return None
-    return x
-
-
 def few_rows(input: Any, dim: Any) -> Array | None:
     """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
-    x = _in_order(input)
-    if x is None or type(dim) is not int or not x.ndim or x.size >= ROWS:
+    x = rows_or_row(input, dim)
+    return x.reshape(1, -1) if x is not None and x.ndim == 1 else x
+
+
+def rows_or_row(input: Any, dim: Any) -> Array | None:
+    """`few_rows`, and of one row that alone, as (n,)."""
+    x: Array | None = input._np
+    if x is None or type(dim) is not int or input._dtype not in dtypes.FLOATING:
         return None
-    if dim != -1 and dim != x.ndim - 1:
+    last = x.ndim - 1
+    if last < 0 or (dim != -1 and dim != last) or not 0 < x.size < ROWS:
         return None
-    return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    if not x.flags.c_contiguous:
+        x = np.ascontiguousarray(x)
+    if not last:
+        return x
+    n = x.shape[last]
+    return x.ravel() if n == x.size else x if last == 1 else x.reshape(-1, n)
 
 
 def few_columns(input: Any, dim: Any) -> Array | None:
     """A small tensor around a dim that is not its last, as (outer, n, inner)."""
-    x = _in_order(input)
+    x = row_major(input)
     if x is None or type(dim) is not int or x.size >= ROWS:
         return None
     d = dim + x.ndim if dim < 0 else dim

@@ -10,14 +10,20 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.eval import ranks
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import starts
 from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
 
-_ORDERED: Final = dtypes.FLOATING | WHOLE
+ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
-_ALL: Final = slice(None)
+_KEPT: Final = 1 << 9  # places up to which each one's origin is kept, which spares an iterator
+_FAR: Final = 8  # times as many as are asked for are in a row, where it may not be sorted
+# ns. The first of rows is looked for again and again: what that takes, each time, of each row (and
+# an eighth of each number)
+_ROUND: Final = (3000, 1000, 12)
+_BOUND: Final = 25_000  # a row, of which only what is beyond a bound is sorted (and each number 1)
 
 
 def place(find: str) -> Any:
@@ -25,7 +31,7 @@ def place(find: str) -> Any:
 
     def fast(input: Any, dim: Any = None, keepdim: Any = False) -> Any:
         x = input._np
-        if x is None or input._dtype not in _ORDERED or not x.flags.c_contiguous or not x.size:
+        if x is None or input._dtype not in ORDERED or not x.flags.c_contiguous or not x.size:
             return None
         if dim is None:
             return fresh(getattr(x, find)(), dtypes.int64) if keepdim is False else None
@@ -37,17 +43,17 @@ def place(find: str) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _origins(shape: tuple[int, ...], dim: int) -> tuple[Array, int]:
-    """Where the first element of each row along a dim lies in a row-major array, with size 1 in
-    place of the dim, and how far apart the elements of a row are.
+def _origins(shape: tuple[int, ...], dim: int, k: int = 1) -> tuple[Array, int]:
+    """Where the first element of each row along a dim lies in a row-major array, `k` times along
+    the dim, and how far apart the elements of a row are.
     """
     first = np.arange(math.prod(shape)).reshape(shape)
-    return first.take([0], dim), math.prod(shape[dim % len(shape) + 1 :])
+    return first.take([0] * k, dim), math.prod(shape[dim % len(shape) + 1 :])
 
 
 def extremes(find: str, input: Any, dim: Any, keepdim: Any) -> tuple[Tensor, Tensor] | None:
     """The largest or smallest of each row along a dim, and where it is."""
-    x = floats(input, _ORDERED)
+    x = floats(input, ORDERED)
     if x is None or type(dim) is not int or not -x.ndim <= dim < x.ndim:
         return None
     if type(keepdim) is not bool:
@@ -64,21 +70,71 @@ def _picked(x: Array, places: Array, dim: int) -> Array:
     return x.reshape(-1).take(at + first.reshape(places.shape))
 
 
-def in_order(input: Any, dim: Any, descending: bool, k: int) -> tuple[Tensor, Tensor] | None:
+def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k: int) -> Any:
     """The first k of each row along a dim, sorted, and where they are; ties keep their order. Rows
     with NaN, whose place depends on the direction, go the general way.
     """
-    x = floats(input, _ORDERED)
-    if x is None or x.size > _SORTED or type(dim) is not int or not -x.ndim <= dim < x.ndim:
+    if x is None or type(dim) is not int or not -x.ndim <= dim < x.ndim:
         return None
-    if not 0 < k <= x.shape[dim] or (backwards := _backwards(x, input._dtype)) is None:
+    n = x.shape[dim]
+    if not 0 < k <= n:
+        return None
+    if k == 1:
+        return _first(x, dtype, dim, descending)
+    if n > _FAR * k and dim in (-1, x.ndim - 1):
+        rows, sorting = x.size // n, x.size * n.bit_length()
+        bounding = rows * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
+        if _ROUND[0] + k * (_ROUND[1] + _ROUND[2] * rows + x.size // 8) < min(sorting, bounding):
+            return _one_by_one(x, dtype, descending, k)
+        if bounding < sorting:
+            return None  # as the general way does
+    if x.size > _SORTED or (backwards := _backwards(x, dtype)) is None:
         return None
     places = (backwards(x) if descending else x).argsort(dim, "stable")
-    if k < x.shape[dim]:
-        places = places[(*(_ALL,) * (dim % x.ndim), slice(k))].copy()
-    first, apart = _origins(x.shape, dim)
+    if k < n:
+        places = places.take(starts(k, 1), dim)
+    first, apart = _origins(x.shape, dim, k if places.size <= _KEPT else 1)
     at = (places if apart == 1 else places * apart) + first
-    return fresh(x.reshape(-1).take(at), input._dtype), fresh(places, dtypes.int64)
+    return fresh(x.ravel().take(at), dtype), fresh(places, dtypes.int64)
+
+
+def _first(x: Array, dtype: dtypes.dtype, dim: int, descending: bool) -> Any:
+    """`in_order` where one of each row is asked for."""
+    places = (x.argmax if descending else x.argmin)(dim, keepdims=True)
+    values = _picked(x, places, dim)
+    if dtype not in WHOLE and not all_finite(values):
+        return None
+    return fresh(values, dtype), fresh(places, dtypes.int64)
+
+
+def _one_by_one(x: Array, dtype: dtypes.dtype, descending: bool, k: int) -> Any:
+    """`in_order` along the last dim: what was found is put out of the way of the next. None where
+    that can't be told from the numbers, or some may be NaN."""
+    rows = x.reshape(-1, x.shape[-1]).copy()
+    begins = starts(*rows.shape)
+    lowest, highest = _ends(dtype)
+    gone = lowest if descending else highest
+    find, flat = rows.argmax if descending else rows.argmin, rows.ravel()
+    found = np.empty((k, len(rows)), np.int64)
+    for at in found:
+        find(1, at)
+        np.add(at, begins, at)
+        flat[at] = gone
+    at = found.T.copy().reshape((*x.shape[:-1], k))
+    values = x.ravel().take(at)
+    if (gone in values) if dtype in WHOLE else not all_finite(values):
+        return None
+    places = np.subtract(at, _origins(x.shape, -1, k if at.size <= _KEPT else 1)[0])
+    return fresh(values, dtype), fresh(places, dtypes.int64)
+
+
+@lru_cache(maxsize=8)
+def _ends(dtype: dtypes.dtype) -> tuple[Array, Array]:
+    """What no number of the type is below, or above."""
+    if dtype not in WHOLE:
+        return np.array(-math.inf, dtype.np), np.array(math.inf, dtype.np)
+    limits = np.iinfo(dtype.np)
+    return np.array(limits.min, dtype.np), np.array(limits.max, dtype.np)
 
 
 def _backwards(x: Array, dtype: dtypes.dtype) -> Any:
@@ -108,7 +164,7 @@ def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -
     """Where the values of each row along the last dim come from, sorted; ties keep their order."""
     if type(dim) is not int or dim not in (-1, x.ndim - 1) or not 0 < x.size <= _SORTED:
         return None
-    if dtype not in _ORDERED or not x.flags.c_contiguous:
+    if dtype not in ORDERED or not x.flags.c_contiguous:
         return None
     backwards = _backwards(x, dtype)
     return backwards and (backwards(x) if descending else x).argsort(-1, "stable")

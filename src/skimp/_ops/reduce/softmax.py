@@ -35,6 +35,8 @@ from skimp._kernels.scratch import (
     RUN,
     Scratch,
     beside_rows,
+    dense_row_sums,
+    dense_row_tops,
     less_column,
     row_sum,
     row_sums,
@@ -42,7 +44,7 @@ from skimp._kernels.scratch import (
 )
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_columns, few_rows, one_row
+from skimp._ops.reduce.small import few_columns, few_rows, rows_or_row
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
@@ -229,7 +231,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
         softmax_onednn.backward(a, b, made)
         return fresh(made.reshape(g.shape), g._dtype)
     d = np.multiply(a, b)
-    np.multiply(less_column(a, row_sums(d), d), b, out=d)
+    np.multiply(less_column(a, dense_row_sums(d), d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
 
@@ -239,7 +241,7 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None:
         return _small_columns(_log_softmax_back_block, dim, g, y)
     d = np.exp(b)
-    np.multiply(d, beside_rows(row_sums(a)), out=d)
+    np.multiply(d, beside_rows(dense_row_sums(a)), out=d)
     np.subtract(a, d, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
@@ -281,41 +283,57 @@ def _softmax_row(x: Array) -> Array:
         total = np.empty((), y.dtype)
         einsum("i->", y, out=total)
     else:
-        total = row_sum(y)
+        total = np.asarray(row_sum(y))
     if not _LEAST < float(total) < _MOST:
         rows = y.reshape(1, -1)
         total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
-    return np.divide(y, total, out=y) if y.size > 1 else y / total
+    return np.divide(y, total, y) if y.size > 1 else y / total
+
+
+def _log_softmax_row(x: Array) -> Array:
+    """The same of `_log_softmax_block`."""
+    y: Array = np.subtract(x, x[x.argmax(), ...])
+    total = np.asarray(row_sum(np.exp(y)))
+    np.subtract(y, np.log(total, total), y)
+    return y
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None or input._np is None:  # it may be cast first, or is large
+    given = input._np
+    if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    if (row := one_row(input, dim)) is not None:
-        return fresh(_softmax_row(row), input._dtype)
-    x = few_rows(input, dim)
+    x = rows_or_row(input, dim)
     if x is None:
         return _small_columns(_softmax_block, dim, input)
-    y = np.exp(x)
-    sums = row_sums(y)
-    if not _are_moderate(sums):
-        sums, _ = _exp_below(x, y, sums)
-    np.divide(y, beside_rows(sums), out=y)
-    shape = shape_of(input)
-    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
+    if x.ndim == 1:
+        y = _softmax_row(x)
+        if x is given:
+            return fresh(y, input._dtype)
+    else:
+        y = np.exp(x)
+        sums = dense_row_sums(y)
+        if not _are_moderate(sums):
+            sums, _ = _exp_below(x, y, sums)
+        np.divide(y, sums, y)
+    return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
-    if dtype is not None or input._np is None:  # it may be cast first, or is large
+    given = input._np
+    if dtype is not None or given is None:  # it may be cast first, or is large
         return None
-    x = few_rows(input, dim)
+    x = rows_or_row(input, dim)
     if x is None:
         return _small_columns(_log_softmax_block, dim, input)
-    y = less_column(x, row_tops(x))
-    e = np.exp(y)
-    y = less_column(y, np.log(row_sums(e)), e)
-    shape = shape_of(input)
-    return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
+    if x.ndim == 1:
+        y = _log_softmax_row(x)
+        if x is given:
+            return fresh(y, input._dtype)
+    else:
+        y = less_column(x, dense_row_tops(x))
+        e = np.exp(y)
+        y = less_column(y, np.log(dense_row_sums(e)), e)
+    return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:

@@ -27,6 +27,7 @@ from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
 
+_FEW: Final = 16  # arrays that are soonest stacked as a list of them
 _MANY: Final = 1 << 12  # elements of a part from which it pays to place it
 
 
@@ -76,24 +77,27 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-def _arrays(tensors: Any) -> list[Array] | None:
-    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major."""
+def _arrays(tensors: Any) -> tuple[list[Array], int] | None:
+    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major; and
+    how many bytes they are together."""
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
-    dtype = tensors[0]._dtype
-    arrays = []
+    dtype, arrays, nbytes = tensors[0]._dtype, [], 0
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
-        if a is None or t._dtype is not dtype or not a.size:
+        if a is None or t._dtype is not dtype or not (n := a.nbytes):
             return None
         arrays.append(a)
+        nbytes += n
     first = arrays[0]
-    return None if first.ndim in (4, 5) and _is_channels_last(tensors, first) else arrays
+    if first.ndim in (4, 5) and _is_channels_last(tensors, first):
+        return None
+    return arrays, nbytes
 
 
-def _is_small(arrays: list[Array]) -> bool:
-    """Whether a tensor of all their bytes keeps NumPy's array."""
-    return sum([a.nbytes for a in arrays]) < max(POOLED, host.kept_below)
+def _is_small(nbytes: int) -> bool:
+    """Whether a tensor of so many bytes keeps NumPy's array."""
+    return nbytes < POOLED or nbytes < host.kept_below
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
@@ -107,10 +111,11 @@ def _is_channels_last(tensors: Any, first: Array) -> bool:
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    arrays = _arrays(tensors)
-    if arrays is None or type(dim) is not int:
+    found = _arrays(tensors)
+    if found is None or type(dim) is not int:
         return None
-    if not _is_small(arrays):
+    arrays = found[0]
+    if not _is_small(found[1]):
         return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
@@ -246,35 +251,31 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
 
 def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
     """channels_last where every input suggests it (None: row-major)."""
-    if len(shape) not in (4, 5) or 0 in shape:
+    if len(shape) not in (4, 5) or 0 in shape or not _all_channels_last(tensors):
         return None
-    if _all_channels_last(tensors):
-        return layouts.channels_last_strides(shape)
-    return None
+    return layouts.channels_last_strides(shape)
 
 
 def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
-    return all(
-        layouts.suggests_channels_last(t._skimp_layout_of()) for t in tensors
-    )  # the first is enough
+    return all([layouts.suggests_channels_last(t._skimp_layout_of()) for t in tensors])
 
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    arrays = _arrays(tensors)
-    if arrays is None or type(dim) is not int or not _is_small(arrays):
+    found = _arrays(tensors)
+    if found is None or type(dim) is not int or not _is_small(found[1]):
         return None
+    arrays, count = found[0], len(tensors)
     first = arrays[0].shape
     ndim = len(first)
-    if not -ndim - 1 <= dim <= ndim:
+    if not -ndim - 1 <= dim <= ndim or [a.shape for a in arrays].count(first) < count:
         return None
-    for a in arrays:
-        if a.shape != first:
-            return None
     dim %= ndim + 1
-    if dim == ndim:
+    if not dim and (not ndim or (count <= _FEW and arrays[0].flags.c_contiguous)):
+        made = np.array(arrays)
+    elif dim == ndim:
         made = bare.concatenate([a[..., None] for a in arrays], dim)
     else:  # the same memory as end to end along the dim that follows
-        made = bare.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
+        made = bare.concatenate(arrays, dim).reshape((*first[:dim], count, *first[dim:]))
     return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
 
 
