@@ -12,7 +12,7 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, normalization_onednn
-from skimp._kernels.scratch import beside_rows, less_column, row_products, row_sums
+from skimp._kernels.scratch import less_column, row_product, row_products, row_sum, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
 
@@ -43,7 +43,7 @@ def _made(input: Any, found: Any) -> Any:
         return None
     shape, dtype = shape_of(input), input._dtype
     y, *statistics = found
-    if len(shape) != 2:
+    if y.ndim == 1 or y.shape != shape:
         ones = (*shape[:-1], 1)
         y, statistics = y.reshape(shape), [one.reshape(ones) for one in statistics]
     return (fresh(y, dtype), *[fresh(one, dtype) for one in statistics])
@@ -52,7 +52,9 @@ def _made(input: Any, found: Any) -> Any:
 def small_parts(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, centre: bool = True
 ) -> Any:
-    """The normalised rows, their means where they `centre`, and one over their deviations."""
+    """The normalised rows, their means where they `centre`, and one over their deviations: of one
+    row, that row and numbers.
+    """
     dtype = input._dtype
     x = _small_rows(input, dtype)
     if x is None or dtype not in dtypes.FLOATING or normalized_shape != x.shape[1:]:
@@ -66,7 +68,29 @@ def small_parts(
         b = bias._np
         if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
             return None
+    if len(x) == 1:
+        return _normalize_one(x[0], w, b, eps, centre)
     return (_normalize if centre else _scale)(x, w, b, _number(eps, x.dtype))
+
+
+def _normalize_one(
+    x: Array, w: Array | None, b: Array | None, eps: float, centre: bool
+) -> tuple[Any, ...]:
+    """`_normalize`, or `_scale`, of one row: NumPy divides numbers in a sixth of the time of arrays
+    of one element.
+    """
+    if centre:
+        mean = row_sum(x) / x.size
+        y = x = np.subtract(x, mean)
+    else:
+        y = np.empty(x.shape, x.dtype)
+    rstd = 1 / np.sqrt(row_product(x, x) / x.size + float(eps))
+    np.multiply(x, rstd, out=y)
+    if w is not None:
+        np.multiply(y, w, out=y)
+    if b is not None:
+        np.add(y, b, out=y)
+    return (y, mean, rstd) if centre else (y, rstd)
 
 
 @lru_cache(maxsize=256)
@@ -86,11 +110,9 @@ def _scale(
     x: Array, w: Array | None, b: Array | None, eps: Any, out: Array | None = None
 ) -> tuple[Array, Array]:
     """Rows over the root of their mean square, and one over that."""
-    if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
-        w, b = None if w is None else w[None], None if b is None else b[None]
     rstd = np.divide(row_products(x, x), _number(x.shape[1], x.dtype))
     rstd = np.reciprocal(np.sqrt(np.add(rstd, eps)))
-    y = np.multiply(x, beside_rows(rstd), out=out)
+    y = np.multiply(x, rstd, out=out)
     if w is not None:
         np.multiply(y, w, out=y)
     if b is not None:
