@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 _MANY: Final = 256  # rows from which short ones, of up to so many elements, are turned
 _SHORT: Final = 32
-_LONG: Final = 1 << 12  # elements of a row up to which the place of the largest is found first
+LONG: Final = 1 << 12  # elements of a row up to which the place of the largest is found first
 _PLACED: Final = 1 << 10  # and elements of one up to which that is so whatever is asked of it
 _COUNTED: Final = 1 << 12  # rows whose beginnings are kept
 RUN: Final = 1 << 13  # elements that NumPy reads at once of several rows
@@ -223,7 +223,7 @@ def row_tops(x: Array) -> Array:
     of ten.
     """
     rows, length = x.shape[:2]
-    if x.ndim > 2 or not 0 < length <= _LONG or x.dtype.char not in "fd":
+    if x.ndim > 2 or not 0 < length <= LONG or x.dtype.char not in "fd":
         found: Array = np.maximum.reduce(x, axis=1, keepdims=True)
         return found
     if rows == 1:

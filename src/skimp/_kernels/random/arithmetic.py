@@ -112,6 +112,8 @@ def tan(x: F64) -> F64:
 
 def _each(function: Callable[[float], float], x: F64) -> F64:
     """A function of Python's numbers, of which few are alive at a time: one takes 32 bytes."""
+    if x.size <= _FEW:
+        return np.fromiter(map(function, x.tolist()), np.float64, x.size)
     result = np.empty(x.size, np.float64)
     for start in range(0, x.size, _FEW):
         part = x[start : start + _FEW].tolist()

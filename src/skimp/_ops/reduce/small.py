@@ -447,13 +447,15 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
 
 
 def one_row(input: Any, dim: Any) -> Array | None:
-    """A small tensor of floats that is one row."""
+    """A small tensor of floats that is one row along its last dim, as a vector."""
     x: Array | None = input._np
-    if x is None or x.ndim != 1 or not (dim == 0 or dim == -1) or type(dim) is not int:
+    if x is None or not x.ndim or x.shape[-1] != x.size or type(dim) is not int:
+        return None
+    if dim != -1 and dim != x.ndim - 1:
         return None
     if input._dtype not in dtypes.FLOATING or not 0 < x.size < ROWS or not x.flags.c_contiguous:
         return None
-    return x
+    return x if x.ndim == 1 else x.reshape(-1)
 
 
 def few_rows(input: Any, dim: Any) -> Array | None:

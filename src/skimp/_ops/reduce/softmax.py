@@ -32,6 +32,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, softmax_onednn
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import (
+    LONG,
     RUN,
     Scratch,
     beside_rows,
@@ -288,19 +289,26 @@ def _softmax_row(x: Array) -> Array:
     return np.divide(y, total, out=y) if y.size > 1 else y / total
 
 
+def _log_softmax_row(x: Array) -> Array:
+    """`_log_softmax_block` of one row, whose largest element and sum are numbers."""
+    y: Array = np.subtract(x, x[x.argmax()])
+    return np.subtract(y, np.log(row_sum(np.exp(y))), out=y)
+
+
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     if dtype is not None or input._np is None:  # it may be cast first, or is large
         return None
     if (row := one_row(input, dim)) is not None:
-        return fresh(_softmax_row(row), input._dtype)
-    x = few_rows(input, dim)
-    if x is None:
-        return _small_columns(_softmax_block, dim, input)
-    y = np.exp(x)
-    sums = row_sums(y)
-    if not _are_moderate(sums):
-        sums, _ = _exp_below(x, y, sums)
-    np.divide(y, beside_rows(sums), out=y)
+        y = _softmax_row(row)
+    else:
+        x = few_rows(input, dim)
+        if x is None:
+            return _small_columns(_softmax_block, dim, input)
+        y = np.exp(x)
+        sums = row_sums(y)
+        if not _are_moderate(sums):
+            sums, _ = _exp_below(x, y, sums)
+        np.divide(y, sums, out=y)
     shape = shape_of(input)
     return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
 
@@ -308,12 +316,15 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     if dtype is not None or input._np is None:  # it may be cast first, or is large
         return None
-    x = few_rows(input, dim)
-    if x is None:
-        return _small_columns(_log_softmax_block, dim, input)
-    y = less_column(x, row_tops(x))
-    e = np.exp(y)
-    y = less_column(y, np.log(row_sums(e)), e)
+    if (row := one_row(input, dim)) is not None and row.size <= LONG:
+        y = _log_softmax_row(row)
+    else:
+        x = few_rows(input, dim)
+        if x is None:
+            return _small_columns(_log_softmax_block, dim, input)
+        y = less_column(x, row_tops(x))
+        e = np.exp(y)
+        y = less_column(y, np.log(row_sums(e)), e)
     shape = shape_of(input)
     return fresh(y if y.shape == shape else y.reshape(shape), input._dtype)
 
