@@ -16,7 +16,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import Geometry, geometry, is_short, of_units
-from skimp._engine.eval.reducers import Reducer, in_range
+from skimp._engine.eval.reducers import Reducer, in_range, is_in_range
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -319,12 +319,11 @@ def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
     if x is None or not degrees < x.size < _LONG:
         return None
-    number = x.dtype.type
-    apart = np.subtract(x.reshape(-1), total(x) / number(x.size))
+    apart = np.subtract(x.reshape(-1), total(x) / x.size)
     squares = total(np.square(apart, out=apart))
-    if number is np.float32 and not in_range(squares):
+    if x.itemsize == 4 and not is_in_range(float(squares)):
         return None
-    return squares / number(x.size - degrees)  # type: ignore[no-any-return]
+    return squares / (x.size - degrees)  # type: ignore[no-any-return]
 
 
 def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:

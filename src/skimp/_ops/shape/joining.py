@@ -76,24 +76,28 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-def _arrays(tensors: Any) -> list[Array] | None:
-    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major."""
+def _arrays(tensors: Any) -> tuple[list[Array], list[int]] | None:
+    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major, and
+    the bytes of each.
+    """
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
-    dtype = tensors[0]._dtype
-    arrays = []
+    dtype, arrays = tensors[0]._dtype, []
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
-        if a is None or t._dtype is not dtype or not a.size:
+        if a is None or t._dtype is not dtype:
             return None
         arrays.append(a)
-    first = arrays[0]
-    return None if first.ndim in (4, 5) and _is_channels_last(tensors, first) else arrays
+    nbytes, first = [a.nbytes for a in arrays], arrays[0]
+    if 0 in nbytes or (first.ndim in (4, 5) and _is_channels_last(tensors, first)):
+        return None
+    return arrays, nbytes
 
 
-def _is_small(arrays: list[Array]) -> bool:
-    """Whether a tensor of all their bytes keeps NumPy's array."""
-    return sum([a.nbytes for a in arrays]) < max(POOLED, host.kept_below)
+def _is_small(nbytes: list[int]) -> bool:
+    """Whether a tensor of all these bytes keeps NumPy's array."""
+    whole = sum(nbytes)
+    return whole < POOLED or whole < host.kept_below
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
@@ -107,10 +111,11 @@ def _is_channels_last(tensors: Any, first: Array) -> bool:
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    arrays = _arrays(tensors)
-    if arrays is None or type(dim) is not int:
+    found = _arrays(tensors)
+    if found is None or type(dim) is not int:
         return None
-    if not _is_small(arrays):
+    arrays, nbytes = found
+    if not _is_small(nbytes):
         return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
@@ -260,18 +265,20 @@ def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
 
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    arrays = _arrays(tensors)
-    if arrays is None or type(dim) is not int or not _is_small(arrays):
+    found = _arrays(tensors)
+    if found is None or type(dim) is not int or not _is_small(found[1]):
         return None
+    arrays = found[0]
     first = arrays[0].shape
     ndim = len(first)
     if not -ndim - 1 <= dim <= ndim:
         return None
-    for a in arrays:
-        if a.shape != first:
-            return None
+    if any([a.shape != first for a in arrays]):
+        return None
     dim %= ndim + 1
-    if dim == ndim:
+    if not ndim:
+        made = np.array(arrays, arrays[0].dtype)
+    elif dim == ndim:
         made = bare.concatenate([a[..., None] for a in arrays], dim)
     else:  # the same memory as end to end along the dim that follows
         made = bare.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
