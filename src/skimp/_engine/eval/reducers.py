@@ -206,7 +206,7 @@ AMIN: Final = _extreme("amin", np.minimum)
 
 def _first_count(block: Array, start: int) -> State:
     if block.shape[0] == block.shape[2] == 1:
-        return (np.array([[np.count_nonzero(block)]], np.int64),)
+        return (np.array([[bare.count_nonzero(block)]], np.int64),)
     return (np.add.reduce(block != 0, axis=1, dtype=np.int64),)
 
 

@@ -50,10 +50,10 @@ def fma32(a: F32, b: np.float32, c: Any) -> F32:
     total = product + c
     # Rounding to float64 and then to float32 errs only where the first lands on a midpoint.
     midpoints = (total.view(np.int64) & _LOW_BITS) == _MIDPOINT
-    if np.count_nonzero(midpoints):
+    if bare.count_nonzero(midpoints):
         suspects = midpoints.nonzero()[0]
         at, lost = _two_sum(product[suspects], c[suspects] if c.ndim else c)
-        if np.count_nonzero(lost):  # what is exact there is rounded as it should be
+        if bare.count_nonzero(lost):  # what is exact there is rounded as it should be
             moved = np.nextafter(at, np.copysign(np.inf, lost))
             total[suspects] = bare.where(lost != 0, moved, at)
     rounded: F32 = total.astype(np.float32)

@@ -359,7 +359,7 @@ def _put_where(x: Array, mask: Array, source: Array) -> bool:
     """Write a value for each true element of a mask of the first dims; False where it does not fit,
     for which the general way has PyTorch's words.
     """
-    if source.shape != (np.count_nonzero(mask), *x.shape[mask.ndim :]):
+    if source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
         return False
     x[mask] = source
     return True

@@ -20,6 +20,7 @@ from skimp._engine.eval.reducers import Reducer, in_range, is_in_range
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import row_extremes, row_tops
 from skimp._kernels.threads import quietly
@@ -254,7 +255,7 @@ def _counted(x: Array, d: dtypes.dtype, dim: Any, keepdim: Any) -> Any:
     if d.category > dtypes.INT:
         return None
     if d is dtypes.bool and dim is None and not keepdim:
-        return fresh(np.array(np.count_nonzero(x), np.int64), dtypes.int64)
+        return fresh(np.array(bare.count_nonzero(x), np.int64), dtypes.int64)
     axes = _axes(x, dim, keepdim)
     return None if axes is None else fresh(add(x, axes, np.int64, None, keepdim), dtypes.int64)
 
@@ -409,7 +410,7 @@ def truth(every: bool) -> Any:
         if dim is not None or keepdim is not False:
             axes = None if type(dim) is tuple else _axes(x, dim, keepdim)
             return None if axes is None else fresh(along(x, axes, None, None, keepdim), dtypes.bool)
-        count = np.count_nonzero(x)
+        count = bare.count_nonzero(x)
         return fresh(np.array(count == x.size if every else count > 0), dtypes.bool)
 
     return fast
