@@ -125,7 +125,7 @@ def _with_ints(index: Any) -> tuple[Any, ...] | None:
     """Small tensors of positions and masks, plain ints and whole dims, by which NumPy writes a
     number to the same elements; None for any other index.
     """
-    if type(index) is not tuple:
+    if type(index) is not tuple or len(index) < 2:
         return None
     found: list[Any] = []
     for one in index:
