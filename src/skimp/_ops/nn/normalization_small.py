@@ -79,18 +79,17 @@ def _normalize_one(
     """`_normalize`, or `_scale`, of one row: NumPy divides numbers in a sixth of the time of arrays
     of one element.
     """
-    if centre:
-        mean = row_sum(x) / x.size
-        y = x = np.subtract(x, mean)
-    else:
-        y = np.empty(x.shape, x.dtype)
+    mean = row_sum(x) / x.size if centre else None
+    y = np.empty(x.shape, x.dtype)
+    if mean is not None:
+        x = np.subtract(x, mean, out=y)
     rstd = 1 / np.sqrt(row_product(x, x) / x.size + float(eps))
     np.multiply(x, rstd, out=y)
     if w is not None:
         np.multiply(y, w, out=y)
     if b is not None:
         np.add(y, b, out=y)
-    return (y, mean, rstd) if centre else (y, rstd)
+    return (y, rstd) if mean is None else (y, mean, rstd)
 
 
 @lru_cache(maxsize=256)

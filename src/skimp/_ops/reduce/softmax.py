@@ -292,7 +292,8 @@ def _softmax_row(x: Array) -> Array:
 def _log_softmax_row(x: Array) -> Array:
     """`_log_softmax_block` of one row, whose largest element and sum are numbers."""
     y: Array = np.subtract(x, x[x.argmax()])
-    return np.subtract(y, np.log(row_sum(np.exp(y))), out=y)
+    np.subtract(y, np.log(row_sum(np.exp(y))), out=y)
+    return y
 
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
