@@ -342,8 +342,12 @@ def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) ->
     arrays = index_arrays(indices, x)
     if arrays is None or not source.size or bare.may_share_memory(x, source):
         return False
-    if arrays[0].dtype == bool:
-        return not accumulate and _put_where(x, arrays[0], source)
+    mask = arrays[0] if arrays[0].dtype == bool else None
+    if mask is not None:
+        if accumulate or source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
+            return False
+        x[mask] = source
+        return True
     shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
     shape = (*shape, *x.shape[len(arrays) :])
     try:
@@ -352,16 +356,6 @@ def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) ->
         _put_small(x, arrays, source, accumulate)
     except (IndexError, ValueError):  # the general way has PyTorch's words
         return False
-    return True
-
-
-def _put_where(x: Array, mask: Array, source: Array) -> bool:
-    """Write a value for each true element of a mask of the first dims; False where it does not fit,
-    for which the general way has PyTorch's words.
-    """
-    if source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
-        return False
-    x[mask] = source
     return True
 
 

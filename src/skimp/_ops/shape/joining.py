@@ -76,9 +76,9 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-def _arrays(tensors: Any) -> tuple[list[Array], list[int]] | None:
-    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major, and
-    the bytes of each.
+def _arrays(tensors: Any) -> tuple[list[Array], bool] | None:
+    """The arrays of small tensors of one type, whose joint is row-major, and whether a tensor of
+    all their bytes keeps NumPy's array.
     """
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
@@ -91,13 +91,7 @@ def _arrays(tensors: Any) -> tuple[list[Array], list[int]] | None:
     nbytes, first = [a.nbytes for a in arrays], arrays[0]
     if 0 in nbytes or (first.ndim in (4, 5) and _is_channels_last(tensors, first)):
         return None
-    return arrays, nbytes
-
-
-def _is_small(nbytes: list[int]) -> bool:
-    """Whether a tensor of all these bytes keeps NumPy's array."""
-    whole = sum(nbytes)
-    return whole < POOLED or whole < host.kept_below
+    return arrays, sum(nbytes) < max(POOLED, host.kept_below)
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
@@ -114,8 +108,8 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     found = _arrays(tensors)
     if found is None or type(dim) is not int:
         return None
-    arrays, nbytes = found
-    if not _is_small(nbytes):
+    arrays, is_small = found
+    if not is_small:
         return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
@@ -266,7 +260,7 @@ def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     found = _arrays(tensors)
-    if found is None or type(dim) is not int or not _is_small(found[1]):
+    if found is None or type(dim) is not int or not found[1]:
         return None
     arrays = found[0]
     first = arrays[0].shape
@@ -276,10 +270,9 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
     if any([a.shape != first for a in arrays]):
         return None
     dim %= ndim + 1
-    if not ndim:
-        made = np.array(arrays, arrays[0].dtype)
-    elif dim == ndim:
-        made = bare.concatenate([a[..., None] for a in arrays], dim)
+    if dim == ndim:
+        parts = [a[..., None] for a in arrays] if ndim else None
+        made = bare.concatenate(parts, dim) if parts else np.array(arrays, arrays[0].dtype)
     else:  # the same memory as end to end along the dim that follows
         made = bare.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
     return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
