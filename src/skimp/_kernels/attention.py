@@ -17,7 +17,7 @@ import numpy as np
 from skimp._kernels import bare
 from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.powers import POWER, UNIT
-from skimp._kernels.scratch import give, take
+from skimp._kernels.scratch import give, over_column, take
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -154,8 +154,8 @@ def _ready(x: Array, work: np.dtype[Any]) -> Array:
     )
 
 
-def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
-    """Write the result, and each row's logsumexp (*lead, l, 1)."""
+def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Attention) -> None:
+    """Write the result, and each row's logsumexp (*lead, l, 1) where it is asked for."""
     keys, rows = k.shape[-2], q.shape[-2]
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
@@ -197,8 +197,9 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
             np.matmul(s, vs[:, :seen], out=found[:, block])
             found[:, block, ev] = total
         total = found[..., ev:]
-        level = np.log(total)
-        lse[group] = level if top is None else np.add(level, top, out=level)
+        if lse is not None:
+            level = np.log(total)
+            lse[group] = level if top is None else np.add(level, top, out=level)
         bare.copyto(total, 1, where=total == 0)
         np.divide(found[..., :ev], total, out=out[group], casting="same_kind")
 
@@ -294,7 +295,7 @@ def _pieces(shape: tuple[int, ...], keys: int, causal: bool) -> tuple[slice, ...
 
 
 def _run_pieces(
-    pieces: tuple[slice, ...], task: Callable[..., None], arrays: tuple[Array, ...], a: Attention
+    pieces: tuple[slice, ...], task: Callable[..., None], arrays: tuple[Any, ...], a: Attention
 ) -> None:
     """task(*arrays, a) for every piece of them."""
     if len(pieces) == 1:
@@ -302,8 +303,8 @@ def _run_pieces(
         return
 
     def part(piece: slice, _: _Room) -> None:
-        mask, kept = [None if x is None else x[piece] for x in (a.mask, a.kept)]
-        task(*[x[piece] for x in arrays], a._replace(mask=mask, kept=kept))
+        mask, kept, *parts = [None if x is None else x[piece] for x in (a.mask, a.kept, *arrays)]
+        task(*parts, a._replace(mask=mask, kept=kept))
 
     q, k = arrays[:2]
     _run(pieces, math.prod(q.shape[:-1]) * k.shape[-2], a.work, part)
@@ -326,11 +327,14 @@ def _hide_whole(s: Array, a: Attention, hidden: float) -> None:
         bare.copyto(s, hidden, where=_unseen(*s.shape[-2:]))
 
 
-def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
+def _whole_forward(
+    q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Attention
+) -> None:
     work = a.work
     added = a.mask is not None and a.mask.dtype != bool
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
-    s = multiply(np.multiply(q, work.type(a.scale), dtype=work), k.swapaxes(-1, -2))
+    scale = bare.number(a.scale, work)
+    s = multiply(np.multiply(q.astype(work, copy=False), scale), k.swapaxes(-1, -2))
     top = None
     if not added and _are_tame(s):
         np.exp(s, out=s)
@@ -342,15 +346,16 @@ def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Atte
         s -= top
         np.exp(s, out=s)
     total = np.matmul(s, _ones(s.shape[-1], work))  # a sum by BLAS: NumPy's of short rows is slow
-    np.log(total, out=lse)
-    if top is not None:
-        lse += top
+    if lse is not None:
+        np.log(total, out=lse)
+        if top is not None:
+            lse += top
     if a.mask is not None or top is not None:
         bare.copyto(total, 1, where=total == 0)
     if a.kept is not None:
         s *= a.kept
         s *= work.type(a.grow)
-    np.divide(multiply(s, v), total, out=out, casting="same_kind")
+    over_column(multiply(s, v), total, out)
 
 
 def _are_tame(s: Array) -> bool:

@@ -22,7 +22,11 @@ def _behind(function: F) -> F:
     return getattr(function, "_implementation", function)
 
 
-einsum: Final[Any] = getattr(multiarray, "c_einsum", np.einsum)  # the name is not a public one
+# names that are no public ones
+einsum: Final[Any] = getattr(multiarray, "c_einsum", np.einsum)
+count_nonzero: Final[Callable[[Any], int]] = getattr(
+    multiarray, "count_nonzero", np.count_nonzero
+)  # of all dims
 
 
 def remembering(make: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array]:

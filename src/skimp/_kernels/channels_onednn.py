@@ -162,7 +162,7 @@ def _dim_of(numbers: Array) -> int | None:
 def _plain(a: Array, b: Array) -> bool:
     """Whether all are finite, and the latter not 0."""
     a, b = [each[tuple([slice(None if s else 1) for s in each.strides])] for each in (a, b)]
-    return math.isfinite(bare.vdot(a, a) + bare.vdot(b, b)) and np.count_nonzero(b) == b.size
+    return math.isfinite(bare.vdot(a, a) + bare.vdot(b, b)) and bare.count_nonzero(b) == b.size
 
 
 def _finite(rows: Array) -> bool:

@@ -91,7 +91,7 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
     fmod(a, b, out=out)
     wrong = np.not_equal(np.less(out, 0), np.less(b, 0))
     wrong = np.logical_and(wrong, out)
-    if np.count_nonzero(wrong):
+    if bare.count_nonzero(wrong):
         np.add(out, b, out=out, where=wrong)
 
 
@@ -172,7 +172,7 @@ def _integer_power(a: Any, b: Any, out: Array) -> None:
         np.power(a, np.asarray(b).astype(out.dtype), out=out)
         return
     negative = np.less(b, 0)
-    if not np.count_nonzero(negative):
+    if not bare.count_nonzero(negative):
         np.power(a, b, out=out)
         return
     np.power(a, bare.where(negative, 0, b), out=out, casting="same_kind")
@@ -347,7 +347,7 @@ def nan_to_num(
         return
     parts = (out.real, out.imag) if out.dtype.kind == "c" else (out,)
     for part in parts:
-        if np.count_nonzero(np.isfinite(part)) < part.size:
+        if bare.count_nonzero(np.isfinite(part)) < part.size:
             largest = float(np.finfo(out.dtype).max)
             high, low = part == inf, part == -inf
             bare.copyto(part, nan, where=np.isnan(part))

@@ -226,7 +226,7 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     np.maximum(three, four, out=three)
     below = np.greater(three, one)
     np.maximum(one, three, out=best)
-    if np.count_nonzero(best != best):
+    if bare.count_nonzero(best != best):
         _find_carefully(x, taps, w)
         return
     right_below ^= right_above  # right = right_below where below, else right_above
@@ -239,8 +239,8 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
 
 def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
     count = len(w.taps)
-    padded = w.padded != w.size and np.count_nonzero(best == lowest(best.dtype))
-    if padded or np.count_nonzero(best != best):
+    padded = w.padded != w.size and bare.count_nonzero(best == lowest(best.dtype))
+    if padded or bare.count_nonzero(best != best):
         _find_carefully(source, taps, w)
         return
     taps[...] = 0

@@ -109,7 +109,7 @@ def _merge_ranks(
 ) -> None:
     """All first rows of their places at once, then all second ones; counts fall."""
     for rank in range(int(counts[0])):
-        n = np.count_nonzero(counts > rank)
+        n = bare.count_nonzero(counts > rank)
         give(order[starts[:n] + rank], rows[:n])
         ufunc(into[:n], rows[:n], out=into[:n])
 

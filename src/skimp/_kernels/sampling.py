@@ -186,7 +186,7 @@ def _look(grid: Array, how: Reading) -> _Seen:
         if how.mode == "bicubic":
             at = _inside(at, how)
     exists = (at >= 0) & (at <= _column(how.sizes, x) - 1)
-    whole = np.count_nonzero(exists) == exists.size
+    whole = bare.count_nonzero(exists) == exists.size
     place = (at if whole else bare.where(exists, at, 0)).astype(np.int64)
     pitches = [1]
     for n in how.sizes[:-1]:

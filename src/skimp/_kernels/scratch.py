@@ -170,6 +170,13 @@ def row_sum(row: Array) -> Any:
     return total + einsum("i->", row[whole:]) if whole < row.size else total
 
 
+def row_product(a: Array, b: Array) -> Any:
+    """`row_products` of one row: a number."""
+    if a.dtype.itemsize < 8 or a.size <= RUN:
+        return np.vecdot(a, b)
+    return row_products(a[None], b[None]).item()
+
+
 def row_products(a: Array, b: Array) -> Array:
     """The sum of each row's products, in a column.
 
@@ -207,6 +214,13 @@ def less_column(x: Array, column: Array, out: Array | None = None) -> Array:
     else:
         out[...] = column
     return np.subtract(x, out, out=out)
+
+
+def over_column(x: Array, column: Array, out: Array) -> None:
+    """x / column, with a number for each of the last dim's rows, which `less_column` says of."""
+    if x.size <= _SPREAD:
+        column = column.repeat(x.shape[-1], -1)
+    np.divide(x, column, out=out, casting="same_kind")
 
 
 def row_tops(x: Array) -> Array:

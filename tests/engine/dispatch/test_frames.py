@@ -15,6 +15,12 @@ MOST_OF_BATCHES = 62
 MOST_OF_MEETING = 65
 # Of three views, each of the one before, that nobody records.
 MOST_OF_VIEWS = 11
+# Of these calls, which nobody records.
+MOST_OF_CALLS = {
+    "norm of one row": 13, "softmax of one row": 8, "attention of one query": 18,
+    "pieces": 10, "deviation": 11, "a stack of numbers": 6, "a number where mask and int say": 9,
+    "values where a mask says": 27, "one word": 21, "a quantile": 32,
+}  # fmt: skip
 # Of a step of a block whose activations wait, take memory of the pool and are made in blocks.
 MOST_OF_BLOCK = 1400
 
@@ -72,6 +78,32 @@ def test_frames_of_unrecorded_views_of_views() -> None:
     with skimp.config.using(defer="auto"), skimp.no_grad():
         found = frames_of(lambda: row.transpose(0, 1).unflatten(-1, (2, 4)).permute(1, 2, 0, 3))
     assert len(found) <= MOST_OF_VIEWS, f"{len(found)} functions: {' '.join(found)}"
+
+
+def test_frames_of_calls_that_nobody_records() -> None:
+    nn, F = skimp.nn, skimp.nn.functional
+    norm, words = nn.LayerNorm(8), nn.Embedding(5, 8)
+    row, rows, word = skimp.rand(1, 8), skimp.rand(4, 8), skimp.tensor(3)
+    query, keys = skimp.rand(1, 2, 1, 4), skimp.rand(1, 2, 6, 4)
+    mask, numbers = skimp.tensor([True, False, True, True]), [skimp.tensor(1.0)] * 3
+    calls = {
+        "norm of one row": lambda: norm(row),
+        "softmax of one row": lambda: F.softmax(row, -1),
+        "attention of one query": lambda: F.scaled_dot_product_attention(query, keys, keys),
+        "pieces": lambda: row.chunk(2, -1),
+        "deviation": lambda: row.std(),
+        "a stack of numbers": lambda: skimp.stack(numbers),
+        "a number where mask and int say": lambda: rows.__setitem__((mask, 0), 1.0),
+        "values where a mask says": lambda: rows.__setitem__(mask, rows[:3].clone()),
+        "one word": lambda: words(word),
+        "a quantile": lambda: skimp.quantile(rows, 0.3, 0),
+    }
+    with skimp.config.using(defer="auto"), skimp.no_grad():
+        found = {name: frames_of(call) for name, call in calls.items()}
+    counts = {name: len(names) for name, names in found.items()}
+    more = {name: found[name] for name, most in MOST_OF_CALLS.items() if counts[name] > most}
+    assert not more, f"{counts} {more}"
+    assert "Tree.__getattr__" not in found["norm of one row"]
 
 
 def test_frames_of_a_step_of_a_block_of_middle_size() -> None:

@@ -95,3 +95,21 @@ def test_numbers(kind: str, maker: str) -> None:
         agree(lambda lib: MAKERS[maker](lib, one).shape)
         return
     agree(lambda lib: MAKERS[maker](lib, one), refused=TypeError if wrong else None, message=20)
+
+
+@pytest.mark.parametrize("dtype", [None, "bool", "int64", "float32", "float64", "float16"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        [True, False], [[True], [False]], (1, 2), ((1, 2), [3, 4.5]), [1, 2.5], [2**60, 1.5],
+        [True, 1], [float("nan"), 1], [[], []], (),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_lists_of_numbers_of_one_kind_and_of_two(data: Any, dtype: str | None) -> None:
+    refused = "overflow|Overflow|convert"
+
+    def make(m: Any) -> Any:
+        return m.tensor(data, dtype=None if dtype is None else getattr(m, dtype))
+
+    agree(make, refused=refused, message=8)

@@ -130,6 +130,13 @@ WRITES: dict[str, Case] = {
     "index_fill_": lambda m, t: t(M).index_fill_(1, t(ROWS), -0.5),
     "assign a mask": lambda m, t: _set(t(M), t(HOLDS), 4.5),
     "assign a mask of rows": lambda m, t: _set(t(M), t(HOLDS[:, 0]), 4.5),
+    "assign a mask and a column": lambda m, t: _set(t(M), (t(HOLDS[:, 0]), 1), 4.5),
+    "assign a column and a mask": lambda m, t: _set(t(M), (-1, t(HOLDS[0])), 2.0),
+    "assign rows and a whole dim": lambda m, t: _set(t(M), (t(ROWS), slice(None)), -1.0),
+    "assign what a mask says": lambda m, t: _set(t(M), t(HOLDS), t(V.repeat(4)[: HOLDS.sum()])),
+    "assign rows that a mask says": lambda m, t: _set(
+        t(M), t(HOLDS[:, 0]), t(M[: HOLDS[:, 0].sum()])
+    ),
     "assign rows": lambda m, t: _set(t(M), t(SIGNED), 2),
     "assign a table": lambda m, t: _set(t(M), t(TABLE), -1.5),
     "assign a row": lambda m, t: _set(t(M), 2, t(V[:4])),

@@ -34,3 +34,17 @@ def test_quantiles(name: str, q: Any, how: str, dim: int | None, missing: int) -
     np.testing.assert_allclose(mine[0], theirs[0], rtol=1e-6, atol=1e-7)
     assert mine[1] == theirs[1]
     np.testing.assert_allclose(mine[2], theirs[2], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+@pytest.mark.parametrize("q", [0.3, 1.0, [0.0, 0.05, 0.5, 0.95]])
+@pytest.mark.parametrize("dim", [None, 0, 1, 2])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_quantiles_that_nobody_records(name: str, q: Any, dim: int | None, keepdim: bool) -> None:
+    """Small ones are NumPy's work, with the bits and strides of those that are recorded."""
+    x = skimp.randn(3, 5, 4, generator=skimp.Generator().manual_seed(3))
+    ranks = skimp.tensor(q) if isinstance(q, list) else q
+    alone = getattr(skimp, name)(x, ranks, dim, keepdim)
+    recorded = getattr(skimp, name)(x.clone().requires_grad_(), ranks, dim, keepdim).detach()
+    assert alone.stride() == recorded.stride()
+    assert alone.numpy().tobytes() == recorded.numpy().tobytes()

@@ -22,7 +22,7 @@ from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a tr
 from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.numpy_words import in_python
 from skimp._engine.dispatch.pointwise_forms import named
-from skimp._engine.dispatch.recorded import needs_of, recorded_by, recorded_fast
+from skimp._engine.dispatch.recorded import needs_of, recorded_by, recorded_fast, recording_of
 from skimp._engine.dispatch.row import (
     FORMS,
     METHODS,
@@ -398,13 +398,13 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
     if o.fast is not None:
         lines += [
             "        if result is not None:",
-            f"            if {needs} and state.grad:",
+            f"            if {recording_of(needs)}:",
             *[f"                {line}" for line in recorded],
             "            return result",
         ]
     lines += [
         *_indented(judged(space, p)),
-        f"        if not ({needs} and state.grad):",
+        f"        if not ({recording_of(needs)}):",
         f"            return {call}",
         "        state.grad = False",
         "        try:",

@@ -46,6 +46,12 @@ def needs_of(
     return f"({' or '.join(found)})"
 
 
+def recording_of(needs: str) -> str:
+    """The condition that the call is recorded: a list of tensors is looked at last."""
+    lists = needs.startswith("(needed(")
+    return f"state.grad and {needs}" if lists else f"{needs} and state.grad"
+
+
 def recorded_by(
     space: dict[str, Any], rule: AnyRule, nondiff: tuple[int, ...], names: Sequence[str]
 ) -> list[str]:

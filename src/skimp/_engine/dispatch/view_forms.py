@@ -107,6 +107,9 @@ _PLAIN = (  # the same, written out
 )
 
 
+_in_shape: Final = lru_cache(_MANY)(layout_views.view)
+
+
 def small_array(t: Tensor) -> Any:
     """The ndarray of a small tensor whose bytes are there; None for any other."""
     if t._np is not None:
@@ -122,7 +125,7 @@ def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
-        new._skimp_layout = layout_views.view(input._skimp_layout_of(), a.shape)
+        new._skimp_layout = _in_shape(input._skimp_layout or input._skimp_layout_of(), a.shape)
     return _viewed(input, new, recorded)
 
 

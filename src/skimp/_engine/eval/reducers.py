@@ -206,7 +206,7 @@ AMIN: Final = _extreme("amin", np.minimum)
 
 def _first_count(block: Array, start: int) -> State:
     if block.shape[0] == block.shape[2] == 1:
-        return (np.array([[np.count_nonzero(block)]], np.int64),)
+        return (np.array([[bare.count_nonzero(block)]], np.int64),)
     return (np.add.reduce(block != 0, axis=1, dtype=np.int64),)
 
 
@@ -248,12 +248,17 @@ def _first_moments(block: Array, start: int) -> State:
     return state
 
 
+def is_in_range(squares: float) -> bool:
+    """Whether a sum of squares in float32 is neither too large nor so small that bits are lost."""
+    return _LEAST < squares < _MOST
+
+
 def in_range(squares: Array) -> bool:
-    """Whether sums of squares in float32 are neither too large nor so small that bits are lost."""
+    """Whether all of them are."""
     if not squares.size:
         return True
     least, most = squares.item(squares.argmin()), squares.item(squares.argmax())  # by places: soon
-    return bool(least > _LEAST and most < _MOST)
+    return is_in_range(least) and is_in_range(most)
 
 
 def _moments(block: Array) -> State:

@@ -50,10 +50,10 @@ def fma32(a: F32, b: np.float32, c: Any) -> F32:
     total = product + c
     # Rounding to float64 and then to float32 errs only where the first lands on a midpoint.
     midpoints = (total.view(np.int64) & _LOW_BITS) == _MIDPOINT
-    if np.count_nonzero(midpoints):
+    if bare.count_nonzero(midpoints):
         suspects = midpoints.nonzero()[0]
         at, lost = _two_sum(product[suspects], c[suspects] if c.ndim else c)
-        if np.count_nonzero(lost):  # what is exact there is rounded as it should be
+        if bare.count_nonzero(lost):  # what is exact there is rounded as it should be
             moved = np.nextafter(at, np.copysign(np.inf, lost))
             total[suspects] = bare.where(lost != 0, moved, at)
     rounded: F32 = total.astype(np.float32)
@@ -112,6 +112,8 @@ def tan(x: F64) -> F64:
 
 def _each(function: Callable[[float], float], x: F64) -> F64:
     """A function of Python's numbers, of which few are alive at a time: one takes 32 bytes."""
+    if x.size <= _FEW:
+        return np.fromiter(map(function, x.tolist()), np.float64, x.size)
     result = np.empty(x.size, np.float64)
     for start in range(0, x.size, _FEW):
         part = x[start : start + _FEW].tolist()

@@ -60,12 +60,15 @@ def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     """The largest of weight / exponential: a race of exponential clocks."""
     if rows.size:
         most = row_extremes(np.maximum, rows)
-        if not (row_extremes(np.minimum, rows.reshape(1, -1))[0] >= 0 and most.max() < math.inf):
+        least = row_extremes(np.minimum, rows.reshape(1, -1)).item()
+        if not (least >= 0 and most.item(most.argmax()) < math.inf):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if not most.min() > 0:
+        if not most.item(most.argmin()) > 0:
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    result = np.empty((rows.shape[0], n), np.int64)
     step = max(1, _BLOCK // max(1, rows.shape[1]))
+    if len(rows) <= step:
+        return _first(rows, n, engine)
+    result = np.empty((rows.shape[0], n), np.int64)
     for start in range(0, rows.shape[0], step):
         result[start : start + step] = _first(rows[start : start + step], n, engine)
     return result
@@ -76,8 +79,9 @@ _BLOCK: Final = 1 << 16
 
 def _first(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     """The n clocks of each row that ring first."""
-    clocks = narrowed(log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
-    scores = rows / clocks  # negative, so the least
+    clocks = log1p(-uniform53(rows.size, engine))  # of which none is too large for a type
+    narrow = clocks.astype(rows.dtype) if rows.itemsize > 2 else narrowed(clocks, rows.dtype)
+    scores = rows / narrow.reshape(rows.shape)  # negative, so the least
     if n == 1:
         best: I64 = scores.argmin(axis=1)
         return best.reshape(-1, 1)

@@ -19,9 +19,10 @@ from skimp._kernels.threads import quietly
 
 _MOST: Final = 64  # dims that an ndarray can have
 _NUMBERS: Final = frozenset({bool, int, float, complex})
-_LISTS: Final = frozenset({list})
-_FLOATS: Final = frozenset({float})
+_LISTS: Final = frozenset({list, tuple})
+_REAL: Final = frozenset({float, int})
 _INTS: Final = frozenset({int})
+_BOOLS: Final = frozenset({bool})
 _TEXT: Final = (str, bytes)
 
 
@@ -163,7 +164,7 @@ def array_of(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype
     """The elements of a nested sequence as an array, in a NumPy type that holds them, and their
     dtype: the one asked for, or their own.
     """
-    made = _of_one_kind(data, asked) if type(data) is list else None
+    made = _of_one_kind(data, asked) if type(data) in _LISTS else None
     if made is None:
         made = _stacked(data, asked)
     if made is not None:
@@ -223,22 +224,24 @@ def _check_real(leaves: list[Any], numbers: list[Any]) -> None:
         raise TypeError("must be real number, not complex")
 
 
-def _of_one_kind(data: list[Any], asked: Any) -> tuple[Array, dtypes.dtype] | None:
-    """The elements of a list, or of a list of lists of one length, of nothing but floats, or but
-    ints, where they become such.
+def _of_one_kind(data: Any, asked: Any) -> tuple[Array, dtypes.dtype] | None:
+    """The elements of a list, or of a list of lists of one length, of nothing but Python's floats
+    and ints that become floats, but ints, or but bools.
     """
     kinds = set(map(type, data))
-    if kinds == _LISTS and len(set(map(len, data))) == 1:
+    if kinds and kinds <= _LISTS and len(set(map(len, data))) == 1:
         kinds = set(map(type, chain.from_iterable(data)))
-    if kinds == _FLOATS:
-        dtype = promotion.get_default_dtype() if asked is None else asked
-        if dtype is dtypes.float64 or dtype is dtypes.float32:
-            return quietly(np.array(data).astype, dtype.np), dtype
-    elif kinds == _INTS and (asked is None or asked is dtypes.int64):
-        try:
+    try:
+        if kinds == _INTS and (asked is None or asked is dtypes.int64):
             return np.array(data, np.int64), dtypes.int64
-        except OverflowError:  # the general way has PyTorch's words
-            return None
+        if kinds and kinds <= _REAL:
+            dtype = promotion.get_default_dtype() if asked is None else asked
+            if dtype is dtypes.float64 or dtype is dtypes.float32:
+                return quietly(np.array(data, np.float64).astype, dtype.np), dtype
+        elif kinds == _BOOLS and (asked is None or asked is dtypes.bool):
+            return np.array(data, np.bool_), dtypes.bool
+    except OverflowError:  # of an int: the general way has PyTorch's words
+        return None
     return None
 
 

@@ -342,10 +342,14 @@ def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) ->
     arrays = index_arrays(indices, x)
     if arrays is None or not source.size or bare.may_share_memory(x, source):
         return False
+    mask = arrays[0] if arrays[0].dtype == bool else None
+    if mask is not None:
+        if accumulate or source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
+            return False
+        x[mask] = source
+        return True
     shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
     shape = (*shape, *x.shape[len(arrays) :])
-    if arrays[0].dtype == bool:
-        return False
     try:
         if source.shape != shape:
             source = shaping.broadcast(source, shape)

@@ -17,6 +17,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory.copies import written
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -29,6 +30,7 @@ from skimp._ops.index.plan import Plan, in_numbers, split
 from skimp._ops.shape.copies import COPIED, _filled, write
 
 _state = modes.state
+_WHOLE = slice(None)
 _NUMBERS = (int, float, complex, np.integer)  # NumPy's other numbers are refused, as in PyTorch
 
 
@@ -94,21 +96,49 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     """Write a number where small tensors of positions, or one mask, say; False: the general way
     does.
     """
-    arrays = advanced.index_arrays(index, a)
-    if arrays is None or active or any([one._storage is self._storage for one in index]):
+    arrays: Any = advanced.index_arrays(index, a)
+    if arrays is None and a is not None:
+        arrays = _with_ints(index)
+    if arrays is None or active:
+        return False
+    if any([type(one) is Tensor and one._storage is self._storage for one in index]):
         return False
     place = arrays[0]
-    if place.dtype == bool:
+    if len(arrays) == 1 and place.dtype == bool:
         history.before_inplace(self)
         where = place.reshape(place.shape + (1,) * (a.ndim - place.ndim))
         bare.copyto(self._skimp_writable(), value, where=where)
         return True
+    s = self._storage
+    if s.readers is not None or s.deferred is not None or type(s) is not Storage:
+        return False
     history.before_inplace(self)
     try:
-        self._skimp_writable()[arrays] = value
+        a[arrays] = value
     except IndexError:  # before anything is written: the general way has PyTorch's words
         return False
+    self._skimp_writable()  # which counts the write: nobody waits for the old elements
     return True
+
+
+def _with_ints(index: Any) -> tuple[Any, ...] | None:
+    """Small tensors of positions and masks, plain ints and whole dims, by which NumPy writes a
+    number to the same elements; None for any other index.
+    """
+    if type(index) is not tuple or len(index) < 2:
+        return None
+    found: list[Any] = []
+    for one in index:
+        if type(one) is Tensor and one._dtype in (dtypes.int64, dtypes.bool):
+            array = one._np
+            if array is None or not array.ndim:
+                return None
+            found.append(array)
+        elif type(one) is int or (type(one) is slice and one == _WHOLE):
+            found.append(one)
+        else:
+            return None
+    return tuple(found) if Tensor in map(type, index) else None
 
 
 def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:

@@ -19,7 +19,7 @@ from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.threads import share
 from skimp._ops.index.masks import masked_fill
 from skimp._ops.index.writers import writer
@@ -62,7 +62,7 @@ class Mask:
         self.counts = np.zeros(len(starts) + 1, np.int64)
 
         def count(reader: Reader, i: int) -> None:
-            self.counts[i + 1] = np.count_nonzero(
+            self.counts[i + 1] = bare.count_nonzero(
                 reader.run(i * _RUN, min((i + 1) * _RUN, self.size))
             )
 
@@ -163,7 +163,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
     if input._hollow:
         return
     holds = shaping.broadcast(mask._skimp_array(), tuple(input.shape))
-    count = int(np.count_nonzero(holds))
+    count = int(bare.count_nonzero(holds))
     values = source._skimp_array()
     if values.size < count:
         raise RuntimeError("Number of elements of source < number of ones in mask")

@@ -183,7 +183,7 @@ def substitute(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     kept = triangle(a, upper, unit)
     n = a.shape[-1]
     diagonal = kept.diagonal(0, -2, -1)
-    if np.count_nonzero(diagonal) == diagonal.size:
+    if bare.count_nonzero(diagonal) == diagonal.size:
         return np.linalg.solve(kept, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
     x = np.array(shaping.broadcast(b, shape))

@@ -131,12 +131,13 @@ def in_one_pass(query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None) 
     """
     if kept is not None:
         return False
-    first, last = query._skimp_layout_of(), value._skimp_layout_of()
-    return (
-        len(first.shape) == 4
-        and first.shape[-1] == last.shape[-1]
-        and first.strides[-1] == last.strides[-1] == key._skimp_layout_of().strides[-1] == 1
-    )
+    shape, strides, _ = query._skimp_layout or query._skimp_layout_of()
+    if len(shape) != 4 or strides[-1] != 1:
+        return False
+    own, steps, _ = value._skimp_layout or value._skimp_layout_of()
+    if shape[-1] != own[-1] or steps[-1] != 1:
+        return False
+    return (key._skimp_layout or key._skimp_layout_of())[1][-1] == 1
 
 
 def attention_strides(
@@ -144,7 +145,7 @@ def attention_strides(
 ) -> Ints | None:
     if not in_one_pass(query, key, value, kept):
         return None
-    return _strides_like(query._skimp_layout_of())
+    return _strides_like(query._skimp_layout or query._skimp_layout_of())
 
 
 _strides_like = lru_cache(maxsize=256)(layouts.empty_like_strides)

@@ -44,15 +44,14 @@ def _described(
 
 def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]:
     """Blank, where PyTorch's lies; a small one is made by NumPy."""
-    shape = (*shape_of(query)[:-1], shape_of(value)[-1])
     strides = shapes.attention_strides(query, key, value, kept)
     a = query._np
-    if a is None or strides is None or not all(a.strides):
-        return blank(shape, query._dtype, strides)
+    if a is None or strides is None or 0 in a.strides:
+        return blank((*shape_of(query)[:-1], shape_of(value)[-1]), query._dtype, strides)
     array = bare.empty_like(a)
     made = as_it_lies(array, query._dtype)
-    if 1 in shape:  # of which NumPy's strides may be any
-        made._skimp_layout = Layout(shape, strides, 0)
+    if 1 in a.shape:  # of which NumPy's strides may be any
+        made._skimp_layout = Layout(a.shape, strides, 0)
     return made, array
 
 
@@ -313,8 +312,7 @@ def _small(
     factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     if not (modes.state.grad and (query._rg or key._rg or value._rg)):
         result, into = _result(query, key, value, None)
-        level = np.empty((*q.shape[:-1], 1), q.dtype)
-        attend.forward(q, k, v, into, level, Attention(factor, is_causal, None, None, 1.0, q.dtype))
+        attend.forward(q, k, v, into, None, Attention(factor, is_causal, None, None, 1.0, q.dtype))
         return result
     return _attention(query, key, value, None, bool(is_causal), factor, None, 1.0)[0]
 

@@ -22,6 +22,7 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.sparse.tensor import made
+from skimp.config import config
 
 INDICES = (dtypes.int64, dtypes.int32)
 _POSITIONS: Final = frozenset({dtypes.int64, dtypes.int32})
@@ -47,8 +48,27 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
     return embedding_dense_backward(g, indices, rows, padding_idx, by_freq)
 
 
+def _small_table_back(
+    grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """The gradient of a small table of float32 or float64, none of whose rows counts less."""
+    rows, numbers, dtype = grad_output._np, indices._np, grad_output._dtype
+    if rows is None or numbers is None or dtype not in dtypes.FLOATING or scale_grad_by_freq:
+        return None
+    width = rows.shape[-1]
+    if padding_idx >= 0 or not numbers.size or num_weights * width >= config.small_below:
+        return None
+    total = np.zeros((num_weights, width), dtype.np)
+    if numbers.size == 1:
+        total[numbers.item()] += rows.reshape(width)
+    else:
+        quietly(merge_rows, total, numbers.reshape(-1), taking(rows.reshape(-1, width)))
+    return fresh(total, dtype)
+
+
 @general(
     method=False,
+    fast=_small_table_back,
     rule=Rule(
         "EmbeddingDenseBackwardBackward0",
         grad_output=lambda g, indices, padding_idx, scale_grad_by_freq: _rows_back(
@@ -110,7 +130,7 @@ def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_fre
     table, numbers = weight._np, indices._np
     if table is None or numbers is None or indices._dtype not in _POSITIONS or not numbers.size:
         return None
-    if not numbers.ndim or not table.flags.c_contiguous or not table.size:
+    if not table.flags.c_contiguous or not table.size:
         return None
     if farthest(numbers) >= len(table):
         return None

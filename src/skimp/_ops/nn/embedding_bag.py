@@ -180,7 +180,7 @@ def _bagged(
     if weights is not None:
         rows = rows * weights.unsqueeze(-1)
     inside = bag < bags
-    if np.count_nonzero(inside) < len(bag):
+    if bare.count_nonzero(inside) < len(bag):
         keep = fresh(np.flatnonzero(inside).astype(np.int64), dtypes.int64)
         rows, bag = rows.index_select(0, keep), bag[inside]
     if mode == "max":

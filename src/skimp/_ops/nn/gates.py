@@ -17,7 +17,7 @@ from skimp._engine.dispatch.rows import FLOAT, zeros
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, adopt, empty
-from skimp._kernels import activation as A
+from skimp._kernels import activation as A, bare
 from skimp._kernels.random.normal import uniform53
 from skimp._ops import batching
 from skimp._ops.index.masks import where
@@ -176,7 +176,7 @@ def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) ->
     noise = np.ones(values.shape, input._dtype.np)
     below = values <= 0
     with LOCK():
-        drawn = uniform53(int(np.count_nonzero(below)), engine_of(generator))
+        drawn = uniform53(int(bare.count_nonzero(below)), engine_of(generator))
     noise[below] = (drawn * (high - low) + low).astype(of)
     return adopt(noise, input._dtype)
 

@@ -17,6 +17,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import refuse_cast
 from skimp._engine.tensor.tensor import Array
+from skimp._kernels import bare
 from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses import as_input
 from skimp._ops.nn.losses_reduced import loss_of, reduced
@@ -135,7 +136,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 def _at_least(size: Any, eps: float) -> Any:
     """size, or eps where it is less: there the gradient is as if it were not."""
     low = size.detach() < eps
-    if low._np is not None and not np.count_nonzero(low._np):  # so it is where vectors are few
+    if low._np is not None and not bare.count_nonzero(low._np):  # so it is where vectors are few
         return size
     return _where(low, (size - size.detach()) + eps, size)
 

@@ -12,7 +12,7 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, normalization_onednn
-from skimp._kernels.scratch import beside_rows, dense_row_sums, less_column, row_products
+from skimp._kernels.scratch import dense_row_sums, less_column, row_product, row_products, row_sum
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
 
@@ -43,7 +43,7 @@ def _made(input: Any, found: Any) -> Any:
         return None
     shape, dtype = shape_of(input), input._dtype
     y, *statistics = found
-    if len(shape) != 2:
+    if y.ndim == 1 or y.shape != shape:
         ones = (*shape[:-1], 1)
         y, statistics = y.reshape(shape), [one.reshape(ones) for one in statistics]
     return (fresh(y, dtype), *[fresh(one, dtype) for one in statistics])
@@ -52,7 +52,9 @@ def _made(input: Any, found: Any) -> Any:
 def small_parts(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, centre: bool = True
 ) -> Any:
-    """The normalised rows, their means where they `centre`, and one over their deviations."""
+    """The normalised rows, their means where they `centre`, and one over their deviations: of one
+    row, that row and numbers.
+    """
     dtype = input._dtype
     x = _small_rows(input, dtype)
     if x is None or dtype not in dtypes.FLOATING or normalized_shape != x.shape[1:]:
@@ -66,7 +68,28 @@ def small_parts(
         b = bias._np
         if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
             return None
+    if len(x) == 1:
+        return _normalize_one(x[0], w, b, eps, centre)
     return (_normalize if centre else _scale)(x, w, b, *_numbers(x.shape[1], eps, x.dtype))
+
+
+def _normalize_one(
+    x: Array, w: Array | None, b: Array | None, eps: float, centre: bool
+) -> tuple[Any, ...]:
+    """`_normalize`, or `_scale`, of one row: NumPy divides numbers in a sixth of the time of arrays
+    of one element.
+    """
+    mean = row_sum(x) / x.size if centre else None
+    y = np.empty(x.shape, x.dtype)
+    if mean is not None:
+        x = np.subtract(x, mean, out=y)
+    rstd = 1 / np.sqrt(row_product(x, x) / x.size + float(eps))
+    np.multiply(x, rstd, out=y)
+    if w is not None:
+        np.multiply(y, w, out=y)
+    if b is not None:
+        np.add(y, b, out=y)
+    return (y, rstd) if mean is None else (y, mean, rstd)
 
 
 @lru_cache(maxsize=256)
@@ -79,8 +102,8 @@ def _normalize(
     x: Array, w: Array | None, b: Array | None, n: Array, eps: Array
 ) -> tuple[Array, Array, Array]:
     mean = dense_row_sums(x)
-    mean = np.divide(mean, n, mean if len(x) > 1 else None)  # one element is sooner put anew
-    y = np.subtract(x, beside_rows(mean))
+    np.divide(mean, n, mean)
+    y = np.subtract(x, mean)
     y, rstd = _scale(y, w, b, n, eps, y)
     return y, mean, rstd
 
@@ -90,12 +113,9 @@ def _scale(
 ) -> tuple[Array, Array]:
     """Rows over the root of their mean square, and one over that."""
     rstd = row_products(x, x)
-    into: Array | None = rstd
-    if len(x) == 1:  # of one shape with the row, which spares ufuncs an iterator
-        w, b, into = None if w is None else w[None], None if b is None else b[None], None
-    rstd = np.add(np.divide(rstd, n, into), eps, into)
-    rstd = np.reciprocal(np.sqrt(rstd, into), into)
-    y = np.multiply(x, beside_rows(rstd), out)
+    np.add(np.divide(rstd, n, rstd), eps, rstd)
+    np.reciprocal(np.sqrt(rstd, rstd), rstd)
+    y = np.multiply(x, rstd, out)
     if w is not None:
         np.multiply(y, w, y)
     if b is not None:

@@ -306,7 +306,7 @@ def _nan(block: Array) -> Array | None:
     if block.dtype.kind in "biu":
         return None
     found = block != block
-    return found if np.count_nonzero(found) else None
+    return found if bare.count_nonzero(found) else None
 
 
 def _median_at(block: Array) -> Array:

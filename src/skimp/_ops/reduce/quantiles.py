@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import reduction
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels.pointwise import lerp
+from skimp._ops.reduce.small import all_finite
 
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
@@ -50,22 +54,44 @@ def _quantile(
     ndim = input.ndim
     at = -1 if dim is None else layouts.normalize_dim(dim, ndim)
     rows = input.reshape(-1) if dim is None or ndim == 0 else input.movedim(at, -1)
-    ordered = rows.sort(-1)[0]
-    n = ordered.shape[-1]
-    ranks = q.reshape(-1)
-    if skip_nan:
-        last = rows.isnan().logical_not().sum(-1, keepdim=True) - 1
-        ranks = (ranks * last).clamp(min=0)
-    else:
-        missing = ordered.detach().narrow(-1, n - 1, 1).isnan()  # they come last
-        ranks = (ranks * (n - 1)).expand((*ordered.shape[:-1], -1)).masked_fill(missing, n - 1)
-    result = _at(ordered, ranks, how)
+    made = _small(rows, q) if how == "linear" else None
+    result = _interpolated(rows, q.reshape(-1), how, skip_nan) if made is None else made
     if keepdim:
         shape = (
             [1] * ndim if dim is None else [1 if d == at else s for d, s in enumerate(input.shape)]
         )
         result = result.reshape(*shape, -1)
     return result.movedim(-1, 0) if q.ndim else result.squeeze(-1)
+
+
+def _interpolated(rows: Tensor, ranks: Tensor, how: str, skip_nan: bool) -> Tensor:
+    ordered = rows.sort(-1)[0]
+    n = ordered.shape[-1]
+    if skip_nan:
+        last = rows.isnan().logical_not().sum(-1, keepdim=True) - 1
+        ranks = (ranks * last).clamp(min=0)
+    else:
+        missing = ordered.detach().narrow(-1, n - 1, 1).isnan()  # they come last
+        ranks = (ranks * (n - 1)).expand((*ordered.shape[:-1], -1)).masked_fill(missing, n - 1)
+    return _at(ordered, ranks, how)
+
+
+def _small(rows: Tensor, q: Tensor) -> Tensor | None:
+    """The same of small tensors that are not recorded, and of finite numbers."""
+    if type(rows) is not Tensor or type(q) is not Tensor:
+        return None
+    x, shares = small_array(rows), small_array(q)
+    if x is None or shares is None or (modes.state.grad and (rows._rg or q._rg)):
+        return None
+    if not all_finite(x) or not shares.size:
+        return None
+    ordered = np.sort(x, -1)
+    ranks = shares.reshape(-1) * x.dtype.type(x.shape[-1] - 1)
+    below = np.floor(ranks)
+    low, high = [ordered.take(at.astype(np.int64), -1) for at in (below, np.ceil(ranks))]
+    made = np.empty(low.shape, low.dtype)
+    lerp(low, high, np.subtract(ranks, below), out=made)
+    return fresh(made, rows._dtype)
 
 
 def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:

@@ -130,7 +130,7 @@ def _search(
     if not target.size:
         return result
     # NumPy sorts them, PyTorch does not
-    has_nan = rows.dtype.kind == "f" and np.count_nonzero(np.isnan(rows)) > 0
+    has_nan = rows.dtype.kind == "f" and bare.count_nonzero(np.isnan(rows)) > 0
     if rows.ndim == 1 and not has_nan:
         ordered = rows if sorter is None else rows[sorter]
         side: Any = "right" if right else "left"

@@ -16,10 +16,11 @@ from skimp._engine.autograd import modes
 from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import Geometry, geometry, is_short, of_units
-from skimp._engine.eval.reducers import Reducer, in_range
+from skimp._engine.eval.reducers import Reducer, in_range, is_in_range
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import row_extremes, row_tops
 from skimp._kernels.threads import quietly
@@ -252,7 +253,7 @@ def _counted(x: Array, d: dtypes.dtype, dim: Any, keepdim: Any) -> Any:
     if d.category > dtypes.INT:
         return None
     if d is dtypes.bool and dim is None and not keepdim:
-        return fresh(np.array(np.count_nonzero(x), np.int64), dtypes.int64)
+        return fresh(np.array(bare.count_nonzero(x), np.int64), dtypes.int64)
     axes = _axes(x, dim, keepdim)
     return None if axes is None else fresh(add(x, axes, np.int64, None, keepdim), dtypes.int64)
 
@@ -317,12 +318,11 @@ def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
     if x is None or not degrees < x.size < _LONG:
         return None
-    number = x.dtype.type
-    apart = np.subtract(x.reshape(-1), total(x) / number(x.size))
+    apart = np.subtract(x.reshape(-1), total(x) / x.size)
     squares = total(np.square(apart, out=apart))
-    if number is np.float32 and not in_range(squares):
+    if x.itemsize == 4 and not is_in_range(float(squares)):
         return None
-    return squares / number(x.size - degrees)  # type: ignore[no-any-return]
+    return squares / (x.size - degrees)  # type: ignore[no-any-return]
 
 
 def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
@@ -408,7 +408,7 @@ def truth(every: bool) -> Any:
         if dim is not None or keepdim is not False:
             axes = None if type(dim) is tuple else _axes(x, dim, keepdim)
             return None if axes is None else fresh(along(x, axes, None, None, keepdim), dtypes.bool)
-        count = np.count_nonzero(x)
+        count = bare.count_nonzero(x)
         return fresh(np.array(count == x.size if every else count > 0), dtypes.bool)
 
     return fast

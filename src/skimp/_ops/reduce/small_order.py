@@ -13,6 +13,7 @@ import numpy as np
 from skimp._engine.eval import ranks
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.scratch import starts
 from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
 
@@ -180,6 +181,6 @@ def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
     if num_classes < 1 or x.size * num_classes > ROWS:
         return None
     found = np.equal(x[..., None], starts(num_classes, 1), order="C")
-    if np.count_nonzero(found) != x.size:
+    if bare.count_nonzero(found) != x.size:
         return None
     return fresh(found.astype(np.int64), dtypes.int64)

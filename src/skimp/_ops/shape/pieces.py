@@ -33,9 +33,16 @@ _PIECES, _SECTIONS, _UNSAFE = (
 )
 
 
+def _layouts(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
+    return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
+
+
+_layouts_of_small: Final = lru_cache(256)(_layouts)
+
+
 def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
     def f(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
-        return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
+        return _layouts(layout, pieces, dim)
 
     made: Callable[..., tuple[Tensor, ...]] = view(
         name,
@@ -64,19 +71,24 @@ def _small_array(input: Tensor, dim: Any) -> Array | None:
 def _small_pieces(
     input: Tensor, x: Array, pieces: Any, dim: int, rule: Rule
 ) -> tuple[Tensor, ...] | None:
-    lead: tuple[Any, ...] = (slice(None),) * (dim % x.ndim)
-    arrays = []
-    for start, length in pieces:
-        if not length:
-            return None
-        arrays.append(x[(*lead, slice(start, start + length))])
+    places, lengths = _places(pieces, dim, x.ndim)
+    if 0 in lengths:
+        return None
+    arrays = [x[place] for place in places]
     views = small_views(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
-    if 1 in x.shape or any([length == 1 for _, length in pieces]):
-        # NumPy leaves strides of size-1 dims as they come
-        _, strides, begin = input._skimp_layout_of()
-        for view_, a, (start, _) in zip(views, arrays, pieces, strict=True):
-            view_._skimp_layout = Layout(a.shape, strides, begin + start * strides[dim])
+    if 1 in x.shape or 1 in lengths:  # NumPy leaves strides of size-1 dims as they come
+        layouts = _layouts_of_small(input._skimp_layout or input._skimp_layout_of(), pieces, dim)
+        for view_, layout in zip(views, layouts, strict=True):
+            view_._skimp_layout = layout
     return views
+
+
+@lru_cache(256)
+def _places(pieces: Any, dim: int, ndim: int) -> tuple[list[Any], frozenset[int]]:
+    """The index of each piece, and what lengths there are."""
+    lead = (slice(None),) * (dim % ndim)
+    found = [(*lead, slice(start, start + length)) for start, length in pieces]
+    return found, frozenset([length for _, length in pieces])
 
 
 @lru_cache(256)
@@ -95,7 +107,8 @@ def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...
     x = _small_array(self, dim)
     if x is None or type(sizes) not in (list, tuple):
         return None
-    return _small_pieces(self, x, S.split_with_sizes(x.shape, ints((sizes,)), dim), dim, _SECTIONS)
+    spans = tuple(S.split_with_sizes(x.shape, ints((sizes,)), dim))
+    return _small_pieces(self, x, spans, dim, _SECTIONS)
 
 
 def _small_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...] | None:

@@ -14,12 +14,15 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init, ops
 from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.lazy import LazyModuleMixin
+from skimp.nn.modules.tree import held
 from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 SAYS = """\
 Dtypes: floating point; the result's is the input's.
 Raises: ValueError in forward for other ranks.
 Memory: a new tensor; running statistics are written in place in training."""
+
+_HELD, _COUNT = ("weight", "bias", "running_mean", "running_var"), ("num_batches_tracked",)
 
 
 @options
@@ -103,14 +106,17 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         factor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # a cumulative average
-                factor = 1.0 / float(self.num_batches_tracked)
-        by_batch = self.training or (self.running_mean is None and self.running_var is None)
-        keeps = not self.training or self.track_running_stats
-        mean, var = (self.running_mean, self.running_var) if keeps else (None, None)
-        rest = (self.weight, self.bias, by_batch, factor, self.eps)
+        if self.training and self.track_running_stats:
+            (count,) = held(self, _COUNT)
+            if count is not None:
+                count.add_(1)
+                if self.momentum is None:  # a cumulative average
+                    factor = 1.0 / float(count)
+        weight, bias, mean, var = held(self, _HELD)
+        by_batch = self.training or (mean is None and var is None)
+        if self.training and not self.track_running_stats:
+            mean = var = None
+        rest = (weight, bias, by_batch, factor, self.eps)
         return F.batch_norm(input, mean, var, *rest)  # type: ignore[no-any-return]
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.generated import compiled
 from skimp.nn import functional, ops
+
+_PARAMETERS: Final = frozenset({"weight", "bias"})  # of most modules that have such
+
+
+def _read(name: str) -> str:
+    """The expression of a module's attribute: parameters as `held` finds them."""
+    if name not in _PARAMETERS:
+        return f"self.{name}"
+    return f'own["{name}"] if "{name}" in own else self.{name}'
 
 
 class _Forward:
@@ -16,11 +25,15 @@ class _Forward:
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         function, takes, gives = [[p.strip() for p in part.split(",")] for part in self.parts]
-        kept = [f"{g if g[-1] == '=' else ''}self.{g.rstrip('=')}" for g in gives if g]
+        kept = [f"{g if g[-1] == '=' else ''}{_read(g.rstrip('='))}" for g in gives if g]
         given = ", ".join([t.partition(":")[0].partition("=")[0] for t in takes] + kept)
         to = function[0] if "." in function[0] else f"F.{function[0]}"
         called = to if function[0] else "getattr(F, self._skimp_function)"  # a layer by rank
-        text = [f"def {name}(self, {', '.join(takes)}):", f"    return {called}({given})"]
+        text = [
+            f"def {name}(self, {', '.join(takes)}):",
+            *(["    own = self._parameters"] if "own[" in "".join(kept) else []),
+            f"    return {called}({given})",
+        ]
         space = {"__name__": owner.__module__, "F": functional, "ops": ops}
         made = compiled(name, text, space, f"{owner.__name__}.")
         made.__qualname__ = f"{owner.__qualname__}.{name}"

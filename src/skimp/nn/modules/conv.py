@@ -14,10 +14,12 @@ from skimp._engine.tensor.checks import (
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init
 from skimp.nn.modules.by_rank import ByRank
+from skimp.nn.modules.tree import held
 from skimp.nn.modules.utils import ntuple, reversed_twice, single
 
 _MODES = {"zeros", "reflect", "replicate", "circular"}
 _STRINGS = {"same", "valid"}
+_WEIGHTS = ("weight", "bias")
 
 
 class _ConvNd(ByRank):
@@ -172,7 +174,7 @@ class _ForwardConv(_ConvNd):
         return self._skimp_conv(getattr(F, self._skimp_function), input, weight, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+        return self._conv_forward(input, *held(self, _WEIGHTS))
 
 
 class Conv1d(_ForwardConv, dims=1):
@@ -247,7 +249,7 @@ class _ConvTransposeNd(_ConvNd):
         extra = self._output_padding(input, output_size)
         f: Any = getattr(F, self._skimp_function)
         steps = (self.stride, self.padding, extra, self.groups, self.dilation)
-        return f(input, self.weight, self.bias, *steps)  # type: ignore[no-any-return]
+        return f(input, *held(self, _WEIGHTS), *steps)  # type: ignore[no-any-return]
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         if output_size is None:

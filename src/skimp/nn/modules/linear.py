@@ -8,7 +8,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require_positive
 from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F, init
+from skimp.nn import init
 from skimp.nn.modules.calling import calling
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
@@ -66,11 +66,7 @@ class Linear(Module):
         """Draw weights and bias anew."""
         init._linear(self.weight, self.bias)
 
-    def forward(self, input: Tensor) -> Tensor:
-        own = self._parameters  # an attribute that is none costs Python an exception first
-        if "weight" in own and "bias" in own:
-            return F.linear(input, own["weight"], own["bias"])
-        return F.linear(input, self.weight, self.bias)
+    forward = calling("linear", "input", "weight, bias")
 
 
 class NonDynamicallyQuantizableLinear(Linear):

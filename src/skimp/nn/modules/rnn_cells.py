@@ -10,6 +10,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import init, ops
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
+from skimp.nn.modules.tree import held
 
 SAYS = """\
 Dtypes: floating point, input, state and weights alike.
@@ -83,8 +84,7 @@ class RNNCellBase(Module):
         batched = input.dim() == 2
         rows = input if batched else input.unsqueeze(0)
         state = tuple([self._skimp_state(h, rows, batched) for h in hx])
-        own = self._parameters  # an attribute that is none costs Python an exception first
-        weights = (*[own[n] if n in own else getattr(self, n) for n in _WEIGHTS], None)
+        weights = (*held(self, _WEIGHTS), None)
         new = recurrence.once(self._skimp_mode, rows, state, weights)
         return new if batched else tuple([s.squeeze(0) for s in new])
 

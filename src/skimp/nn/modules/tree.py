@@ -4,7 +4,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
@@ -313,6 +313,14 @@ class Tree:
         """This module and all below it."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
+
+
+def held(module: Any, names: Sequence[str]) -> list[Any]:
+    """The module's attributes of these names, parameters and buffers first: an attribute that is
+    none of Python's costs an exception before it is looked for among them.
+    """
+    own, kept = module._parameters, module._buffers
+    return [own[n] if n in own else kept[n] if n in kept else getattr(module, n) for n in names]
 
 
 def _check_name(owner: Tree, kind: str, name: Any, place: dict[str, Any]) -> None:

@@ -120,12 +120,14 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
             "Batches of sparse tensors are not currently supported by the default collate_fn; "
             "please provide a custom collate_fn to handle them appropriately."
         )
+    if worker.get_worker_info() is None:
+        return stack(batch, 0)
     shape = (len(batch), *first.shape)
     large = numel(shape) * first.dtype.itemsize >= sharing.SHARE_FROM
     plain = not any(
         t.requires_grad or t.dtype is not first.dtype or t.shape != first.shape for t in batch
     )
-    if worker.get_worker_info() is None or not (large and plain and sharing.CAN_SHARE):
+    if not (large and plain and sharing.CAN_SHARE):
         return stack(batch, 0)
     return stack(batch, 0, out=sharing.empty(shape, first.dtype))
 
