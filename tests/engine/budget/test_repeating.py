@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -100,3 +101,33 @@ def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> 
         assert not any(searches[11:])
     else:
         assert all([searches[i - 1] for i in otherwise])
+
+
+def test_what_was_called_where_a_program_departed_keeps_nothing() -> None:
+    """Noting can't begin inside of an optimizer's step, and nothing waits for it there."""
+    x = torch.randn(1024, 128)
+    net = Deep({9})
+    optimizer = torch.optim.SGD(net.parameters(), 0.0)
+
+    def otherwise() -> Any:
+        between = net(x)
+        return weakref.ref(between._storage)
+
+    def closure() -> Any:
+        gone = otherwise()
+        _ = x + 1
+        assert gone() is None
+        return torch.zeros(())
+
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        for _ in range(8):
+            steps(net, [x])
+        known: Any = host.budget
+        assert not known.notes
+        optimizer.step(closure)
+        assert known._soon
+        _ = x + 1
+        assert known.notes
+    finally:
+        setting.set_budget(None)

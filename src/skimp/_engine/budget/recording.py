@@ -392,7 +392,7 @@ def begin(ready: Callable[[], bool] | None = None) -> None:
 
 # where code of this package is no op that may have begun: what calls ops, and their first lines
 _CALLERS: Final = tuple(
-    [call_site.OWN_CODE[0] + name for name in ("nn", "lens", "cli")]
+    [call_site.OWN_CODE[0] + name for name in ("nn", "lens", "cli", "__main__")]
     + [call_site.OWN_CODE[0] + os.path.join("_engine", name) for name in ("budget", "dispatch")]
     + [call_site.OWN_CODE[1]]
 )
