@@ -122,6 +122,24 @@ def test_a_program_that_a_limit_refuses_trains_within_a_budget_of_the_same_bytes
 
 
 @default_mode
+def test_a_program_that_departs_from_what_it_repeated_is_noted_again(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from skimp._engine.memory.ledger import host
+        layers = [torch.nn.Linear(256, 256) for _ in range(4)]
+        x = torch.randn(1024, 256)
+        for rows in (x, x, x, x, x, x, torch.cat([x, x])):
+            y = rows
+            for layer in layers:
+                y = torch.tanh(layer(y))
+            print(host.budget.notes, end=" ")
+            y.sum().backward()
+    """
+    script = write(tmp_path, code)
+    done = skimp("run", "--quiet", "--budget", "64MiB", "--no-spill", script, cwd=tmp_path)
+    assert done.stdout.split()[-3:] == ["False", "False", "True"]
+
+
 @pytest.mark.parametrize("words", [("--no-spill",), ("--verify",), ("--spill-dir", "/tmp")])
 def test_what_is_for_a_budget_needs_one(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = skimp("run", *words, write(tmp_path, "print(1)\n"), cwd=tmp_path)

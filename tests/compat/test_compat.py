@@ -344,9 +344,12 @@ def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
         from torch.utils.data.dataloader import _collate_fn_t, _worker_init_fn_t
         print(issubclass(torch.jit.TracerWarning, Warning))
         print(torch._VF.relu(-torch.ones(1)).tolist(),)
+        from torch._ops import HigherOrderOperator, OpOverload, ops
+        print(ops is torch.ops, isinstance(ops.aten.add.Tensor, OpOverload), OpOverload.__module__)
     """
     here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
-    assert here == python(code, tmp_path) == "False\nTrue\nTrue\nTrue\n[0.0]\n"
+    said = "False\nTrue\nTrue\nTrue\n[0.0]\nTrue True torch._ops\n"
+    assert here == python(code, tmp_path) == said
 
 
 def test_every_public_name_of_pytorchs_own_module_can_be_imported(tmp_path: Path) -> None:

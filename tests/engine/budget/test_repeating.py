@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import skimp as torch
 from skimp._engine.budget import setting
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
+from skimp.utils.checkpoint import checkpoint
 from tests.engine.budget.holding import MIB, held
 from tests.engine.budget.test_noting import steps
 from tests.support.running import default_mode
@@ -100,3 +102,53 @@ def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> 
         assert not any(searches[11:])
     else:
         assert all([searches[i - 1] for i in otherwise])
+
+
+def departing(inside: Any) -> None:
+    """Run a program that repeats, and then `inside(net, x, the budget)`, where it does not."""
+    x = torch.randn(1024, 128)
+    net = Deep({9})
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        for _ in range(8):
+            steps(net, [x])
+        known: Any = host.budget
+        assert not known.notes
+        inside(net, x, known)
+        _ = x + 1
+        assert known.notes
+    finally:
+        setting.set_budget(None)
+
+
+def test_noting_begins_inside_of_what_calls_the_programs_functions() -> None:
+    def inside(net: Any, x: Any, known: Any) -> None:
+        @torch.no_grad()
+        def closure() -> Any:
+            net(x)
+            assert known.notes
+            return x.new_zeros(())
+
+        torch.optim.SGD(net.parameters(), 0.0).step(closure)
+
+    departing(inside)
+
+
+def test_what_was_called_where_a_program_departed_keeps_nothing() -> None:
+    """Noting can't begin inside of a checkpoint, and nothing waits for it there."""
+
+    def inside(net: Any, x: Any, known: Any) -> None:
+        def otherwise() -> Any:
+            between = net(x)
+            return weakref.ref(between._storage)
+
+        def function(x: Any) -> Any:
+            gone = otherwise()
+            x = x + 1
+            assert known._soon
+            assert gone() is None
+            return x
+
+        checkpoint(function, x, use_reentrant=False)
+
+    departing(inside)

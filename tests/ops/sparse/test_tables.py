@@ -161,3 +161,23 @@ def test_entries_that_changed_since_they_were_saved_are_refused() -> None:
     matrix._values().mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_a_table_of_bags_keeps_what_pytorch_keeps(mode: str) -> None:
+    """Not the bag of each index."""
+
+    def run(lib: Any) -> tuple[list[Any], int]:
+        table = (lib.arange(40.0).view(10, 4).sin() * 3).requires_grad_()
+        x = lib.arange(20000) % 10
+        offsets = lib.arange(0, 20000, 1000)
+        before = skimp.memory.memory_allocated()
+        total = lib.nn.functional.embedding_bag(x, table, offsets, mode=mode, sparse=True)
+        kept = skimp.memory.memory_allocated() - before
+        (total.sin() * lib.arange(80.0).view(20, 4)).sum().backward()
+        return table.grad.to_dense().tolist(), kept
+
+    ours, kept = run(skimp)
+    theirs, _ = run(torch)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    assert kept < 8 * 20000

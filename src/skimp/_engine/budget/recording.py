@@ -390,10 +390,14 @@ def begin(ready: Callable[[], bool] | None = None) -> None:
         active.append(NOTED[0])
 
 
-# where code of this package is no op that may have begun: what calls ops, and their first lines
+# where code of this package is no op that may have begun: what calls ops and programs' functions,
+# and ops' first lines
 _CALLERS: Final = tuple(
-    [call_site.OWN_CODE[0] + name for name in ("nn", "lens", "cli")]
-    + [call_site.OWN_CODE[0] + os.path.join("_engine", name) for name in ("budget", "dispatch")]
+    [call_site.OWN_CODE[0] + name for name in ("nn", "optim", "amp", "lens", "cli", "__main__")]
+    + [
+        call_site.OWN_CODE[0] + os.path.join("_engine", *names)
+        for names in (("budget",), ("dispatch",), ("autograd", "modes"))
+    ]
     + [call_site.OWN_CODE[1]]
 )
 

@@ -251,6 +251,7 @@ class Spending:
     def _note_no_more(self) -> None:
         recording.end()
         self.notes = self.knows = self._soon = False
+        self._under_way = None
         self.least = max(self.smallest, POOLED)
         host.spend(self)
 
@@ -263,7 +264,10 @@ class Spending:
 
     def _begins_to_note(self) -> bool:
         """An op begins: begin to note if it is the only one under way."""
-        if not recording.is_only_op(self._under_way) or call_site.elsewhere():
+        alone = recording.is_only_op(self._under_way)
+        if self._under_way is not None and not call_site.is_running(self._under_way):
+            self._under_way = None  # it is over, and its frame would keep what its callers had
+        if not alone or call_site.elsewhere():
             return False
         self._note_now()
         return True

@@ -113,6 +113,14 @@ def outermost_op() -> FrameType | None:
     return found
 
 
+def is_running(one: FrameType) -> bool:
+    """Whether a call of this thread is not over."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not one:
+        frame = frame.f_back
+    return frame is not None
+
+
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn in the name of the nearest line outside the package."""
     level = 1

@@ -168,7 +168,7 @@ def _bagged(
 ) -> Any:
     if weight._hollow:
         rows = (lookup_sparse if sparse else lookup)(weight, input, -1, by_freq)
-        return _summed(rows, input, bags)
+        return _summed(rows, input.new_empty(bags), rows.shape[0])
     _check_bags(input, weight.shape[0], mode)
     numbers = numbers_of(input, weight.shape[0])
     live = numbers != padding if padding >= 0 else None
@@ -183,12 +183,11 @@ def _bagged(
     if bare.count_nonzero(inside) < len(bag):
         keep = fresh(np.flatnonzero(inside).astype(np.int64), dtypes.int64)
         rows, bag = rows.index_select(0, keep), bag[inside]
+    counts = bare.bincount(bag, minlength=bags)
     if mode == "max":
-        return _highest(rows, bag, bare.bincount(bag, minlength=bags))
-    where: Any = fresh(bag.astype(np.int64, copy=False), dtypes.int64)
-    total = _summed(rows, where, bags)
+        return _highest(rows, bag, counts)
+    total = _summed(rows, fresh(counts.astype(np.int64, copy=False), dtypes.int64), len(bag))
     if mode == "mean":
-        counts = bare.bincount(bag, minlength=bags)
         total = total / fresh(
             np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
         ).unsqueeze(-1)
@@ -196,11 +195,23 @@ def _bagged(
 
 
 @hidden(
-    "_bag_sum", rule=Rule("EmbeddingBagBackward0", rows=lambda g, bag: lookup(g, bag, -1, False))
+    "_bag_sum",
+    rule=Rule(
+        "EmbeddingBagBackward0",
+        rows=lambda g, counts, n: lookup(g, _bag_of_each(counts, n), -1, False),
+    ),
 )
-def _summed(rows: Any, bag: Any, bags: int) -> Any:
-    """The sum of the rows of each bag."""
-    return embedding_dense_backward(rows, bag, bags, -1, False)
+def _summed(rows: Any, counts: Any, n: int) -> Any:
+    """The sum of the rows of each bag: the first `counts[0]` of the `n` rows, and so on."""
+    return embedding_dense_backward(rows, _bag_of_each(counts, n), counts.shape[0], -1, False)
+
+
+def _bag_of_each(counts: Any, n: int) -> Any:
+    """The bag of each row, which costs less to make again than to keep for backward."""
+    if counts._hollow:
+        return counts.new_empty(n)
+    many: Array = counts._skimp_array()
+    return fresh(np.repeat(np.arange(len(many)), many), dtypes.int64)
 
 
 def _highest(rows: Any, bag: Array, counts: Array) -> Any:
