@@ -1,9 +1,8 @@
-"""frombuffer and the buffer protocol, beside PyTorch's."""
+"""frombuffer, and what Python makes of a tensor that is asked for bytes, beside PyTorch's."""
 
 from __future__ import annotations
 
 import array
-import sys
 from typing import Any
 
 import hypothesis.strategies as st
@@ -84,14 +83,16 @@ def test_frombuffer_of_read_only_bytes() -> None:
         x[0] = 1
 
 
-def test_the_buffer_protocol() -> None:
-    x = skimp.arange(6, dtype=skimp.int16).reshape(2, 3)
-    view = memoryview(x if sys.version_info >= (3, 12) else x.numpy())
-    assert view.shape == (2, 3)
-    view[1, 2] = -5
-    assert x[1, 2].item() == -5
-    assert x.__buffer__(0).tolist() == x.tolist()
-    with pytest.raises(BufferError):
-        skimp.ones(2, requires_grad=True).__buffer__(0)
-    with pytest.raises(BufferError):
-        skimp.ones(2, dtype=skimp.bfloat16).__buffer__(0)
+@pytest.mark.parametrize("take", [bytes, bytearray])
+@pytest.mark.parametrize(
+    ("refused", "numbers"),
+    [(None, [72, 105]), (None, 3), (ValueError, [1, 256]), (TypeError, [[1, 2], [3, 4]])],
+)
+def test_bytes_are_made_of_a_tensor_s_numbers(take: Any, numbers: Any, refused: Any) -> None:
+    agree(lambda lib: take(lib.tensor(numbers)), refused=refused)
+
+
+@pytest.mark.parametrize("take", [memoryview, b"a".__add__, np.frombuffer])
+def test_a_tensor_is_no_buffer(take: Any) -> None:
+    """Else Python would take the memory of int64 numbers for the bytes, from 3.12 on."""
+    agree(lambda lib: take(lib.tensor([72, 105])), refused=TypeError)

@@ -289,6 +289,7 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
             x = torch.zeros(n)
             held, empty = x.untyped_storage(), torch.zeros(0).untyped_storage()
             print((sys.getsizeof(held) - sys.getsizeof(empty)) // 4, sys.getsizeof(held))
+            print(sys.getsizeof(x.storage()))
         print(torch.fx.wrap(len) is len, torch.futures.Future[int] is not None)
 
         @torch.jit._overload_method

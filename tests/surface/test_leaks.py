@@ -48,6 +48,8 @@ def alive() -> tuple[int, int, int]:
     gc.collect()
     if sys.version_info < (3, 13):
         sys._clear_type_cache()  # it holds names
+    else:
+        sys._clear_internal_caches()
     return held, len(gc.get_objects()), sys.getallocatedblocks()
 
 

@@ -22,6 +22,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import MAGIC_NUMBER, cache_from_source
+from io import FileIO  # `open` is gone when finalizers run at the interpreter's end
 from types import CodeType, FunctionType
 from typing import Any
 from zlib import crc32
@@ -150,7 +151,7 @@ def keep() -> None:
 
 def _read(place: str) -> Any:
     """What `_write` has written there; None where there is none of this version."""
-    with contextlib.suppress(OSError, ValueError, EOFError, TypeError), open(place, "rb") as file:
+    with contextlib.suppress(OSError, ValueError, EOFError, TypeError), FileIO(place) as file:
         check, data = file.read(_CHECK), file.read()
         if check == _check_of(data):
             return marshal.loads(data)
@@ -164,7 +165,7 @@ def _write(place: str, data: bytes) -> None:
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(place), exist_ok=True)
         part = f"{place}.{os.getpid()}"
-        with open(part, "xb") as file:
+        with FileIO(part, "x") as file:
             file.write(_check_of(data) + data)
         os.replace(part, place)
 

@@ -20,6 +20,7 @@ that work for its owner pass a `Guard`.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -177,8 +178,7 @@ def share(work: Callable[[], object], threads: int) -> None:
     try:
         try:
             _sharing.append(None)
-            _start(_pool, threads - 1, _help, _tasks)
-            for _ in range(threads - 1):
+            for _ in range(serving(_pool, threads - 1, _help, _tasks)):
                 _tasks.put(task)
             quietly(work)
         finally:
@@ -199,7 +199,7 @@ def whole(work: Callable[[], object]) -> None:
     """Run `work` to its end, or not at all: what a signal handler raises is raised afterwards.
 
     For what is lost if it stops halfway, such as a computation that writes over its input. On the
-    main thread, where signal handlers run, another thread does it.
+    main thread, where signal handlers run, another thread does it, if there can be one.
     """
     if threading.get_ident() != threading.main_thread().ident:
         work()
@@ -207,9 +207,11 @@ def whole(work: Callable[[], object]) -> None:
     task = _Task(work)
     try:
         try:
-            _start(_conductor, 1, _conduct, _whole_tasks)
-            _whole_tasks.put(task)
-            task.wait()
+            if serving(_conductor, 1, _conduct, _whole_tasks):
+                _whole_tasks.put(task)
+                task.wait()
+            else:
+                quietly(work)
         finally:
             task.close()
     finally:
@@ -229,17 +231,29 @@ def _make(calls: Iterable[Call]) -> None:
     deque(starmap(call, calls), 0)
 
 
-def _start(
+def serving(
     running: list[threading.Thread],
     count: int,
-    serve: Callable[[SimpleQueue[_Task]], None],
-    tasks: SimpleQueue[_Task],
-) -> None:
-    """Have `count` threads that serve a queue. One more does no harm, if this is interrupted."""
+    serve: Callable[[SimpleQueue[Any]], None],
+    tasks: SimpleQueue[Any],
+    name: str = "skimp-helper",
+) -> int:
+    """Have `count` threads that serve a queue, and say how many do: fewer where none can be
+    started. One more does no harm, if this is interrupted.
+
+    When the interpreter ends, finalizers run after the last thread but theirs has stopped for ever.
+    CPython 3.12 starts none from the beginning of that on, which `atexit` is a part of.
+    """
+    if sys.is_finalizing():
+        return 0
     while len(running) < count:
-        thread = threading.Thread(target=serve, args=(tasks,), name="skimp-helper", daemon=True)
-        thread.start()
+        thread = threading.Thread(target=serve, args=(tasks,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # so, too, at the system's limit of threads
+            break
         running.append(thread)
+    return min(len(running), count)
 
 
 def _forget_threads() -> None:

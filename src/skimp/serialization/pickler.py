@@ -5,7 +5,9 @@ out.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections import OrderedDict
+from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import IO, Any
 
@@ -84,7 +86,12 @@ class Pickler(_Base):  # type: ignore[misc]
             title = name or obj.__qualname__
             if "<locals>" in title:  # said by the pickler in C, PyTorch's base
                 raise AttributeError(f"Can't pickle local object '{title}'")
-            if not module.startswith("skimp.") or "." in title:
+            ours, (home, _, last) = module.startswith("skimp."), title.rpartition(".")
+            if ours and home and self.proto < 4:  # Python 3.13 would give the class our name
+                parent = attrgetter(home)(sys.modules[module])
+                self.save_reduce(getattr, (parent, last), obj=obj)
+                return
+            if not ours or home:
                 super().save_global(obj, name)
                 return
             known = names.theirs(module, title)

@@ -354,6 +354,21 @@ def test_helpers_errors_are_raised_and_helpers_live_on() -> None:
     assert len(threads_module._pool) >= 1
 
 
+def test_where_no_thread_can_be_started_the_caller_does_it_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads_module, "_pool", [])
+    monkeypatch.setattr(threads_module, "_conductor", [])
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    ran: list[int] = []
+    share(lambda: ran.append(threading.get_ident()), 3)
+    threads_module.whole(lambda: ran.append(threading.get_ident()))
+    assert ran == [threading.get_ident()] * 2
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_starts_its_own_threads() -> None:

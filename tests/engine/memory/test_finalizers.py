@@ -1,7 +1,7 @@
 """`__del__` of a program's objects, which the collector runs on whichever thread allocates.
 
-On a thread that works for another one it may ask for what the other holds. Each program runs in a
-process of its own, where a deadlock ends with a traceback.
+On a thread that works for another one it may ask for what the other holds, and when Python ends it
+is alone. Each program runs in a process of its own, where a deadlock ends with a traceback.
 """
 
 from __future__ import annotations
@@ -84,6 +84,38 @@ def test_finalizers_on_helpers_read_deferred_storages_and_draw(program: str) -> 
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
+
+
+_AT_THE_END = """
+import atexit, sys
+
+def compute(when):
+    x = skimp.ones(1 << 22)
+    x.mul_(2).exp_()  # by another thread, while there is one
+    assert x.log().sub(2).abs().sum().item() < 10
+    print(when, sys.is_finalizing())
+
+class Last:
+    def __del__(self):
+        compute("module")
+
+if before:
+    compute("before")
+atexit.register(compute, "atexit")
+last = Last()
+"""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_runs_when_python_ends_computes(before: bool) -> None:
+    """The threads that work for others have stopped by then, or can't be started any more."""
+    program = f"before = {before}\n{_BEGIN}{_AT_THE_END}"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr == ""
+    assert ran.stdout == "before False\n" * before + "atexit False\nmodule True\n"
+    assert ran.returncode == 0
 
 
 def test_a_storage_may_outlive_its_module(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ import numpy as np
 from skimp._engine.budget import places
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import WeakValues, finalizer
+from skimp._kernels.threads import serving
 
 Array = np.ndarray[Any, Any]
 
@@ -212,8 +213,9 @@ class File:
     def _flush(self) -> None:
         """Have another thread bring what was written to the disk; wait where it is far behind."""
         nbytes, self._behind = self._behind, 0
+        if not serving(_worker, 1, _serve, _requests, "skimp-spill"):
+            return  # the system brings it there in its own time
         self._syncing.append(nbytes)
-        _start()
         _requests.put(self)
         while sum(self._syncing) > FAR_BEHIND:
             if not _worker or not _worker[0].is_alive():
@@ -281,13 +283,6 @@ _worker: list[threading.Thread] = []
 def _serve(requests: SimpleQueue[File]) -> None:
     while True:
         requests.get().bring_to_disk()
-
-
-def _start() -> None:
-    if not _worker:
-        thread = threading.Thread(target=_serve, args=(_requests,), name="skimp-spill", daemon=True)
-        thread.start()
-        _worker.append(thread)
 
 
 # -- the files of this process --------------------------------------------------------------------

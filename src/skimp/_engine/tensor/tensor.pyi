@@ -364,7 +364,6 @@ class Tensor:
         """`to(torch.bool)`."""
     def broadcast_to(self, *sizes: Any, size: Any = None) -> Tensor:
         """Broadcast to a shape, as a view."""
-    def __buffer__(self, flags: builtins.int) -> memoryview: ...
     def byte(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.uint8)`."""
     def cauchy_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:

@@ -240,18 +240,6 @@ def is_buffer(obj: Any) -> bool:
     return True
 
 
-def buffer_of(self: Tensor, flags: int, /) -> memoryview:
-    """The elements as Python's buffer, on the same bytes (asked for by Python 3.12 and newer)."""
-    if self._rg or self._conj or self._skimp_neg:
-        raise BufferError(
-            "only tensors that do not require grad, with no pending conj or neg, have a buffer; "
-            "use detach() first"
-        )
-    if self._dtype in dtypes.FOREIGN:
-        raise BufferError(f"Python's buffers have no {self._dtype.name}; use tensor.view(dtype)")
-    return memoryview(exported(self))  # type: ignore[arg-type]  # typed from Python 3.12 on
-
-
 # -- asarray --------------------------------------------------------------------------------------
 
 
@@ -389,7 +377,6 @@ for _name, _f in {
     "to_device": to_device,
     "__dlpack__": dlpack,
     "__dlpack_device__": dlpack_device,
-    "__buffer__": buffer_of,
     "__array__": array_of,
     "__array_wrap__": array_wrap,
 }.items():

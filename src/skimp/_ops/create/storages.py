@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -34,7 +35,9 @@ def _count(nbytes: Any) -> int:
     return count
 
 
-_OBJECT = 48  # PyTorch's own object: programs add up what `sys.getsizeof` says
+# PyTorch's own objects: programs add up what `sys.getsizeof` says, which is an object's size and of
+# what stands before it. From CPython 3.12 on that is where weak references are.
+_UNTYPED, _TYPED = (40, 16) if sys.version_info >= (3, 12) else (48, 40)
 
 
 class UntypedStorage:
@@ -77,7 +80,7 @@ class UntypedStorage:
 
     def __sizeof__(self) -> int:
         """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
-        return _OBJECT + self.nbytes()
+        return _UNTYPED + self.nbytes()
 
     def nbytes(self) -> int:
         """Bytes that tensors may use."""
@@ -218,7 +221,7 @@ class TypedStorage:
 
     def __sizeof__(self) -> int:
         """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
-        return super().__sizeof__() + self.nbytes()
+        return _TYPED + self.nbytes()
 
     def nbytes(self) -> int:
         """Number of bytes."""
