@@ -16,6 +16,7 @@ from skimp._engine.budget import (
     lending,
     recipes,
     recording,
+    rematerializing,
     spill as files,
     telling,
 )
@@ -120,14 +121,15 @@ class Spending:
     def computes(self, owner: Any) -> object:
         """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
-        if len(owner) >= KEPT:
+        back = counts.bringing > 0
+        if len(owner) >= KEPT and not back:
             self.repetition.number(owner)
-        knows = self.knows or counts.bringing > 0
+        knows = self.knows or back
         if knows and len(owner) >= self._lowest() and self._know(owner):
             if self.notes:
                 read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
                 telling.floor.see(sum(read.values()) + len(owner))
-            if self.notes and owner.recipe is None:
+            if self.notes and owner.recipe is None and not (back and owner.spare):
                 recipes.of_expression(owner, owner.deferred)
             owner.settled = True
             computing.recipe = owner.recipe
@@ -343,8 +345,8 @@ class Spending:
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
             return False
-        nbytes = sum({id(one.storage): len(one.storage) for one in leaves}.values())
-        return nbytes > self.nbytes // SHARE
+        large = {id(one.storage): n for one in leaves if (n := len(one.storage)) >= self.smallest}
+        return len(large) > FEW and sum(large.values()) > self.nbytes // SHARE
 
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
@@ -384,8 +386,9 @@ class Spending:
                     if self.spills and self.repetition.expected is not None:
                         self.repetition.depart()  # what went then was not enough
                     tried.clear()
-                    continue
-                return False
+                elif not rematerializing.gives_up():
+                    return False
+                continue
             self._evict_some(found, nbytes, tried)
         return True
 
