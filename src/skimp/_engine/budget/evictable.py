@@ -101,7 +101,8 @@ class Evictable(Followed):
     def _about_to_change(self) -> None:
         self.changing += 1
         try:
-            for ref in self.dependents or ():
+            # the youngest first: when it is made, what lived for that alone is no more
+            for ref in reversed(self.dependents or ()):
                 one = ref()
                 if one is not None and one.needs is not None:
                     one.flat()

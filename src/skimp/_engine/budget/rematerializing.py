@@ -23,6 +23,7 @@ from skimp._engine.interrupts import insist
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
+from skimp.errors import OutOfMemoryError
 
 ANY: Final = 1 << 30
 Key = tuple[int, int]  # a recipe, and which of its results
@@ -40,9 +41,12 @@ def rematerialize(s: Evictable) -> None:
 
 
 def gives_up() -> bool:
-    """Have one thing that is held go, or be allowed to, that costs least to have again for what it
-    gives; False: all is read now, or was given up once. Called under the storages' lock.
+    """Have expressions that wait be computed over what they alone have, so that what else they read
+    may go; or one thing that is held go, or be allowed to, that costs least to have again for what
+    it gives. False: all is read now, or was given up once. Called under the storages' lock.
     """
+    if any([order.settle() for order in _orders]):
+        return True
     readers = [*_orders, *evictable.gathered()]
     offers = Counter([s for one in readers for s in one.offers()])
     found: list[tuple[float, int, Any, Any]] = []
@@ -140,6 +144,23 @@ class _Order:
             _orders.remove(self)
 
     # -- giving up --------------------------------------------------------------------------------
+
+    def settle(self) -> bool:
+        """Compute an expression that waits, if that takes no room and lets go of what it reads."""
+        for key, living in list(self.waiting.items()):
+            s = self.made[key][0] if key in self.made else None  # None: it is read now
+            if s is None or not living or s.deferred is None or s.donor(s.deferred) is None:
+                continue
+            del self.waiting[key]  # first: to make room for scratch may come here
+            try:
+                s.materialize()
+            except OutOfMemoryError:
+                self.waiting[key] = living
+                continue
+            for one in living:
+                self._release(one)
+            return True
+        return False
 
     def offers(self) -> list[Evictable]:
         """What may go, and was not given up before."""
