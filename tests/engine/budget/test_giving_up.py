@@ -172,15 +172,18 @@ def test_a_result_on_the_way_goes_and_is_made_twice() -> None:
         assert made() == {**WIDE, "cumsum": 2, "matmul": 1}
 
 
-def test_small_parts_do_not_make_an_expression_one_that_reads_much(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is computed later, over the block of what only it has by then."""
-    monkeypatch.setattr(spending, "SHARE", 1 << 10)
+@pytest.mark.parametrize("room", [1, 2])
+def test_what_reads_much_is_computed_at_once_where_there_is_room_and_else_waits(room: int) -> None:
+    """Later it may take over the block of what only it has by then."""
     x, scale, shift = square(7), torch.ones(512), torch.ones(512)
-    with within(3 * MIB):
-        monkeypatch.setattr(host.budget, "smallest", 4096)
-        y = x.cumsum(0)
-        z = y * scale + shift * x
-        assert z._storage.deferred is not None
-        del y, z
+    z = None
+    try:
+        with within(room * MIB), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spending, "SHARE", 1 << 10)
+            y = x.cumsum(0)
+            z = y * scale + shift * x
+            assert (z._storage.deferred is None) == (room > 1)
+            del y
+            assert z.flatten()[0].item() == 2 * x.flatten()[0].item()
+    finally:
+        del z

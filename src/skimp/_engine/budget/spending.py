@@ -33,6 +33,7 @@ from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import scratch
+from skimp.errors import OutOfMemoryError
 
 _MANY: Final = 1 << 10
 BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody looked at
@@ -338,15 +339,21 @@ class Spending:
                 self.known.pop(key, None)
         self._many = max(_MANY, 2 * len(self.known))
 
-    def deferring(self, owner: Any) -> bool:
-        """Know a new expression; whether it reads so much that it had better materialize now."""
+    def deferring(self, owner: Any) -> None:
+        """Know a new expression. One that reads so much that it had better not wait is computed,
+        if there is room: later it may take over the block of what only it still has.
+        """
         if self.notes:
             evictable.enrol(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
-            return False
-        large = {id(one.storage): n for one in leaves if (n := len(one.storage)) >= self.smallest}
-        return len(large) > FEW and sum(large.values()) > self.nbytes // SHARE
+            return
+        nbytes = sum({id(one.storage): len(one.storage) for one in leaves}.values())
+        if nbytes > self.nbytes // SHARE:
+            with contextlib.suppress(OutOfMemoryError):
+                _read = evictable.leaf_arrays(owner)
+                if self.make_room(pool.rounded(len(owner))):
+                    owner.materialize()
 
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
