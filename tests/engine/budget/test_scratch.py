@@ -121,7 +121,10 @@ def test_what_temporaries_have_left_is_given_back_near_the_bound(
     monkeypatch.setattr(allocator, "trim", lambda: trims.append(None))
     x = torch.ones(1 << 20, requires_grad=True)
     with torch.memory.budget(full() + (9 if near else 128) * MIB // 2):
-        (x * x).sum().backward()  # a gradient of 4 MiB
+        (x * x).sum().backward()
+        assert x.grad is not None
+        assert x.grad[0].item() == 2  # 4 MiB
+        x.sum().backward()  # begins with these
         assert bool(trims) == near
         x.grad = None
 

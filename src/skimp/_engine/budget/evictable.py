@@ -11,6 +11,7 @@ are counted, with the block out of reach meanwhile: whoever wants it then waits 
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -100,7 +101,8 @@ class Evictable(Followed):
     def _about_to_change(self) -> None:
         self.changing += 1
         try:
-            for ref in self.dependents or ():
+            # the youngest first: when it is made, what lived for that alone is no more
+            for ref in reversed(self.dependents or ()):
                 one = ref()
                 if one is not None and one.needs is not None:
                     one.flat()
@@ -172,20 +174,74 @@ def leaf_arrays(s: Storage) -> list[Array]:
             insist(let_go, held)
 
 
+class Gathered:
+    """What an op is about to read, held until it has all of it: `gather`."""
+
+    def __init__(self, held: list[Evictable]) -> None:
+        self._held: Final = held
+        self._given_up: Final[set[int]] = set()
+
+    def hold(self, s: Evictable) -> None:
+        if s not in self._held:
+            s.held += 1
+            self._held[:0] = (s,)  # one step with the line above, as a call would not be
+
+    def offers(self) -> list[Evictable]:
+        """What may go meanwhile, and was not given up before."""
+        return [s for s in self._held if id(s) not in self._given_up]
+
+    def give_up(self, s: Evictable) -> None:
+        """Hold a storage no longer, if it goes: it is made again after the others."""
+        if s in self._held:
+            self._given_up.add(id(s))
+            i = self._held.index(s)
+            s.held -= 1
+            del self._held[i]  # one step with the line above
+
+
+class _Gathering(threading.local):
+    def __init__(self) -> None:
+        self.now: list[Gathered] = []
+
+
+_gathering: Final = _Gathering()
+
+
+def gathered() -> list[Gathered]:
+    """What this thread's ops have so far of what they are about to read."""
+    return _gathering.now
+
+
 def gather(read: Sequence[Any], held: list[Evictable]) -> None:
     """Make again what is away among storages that an op is about to read, before the first of them
     is pinned: each recipe then has all the room. Until `let_go(held)`, which the caller's `finally`
-    insists on, they may only be written to a file meanwhile.
+    insists on, they may only be written to a file meanwhile; or go once, where one recipe does not
+    have room beside them.
     """
-    away = [s for s in read if type(s) is Evictable and s.needs is not None]
+    away = _away(read)
     if not away:
         return
-    for s in read:
-        if type(s) is Evictable:
-            s.held += 1
-            held[:0] = (s,)  # one step with the line above, as a call would not be
-    for s in away:
-        s.flat()
+    mine = Gathered(held)
+    try:
+        _gathering.now.append(mine)
+        while away:  # again, as often as one of them was given up
+            for s in read:
+                if type(s) is Evictable:
+                    mine.hold(s)
+            for s in away:
+                s.flat()
+            away = _away(read)
+    finally:
+        insist(_leave, mine)
+
+
+def _away(read: Sequence[Any]) -> list[Evictable]:
+    return [s for s in read if type(s) is Evictable and s.needs is not None]
+
+
+def _leave(mine: Gathered) -> None:
+    if mine in _gathering.now:
+        _gathering.now.remove(mine)
 
 
 def let_go(held: list[Evictable]) -> None:

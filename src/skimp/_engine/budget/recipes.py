@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
-from skimp._engine.eval import run
 from skimp._engine.eval.expr import Expr, Leaf, walk
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.ledger import host
@@ -95,9 +95,10 @@ class Recipe:
                 depth = one.origin[0].depth
         self.depth: Final[int] = depth + 1
 
-    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
-        """New storages with the results' bytes, from storages with the sources' bytes; None where a
-        result is none that was made. `waits`: what is pointwise may stay an expression, as it was.
+    def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
+        """New storages with the results' bytes, from storages with the sources' bytes, of which it
+        may empty the list; None where a result is none that was made. `waits`: what is pointwise
+        may stay an expression, as it was.
         """
         raise NotImplementedError
 
@@ -141,21 +142,23 @@ class Pointwise(Recipe):
         made = self.results[0]
         self.seconds = usual(f"{self.name}{self.size}", [made and made()], seconds)
 
-    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
+    def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
+        new = storages.defer(self._expression(given))
+        new.spare = True
+        if not waits:
+            new.materialize()
+        return [new]
+
+    def _expression(self, given: list[Storage]) -> Expr:
+        """The expression, which alone has what it reads, and may be computed over it."""
         leaves = [_read(given[i], array_of, like) for i, array_of, like in self._leaves]
+        given.clear()
         made: list[Expr] = []
         for kernel, args, dtype in self._nodes:
             filled = [made[a] if kind is Expr else leaves[a] if kind is Leaf else a
                       for kind, a in args]  # fmt: skip
             made.append(Expr(kernel, tuple(filled), self._shape, dtype))
-        root = made[-1]
-        if waits:
-            new = storages.defer(root)
-            new.spare = True
-            return [new]
-        new = storages.empty(math.prod(root.shape) * root.dtype.itemsize)
-        run.evaluate(root, np.ndarray(root.shape, root.dtype, new.flat()))
-        return [new]
+        return made[-1]
 
 
 class Called(Recipe):
@@ -171,7 +174,7 @@ class Called(Recipe):
         self.name = name
         self._again: Final = again
 
-    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
+    def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
         return self._again(given)
 
 
@@ -223,9 +226,12 @@ class Lost(Exception):
     """Bytes that a recipe reads are nowhere, and can't be made."""
 
 
-def upstream(recipe: Recipe, most: int = MOST) -> Iterator[tuple[Recipe, list[Evictable]]]:
+def upstream(
+    recipe: Recipe, most: int = MOST, made: Container[tuple[int, int]] = ()
+) -> Iterator[tuple[Recipe, list[Evictable]]]:
     """The recipes that have to be followed for this one, each after those that it needs, with the
-    storages in which the others of its sources are. Lost: that can't be; or there are `most`.
+    storages in which the others of its sources are, unless these are `made` (recipes' ids, and
+    which of their results). Lost: that can't be; or there are `most`.
     """
     stack: list[tuple[Recipe, list[Evictable] | None]] = [(recipe, None)]
     seen: set[int] = set()
@@ -250,9 +256,15 @@ def upstream(recipe: Recipe, most: int = MOST) -> Iterator[tuple[Recipe, list[Ev
                 source.follow(s.recipe)
             if source.origin is None:
                 raise Lost
-            below.append(source.origin[0])
+            other, i = source.origin
+            if (id(other), i) not in made:
+                below.append(other)
         stack.append((one, there))
+        below.sort(key=_depth)  # the longest way first: what the others make waits for it
         stack += [(other, None) for other in below if id(other) not in seen]
+
+
+_depth: Final = attrgetter("depth")
 
 
 def has_bytes(s: Evictable) -> bool:

@@ -206,7 +206,7 @@ class _Repeated(recipes.Recipe):
         self.args: Final = args
         self.kwargs: Final = kwargs
 
-    def make(self, given: Sequence[Storage], waits: bool) -> list[Storage | None]:
+    def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
         age = evictable.age()
         result = self.run(given)
         return [*[t._storage for t in _results(result)], *_beneath(result, age)]

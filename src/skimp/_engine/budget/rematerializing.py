@@ -1,25 +1,34 @@
 """Making bytes again: the recipes that it takes, in order, without recursion.
 
 What the order reads and has, and what it makes and will read, is held meanwhile: it may be written
-to a file, but not be dropped to be made once more.
+to a file, but not be dropped to be made once more. Where room lacks and nothing else may go, an
+order gives up what it holds, but for what is read now (`gives_up`), and each of it once: what is
+dropped then is made again when its reader comes, for which the order is planned anew.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
-from skimp._engine.budget import recipes
+from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.statistics import counts
+from skimp._engine.interpreter import HELD_BY_ARGUMENT
 from skimp._engine.interrupts import insist
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
+from skimp.errors import OutOfMemoryError
 
-ANY = 1 << 30
+ANY: Final = 1 << 30
+Key = tuple[int, int]  # a recipe, and which of its results
+
+_orders: Final[list[_Order]] = []  # that are followed, under the storages' lock
 
 
 def rematerialize(s: Evictable) -> None:
@@ -28,54 +37,96 @@ def rematerialize(s: Evictable) -> None:
     RuntimeError: what it needs is lost (which `needs` prevents). OutOfMemoryError: no room.
     """
     assert s.recipe is not None
-    try:
-        order = list(recipes.upstream(s.recipe[0], ANY))
-    except recipes.Lost:
-        raise RuntimeError("bytes that were to be made again can't be: a source is lost") from None
-    _Order(order).follow(s)
+    _Order(s.recipe[0]).follow(s)
+
+
+def gives_up() -> bool:
+    """Have expressions that wait be computed over what they alone have, so that what else they read
+    may go; or one thing that is held go, or be allowed to, that costs least to have again for what
+    it gives. False: all is read now, or was given up once. Called under the storages' lock.
+    """
+    if any([order.settle() for order in _orders]):
+        return True
+    readers: list[_Order | evictable.Gathered] = [*_orders, *evictable.gathered()]
+    offers = Counter([s for one in readers for s in one.offers()])
+    found: list[tuple[float, int, Any, Any]] = []
+    for s, times in offers.items():
+        if times == s.held and s.block is not None and s.recipe is not None:
+            seconds = recipes.price(s.recipe[0])
+            if seconds is not None:
+                found.append((seconds / s.nbytes, id(s), None, s))
+    for order in _orders:
+        found += [(cost, id(order), order, key) for key, cost in order.spares()]
+    if not found:
+        return False
+    _, _, order, which = min(found, key=lambda one: one[:2])
+    if order is not None:
+        order.forget(which)
+    else:
+        for one in readers:
+            one.give_up(which)
+    return True
 
 
 class _Order:
-    """Recipes in order; what of all that they read and make is still to be read."""
+    """The recipes that make a storage's bytes again; what of all that they read is still to be
+    read.
+    """
 
-    def __init__(self, order: list[tuple[Recipe, list[Evictable]]]) -> None:
-        self.recipes = [one for one, _ in order]
-        self.uses: Counter[tuple[int, int]] = Counter()  # of results
-        self.made: dict[tuple[int, int], Storage] = {}  # for whom nobody lives
-        self.adopted: dict[tuple[int, int], Evictable] = {}  # the others
+    def __init__(self, last: Recipe) -> None:
+        self.last: Final = last
+        self.todo: list[tuple[Recipe, list[Evictable], list[Key]]] = []  # the next one last
+        self.uses: Counter[Key] = Counter()  # of results for whom nobody lives
+        self.made: dict[Key, tuple[Storage, Recipe]] = {}  # those that there are
         self.held: Counter[Evictable] = Counter()  # times that a storage will be read
         self.holding: dict[Evictable, None] = {}  # those of them that know of it
         # what expressions read that wait for the recipe that reads them
-        self.waiting: dict[tuple[int, int], tuple[Recipe, list[Evictable]]] = {}
-        for one, there in order:
-            self.uses.update([_key(source) for source in one.sources if source.origin is not None])
-            self.held.update(there)
-        self.there = [there for _, there in order]
+        self.waiting: dict[Key, list[Evictable]] = {}
+        self.reading: list[Evictable] = []  # by what is made now
+        self.given_up: set[object] = set()  # what was, once
+        self.kept: list[Evictable] = []  # from which that can be made again
+        self.stale = True  # what was to be read is away: this has to be planned anew
 
-    def follow(self, last: Evictable) -> None:
+    def follow(self, s: Evictable) -> None:
         try:
-            for s in self.held:
-                self._hold(s)
-            for one, there in zip(self.recipes, self.there, strict=True):
-                if self._follow_one(one):
-                    self.waiting[id(one), 0] = one, there
-                else:
-                    self._end(one, there)
-            if last.block is None:
-                raise RuntimeError(
-                    f"{self.recipes[-1].name} was made again, but not what was asked for"
-                )
+            _orders.append(self)
+            while self.stale or self.todo:
+                if self.stale:
+                    self._plan()
+                one, living, dead = self.todo.pop()
+                self._follow_one(one, living, dead)
+            if s.block is None:
+                raise RuntimeError(f"{self.last.name} was made again, but not what was asked for")
         finally:
-            insist(self._let_go)
+            insist(self._end)
+
+    def _plan(self) -> None:
+        """What has to be followed, as things are."""
+        try:
+            order = list(recipes.upstream(self.last, ANY, self.made))
+        except recipes.Lost:
+            raise RuntimeError(
+                "bytes that were to be made again can't be: a source is lost"
+            ) from None
+        self.stale = False
+        reads = [(one, *_reads(one)) for one, _ in order]
+        self.uses = Counter([key for _, _, dead in reads for key in dead])
+        for key in [key for key in self.made if key not in self.uses]:
+            self.made.pop(key)
+            self.waiting.pop(key, None)
+        self.held = Counter([s for _, living, _ in reads for s in living])
+        self.held.update([s for living in self.waiting.values() for s in living])
+        for s in [s for s in self.holding if s not in self.held]:
+            self._drop(s)
+        for s in self.held:
+            if recipes.has_bytes(s):
+                self._hold(s)
+        self.todo = reads[::-1]
 
     def _hold(self, s: Evictable) -> None:
         if s not in self.holding:
             s.held += 1
             self.holding[s] = None  # one step with the line above
-
-    def _let_go(self) -> None:
-        for s in list(self.holding):
-            self._drop(s)
 
     def _drop(self, s: Evictable) -> None:
         s.held -= 1
@@ -86,28 +137,76 @@ class _Order:
         if not self.held[s] and s in self.holding:
             self._drop(s)
 
-    def _end(self, one: Recipe, there: list[Evictable]) -> None:
-        """What a recipe reads, and what waits in it, has been read."""
-        ended = [(one, there)]
-        while ended:
-            one, there = ended.pop()
-            for s in there:
-                self._release(s)
-            for source in one.sources:
-                if source.origin is not None:
-                    key = _key(source)
-                    if key in self.waiting:
-                        ended.append(self.waiting.pop(key))
-                    self._used(key)
+    def _end(self) -> None:
+        for s in list(self.holding):
+            self._drop(s)
+        if self in _orders:
+            _orders.remove(self)
 
-    def _follow_one(self, one: Recipe) -> bool:
-        """Make the results; whether the only one is an expression that waits for its reader, as
-        nobody else wants it: so it was when it was made first.
+    # -- giving up --------------------------------------------------------------------------------
+
+    def settle(self) -> bool:
+        """Compute an expression that waits, if that takes no room and lets go of what it reads."""
+        for key, living in list(self.waiting.items()):
+            s = self.made[key][0] if key in self.made else None  # None: it is read now
+            if s is None or not living or s.deferred is None or s.donor(s.deferred) is None:
+                continue
+            del self.waiting[key]  # first: to make room for scratch may come here
+            try:
+                s.materialize()
+            except OutOfMemoryError:
+                self.waiting[key] = living
+                continue
+            for one in living:
+                self._release(one)
+            return True
+        return False
+
+    def offers(self) -> list[Evictable]:
+        """What may go, and was not given up before."""
+        busy = {id(s) for living in (self.reading, *self.waiting.values()) for s in living}
+        return [s for s in self.holding if id(s) not in busy and id(s) not in self.given_up]
+
+    def give_up(self, s: Evictable) -> None:
+        """Hold a storage no longer, if it goes: until the next recipe."""
+        if s in self.holding:
+            self.given_up.add(id(s))
+            self.stale = True
+            self._drop(s)
+
+    def spares(self) -> Iterator[tuple[Key, float]]:
+        """The results that nobody reads now but this, and seconds a byte to make them once more."""
+        for key, (s, one) in list(self.made.items()):
+            idle = s.block is not None and key not in self.given_up and _is_alone(s)
+            if idle and (found := self._way(key, one)) is not None:
+                yield key, sum([other.seconds for other, _ in found]) / max(s.nbytes, 1)
+
+    def _way(self, key: Key, one: Recipe) -> list[tuple[Recipe, list[Evictable]]] | None:
+        try:
+            others = {other: True for other in self.made if other[0] != key[0]}
+            return list(recipes.upstream(one, recipes.MOST, others))
+        except recipes.Lost:
+            return None
+
+    def forget(self, key: Key) -> None:
+        """Let go of a result, which will be made once more."""
+        way = self._way(key, self.made[key][1])
+        self.given_up.add(key)
+        if way is not None:
+            self.kept += [s for _, there in way for s in there]
+            self.stale = True
+            del self.made[key]
+
+    # -- following --------------------------------------------------------------------------------
+
+    def _follow_one(self, one: Recipe, living: list[Evictable], dead: list[Key]) -> None:
+        """Make the results, and hold what is read of them. The only one may be an expression that
+        waits for its reader, as nobody else wants it: so it was when it was made first.
         """
-        given = [self._given(source) for source in one.sources]
+        self.reading = living
         waits = self.uses[id(one), 0] == 1 and self._who(one, 0) is None
         spent, began = counts.seconds, perf_counter()
-        made = one.make(given, waits)
+        made = one.make(self._given(one, dead), waits)
         took = perf_counter() - began - (counts.seconds - spent)
         one.seconds = took if not one.seconds else min(one.seconds, took)
         counts.usual_seconds += one.seconds
@@ -117,15 +216,32 @@ class _Order:
         for i, new in enumerate(made):
             if new is not None:
                 self._keep(one, i, new)
+        self.reading = []
+        read = [*living, *[s for key in dead for s in self.waiting.pop(key, ())]]
         first = made[0]
-        return first is not None and first.spare and first.deferred is not None
+        if first is not None and first.spare and first.deferred is not None:
+            self.waiting[id(one), 0] = read
+        else:
+            for s in read:
+                self._release(s)
 
-    def _given(self, source: recipes.Source) -> Storage:
+    def _given(self, one: Recipe, dead: list[Key]) -> list[Storage]:
+        """What a recipe reads. What it reads last, nobody else holds from here on: its block may be
+        taken over, as it was at first.
+        """
+        given = [self._source(source) for source in one.sources]
+        for key in dead:
+            self.uses[key] -= 1
+            if not self.uses[key]:
+                self.made.pop(key, None)
+        return given
+
+    def _source(self, source: recipes.Source) -> Storage:
         s = source.storage()
         if s is not None and recipes.has_bytes(s):
             return s
         if source.origin is not None and (found := self.made.get(_key(source))) is not None:
-            return found
+            return found[0]
         if s is not None and s.needs is not None:  # evicted meanwhile, though it was held: by force
             return s
         raise RuntimeError("bytes that were to be made again can't be: a source is lost")
@@ -133,15 +249,12 @@ class _Order:
     def _keep(self, one: Recipe, i: int, new: Storage) -> None:
         """Give a result's bytes to the storage that they are of, if it lives and has none."""
         s = self._who(one, i)
-        key = (id(one), i)
         if s is not None:
             adopt(s, new)
-            if self.uses[key]:
+            if self.held[s]:
                 self._hold(s)
-                self.held[s] += self.uses[key]
-                self.adopted[key] = s
-        elif self.uses[key]:
-            self.made[key] = new
+        elif self.uses[id(one), i]:
+            self.made[id(one), i] = new, one
 
     def _who(self, one: Recipe, i: int) -> Evictable | None:
         """Who lives and has no bytes because of this."""
@@ -150,12 +263,23 @@ class _Order:
         mine = s is not None and s.recipe is not None and s.recipe[0] is one
         return s if mine and s is not None and s.needs is not None else None
 
-    def _used(self, key: tuple[int, int]) -> None:
-        self.uses[key] -= 1
-        if (s := self.adopted.get(key)) is not None:
-            self._release(s)
-        if not self.uses[key]:
-            self.made.pop(key, None)
+
+def _is_alone(s: Storage) -> bool:
+    """Whether nobody but an order has a result of a recipe."""
+    return sys.getrefcount(s) <= HELD_BY_ARGUMENT + 1
+
+
+def _reads(one: Recipe) -> tuple[list[Evictable], list[Key]]:
+    """The storages that a recipe reads; and of those that are no more, whose results they were."""
+    living: list[Evictable] = []
+    dead: list[Key] = []
+    for source in one.sources:
+        s = source.storage()
+        if s is not None:
+            living.append(s)
+        elif source.origin is not None:
+            dead.append(_key(source))
+    return living, dead
 
 
 def _made_at(one: Recipe) -> Site | None:

@@ -16,6 +16,7 @@ from skimp._engine.budget import (
     lending,
     recipes,
     recording,
+    rematerializing,
     spill as files,
     telling,
 )
@@ -32,6 +33,7 @@ from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import scratch
+from skimp.errors import OutOfMemoryError
 
 _MANY: Final = 1 << 10
 BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody looked at
@@ -120,14 +122,15 @@ class Spending:
     def computes(self, owner: Any) -> object:
         """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
-        if len(owner) >= KEPT:
+        back = counts.bringing > 0
+        if len(owner) >= KEPT and not back:
             self.repetition.number(owner)
-        knows = self.knows or counts.bringing > 0
+        knows = self.knows or back
         if knows and len(owner) >= self._lowest() and self._know(owner):
             if self.notes:
                 read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
                 telling.floor.see(sum(read.values()) + len(owner))
-            if self.notes and owner.recipe is None:
+            if self.notes and owner.recipe is None and not (back and owner.spare):
                 recipes.of_expression(owner, owner.deferred)
             owner.settled = True
             computing.recipe = owner.recipe
@@ -340,15 +343,21 @@ class Spending:
                 self.known.pop(key, None)
         self._many = max(_MANY, 2 * len(self.known))
 
-    def deferring(self, owner: Any) -> bool:
-        """Know a new expression; whether it reads so much that it had better materialize now."""
+    def deferring(self, owner: Any) -> None:
+        """Know a new expression. One that reads so much that it had better not wait is computed,
+        if there is room: later it may take over the block of what only it still has.
+        """
         if self.notes:
             evictable.enrol(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
-            return False
+            return
         nbytes = sum({id(one.storage): len(one.storage) for one in leaves}.values())
-        return nbytes > self.nbytes // SHARE
+        if nbytes > self.nbytes // SHARE:
+            with contextlib.suppress(OutOfMemoryError):
+                _read = evictable.leaf_arrays(owner)
+                if self.make_room(pool.rounded(len(owner))):
+                    owner.materialize()
 
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
@@ -388,8 +397,9 @@ class Spending:
                     if self.spills and self.repetition.expected is not None:
                         self.repetition.depart()  # what went then was not enough
                     tried.clear()
-                    continue
-                return False
+                elif not rematerializing.gives_up():
+                    return False
+                continue
             self._evict_some(found, nbytes, tried)
         return True
 

@@ -116,8 +116,8 @@ class Budget(Protocol):
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
 
-    def deferring(self, owner: Any) -> bool:
-        """Know a new expression; whether it reads so much that it had better materialize now."""
+    def deferring(self, owner: Any) -> None:
+        """Know a new expression, which materializes now if it reads too much to wait."""
 
     def make_room(self, nbytes: int) -> bool:
         """Take bytes away until so many fit below the bound; whether they do."""

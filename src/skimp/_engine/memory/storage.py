@@ -458,8 +458,8 @@ def defer(expr: Expr) -> Storage:
     if host.watched:
         s.site = call_site.find()
     register(s, expr)
-    if host.budget is not None and host.budget.deferring(s):
-        s.materialize()
+    if host.budget is not None:
+        host.budget.deferring(s)
     return s
 
 
