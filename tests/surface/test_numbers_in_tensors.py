@@ -1,4 +1,4 @@
-"""Where an op takes a number, a tensor of one number will do: its value at the call, as in PyTorch."""
+"""Where an op takes a number, a tensor of one will do: its value at the call, as in PyTorch."""
 
 from __future__ import annotations
 
