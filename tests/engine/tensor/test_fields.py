@@ -134,3 +134,11 @@ def test_exchanged_tensors_take_their_attributes_along() -> None:
         return a.tolist(), a.__dict__, b.tolist(), b.__dict__
 
     assert run(skimp) == run(oracle)
+
+
+def test_two_tensors_never_share_a_dictionary() -> None:
+    for lib, shared in ((skimp, False), (oracle, True)):
+        a, b = lib.ones(2), lib.ones(2)
+        a.__dict__ = b.__dict__
+        b.later = 1
+        assert hasattr(a, "later") is shared

@@ -105,7 +105,9 @@ def show_first(cls: type) -> None:
     first = next(c.__dict__["__dict__"] for c in cls.__mro__ if "__dict__" in c.__dict__)
     if isinstance(first, Shown) or getattr(cls.__getattribute__, "shows", False):
         return
-    get, put, remove = cls.__getattribute__, cls.__setattr__, cls.__delattr__
+    get: Any = cls.__getattribute__
+    put: Any = cls.__setattr__
+    remove: Any = cls.__delattr__
     shown = Shown()
 
     def look(self: Any, name: str) -> Any:
