@@ -68,7 +68,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, proto: Any) -> Any:
-        parts = self.data, self.requires_grad, OrderedDict()
+        parts: tuple[Any, ...] = self.data, self.requires_grad, OrderedDict()
         state = own(self)
         if state:
             return _rebuild_parameter_with_state, (*parts, state)

@@ -20,7 +20,7 @@ def whole(holder: Any) -> dict[str, Any] | None:
     return _whole.__get__(holder) if isinstance(holder, Held) else getattr(holder, "__dict__", None)
 
 
-def exchange(one: Held, other: Held) -> None:
+def exchange(one: Any, other: Any) -> None:
     """Each of two tensors becomes what the other was."""
     first, second = _whole.__get__(one), _whole.__get__(other)
     _whole.__set__(one, second)
