@@ -17,6 +17,7 @@ from skimp._engine.autograd.saving import Many, Packed
 from skimp._engine.eval.expr import Expr, Leaf
 from skimp._engine.memory.spans import Exported
 from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor.fields import whole
 from skimp._engine.tensor.tensor import Tensor
 from skimp.memory.search import Root, variables
 
@@ -143,7 +144,7 @@ def _of_object(parts: list[str], holder: Any, value: Any) -> None:
 
 def _attribute(holder: Any, value: Any) -> str:
     """`.name` of the attribute of `holder` that is `value`."""
-    fields = getattr(holder, "__dict__", None)
+    fields = whole(holder)
     if fields is value:
         return ""
     for name, one in (fields or {}).items():
@@ -168,7 +169,7 @@ _WORDS = {
 
 
 def _of_dict(holder: dict[Any, Any], value: Any, before: Any, called: Parameters) -> str:
-    fields = before if isinstance(before, dict) else getattr(before, "__dict__", None) or {}
+    fields = before if isinstance(before, dict) else whole(before) or {}
     is_attribute = fields is holder or any([fields.get(name) is holder for name in _TABLES])
     for key, one in holder.items():
         if one is value:

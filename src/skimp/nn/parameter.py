@@ -11,6 +11,7 @@ from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.dispatch.row import KNOWN, ORDINARY
 from skimp._engine.tensor import devices, promotion
+from skimp._engine.tensor.fields import own
 from skimp._engine.tensor.formats import preserve_format
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.meta import MetaTensor
@@ -67,7 +68,11 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, proto: Any) -> Any:
-        return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+        parts: tuple[Any, ...] = self.data, self.requires_grad, OrderedDict()
+        state = own(self)
+        if state:
+            return _rebuild_parameter_with_state, (*parts, state)
+        return _rebuild_parameter, parts
 
 
 class _MetaParameter(MetaTensor, Parameter):
@@ -116,20 +121,25 @@ def _preserve() -> Any:
     return preserve_format
 
 
-_OWN = {"_np", "_storage", "_dtype", "_rg", "_grad", "_base", "_conj", "__weakref__"}
-
-
 def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
     """What a program has put on the tensor goes with it."""
 
-    for name, value in old.__dict__.items():
-        if name not in _OWN and not name.startswith("_skimp_"):
-            new.__dict__[name] = copy.deepcopy(value, memo)
+    new.__dict__.update({name: copy.deepcopy(value, memo) for name, value in own(old).items()})
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
     """What pickles of parameters call."""
     return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(
+    data: Tensor, requires_grad: bool, backward_hooks: Any, state: dict[str, Any]
+) -> Parameter:
+    """The same, with what a program has set on the parameter."""
+    made = Parameter(data, requires_grad)
+    for name, value in state.items():
+        setattr(made, name, value)
+    return made
 
 
 # -- buffers --------------------------------------------------------------------------------------
@@ -203,7 +213,6 @@ class UninitializedTensorMixin:
         made = ops.empty(tuple(shape), dtype=dtype if dtype is not None else self._dtype)
         self.__class__ = self.cls_to_become
         whole_self: Any = self
-        whole_self.__dict__.pop("_lazy", None)
         whole_self.data = made
 
     def _skimp_apply(self, fn: Callable[[Tensor], Tensor]) -> None:

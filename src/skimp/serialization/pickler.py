@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.fields import own
 from skimp._engine.tensor.formats import layout
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
@@ -161,8 +162,4 @@ def sparse_parts(t: SparseTensor) -> tuple[Any, ...]:
 
 def _attributes(t: Tensor) -> dict[str, Any]:
     """What a program has set on the tensor."""
-    return {
-        name: value
-        for name, value in t.__dict__.items()
-        if name not in rebuild.OWN and name[:1] != "_"
-    }
+    return {name: value for name, value in own(t).items() if name not in rebuild.OWN}

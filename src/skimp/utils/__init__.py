@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._compat.modules import lookup as _lookup
+from skimp._engine.tensor.fields import exchange
 from skimp._engine.tensor.tensor import Tensor
 from skimp.utils import _pickling, _pytree, checkpoint, data, deterministic, dlpack, hooks
 
@@ -29,5 +30,5 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     Raises: TypeError for classes of other slots.
     Memory: no byte moves: the objects change places.
     """
-    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+    exchange(t1, t2)
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__

@@ -103,7 +103,7 @@ def withheld(node: Any, site: Any) -> RuntimeError:
 def no_grad_fn(i: int, t: Any) -> RuntimeError:
     """`backward()` of something that no recorded operation made."""
     text = f"element {i} of tensors does not require grad and does not have a grad_fn"
-    cut = t.__dict__.get("_skimp_cut")
+    cut = t._skimp_cut
     if cut is not None:
         how, code, lasti = cut
         text += f"\nThe chain was cut by {how} at {lines.describe(code, lasti)}."

@@ -14,21 +14,25 @@ from typing import Any, Final
 from skimp._engine.dispatch.row import FORMS
 from skimp._engine.tensor.tensor import Tensor
 
-# Operators that PyTorch hands over under their own names, and those whose functions it hands over;
-# Python's protocols; methods that are no ops.
-_OWN: Final = {
+# Operators that PyTorch hands over under their own names.
+_OPERATORS: Final = {
     "__rsub__", "__rtruediv__", "__rdiv__", "__rfloordiv__", "__rmod__", "__rpow__", "__rmatmul__",
     "__rlshift__", "__rrshift__", "__eq__", "__floordiv__", "__pow__", "__and__", "__or__",
-    "__xor__", "__lshift__", "__rshift__", "__invert__", "__ipow__", "__iand__", "__ior__",
-    "__ixor__", "__ilshift__", "__irshift__", "__setitem__", "__int__", "__float__", "__bool__",
-    "__complex__", "__index__", "__len__", "__contains__", "__repr__", "__format__",
-    "__reversed__", "__array__", "__dlpack__", "__dlpack_device__", "__deepcopy__",
-    "__reduce_ex__", "backward", "detach", "detach_", "requires_grad_", "register_hook",
-    "register_post_accumulate_grad_hook", "retain_grad", "cumprod_", "cumsum_", "is_inference",
+    "__xor__", "__lshift__", "__rshift__", "__ipow__", "__iand__", "__ior__", "__ixor__",
+    "__ilshift__", "__irshift__",
 }  # fmt: skip
+# Python's protocols; methods that are no ops.
+_OWN: Final = {
+    "__invert__", "__setitem__", "__int__", "__float__", "__bool__", "__complex__", "__index__",
+    "__len__", "__contains__", "__repr__", "__format__", "__reversed__", "__array__",
+    "__dlpack__", "__dlpack_device__", "__deepcopy__", "__reduce_ex__", "backward", "detach",
+    "detach_", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook",
+    "retain_grad", "cumprod_", "cumsum_", "is_inference",
+}  # fmt: skip
+# Operators whose functions it hands over.
 _OTHERS: Final = {
-    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__ne__": "ne",
-    "__pos__": "positive", "__iadd__": "add_", "__isub__": "sub_",
+    "__pos__": "positive", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+    "__ne__": "ne", "__iadd__": "add_", "__isub__": "sub_",
 }  # fmt: skip
 
 
@@ -38,16 +42,25 @@ class WatchedMethod:
     Of a class it is Tensor's own, so that no operator of a subclass goes before the left operand's.
     """
 
-    def __init__(self, own: Any, func: Any) -> None:
+    def __init__(self, own: Any, func: Any, is_operator: bool) -> None:
         self.own = own
         self._func = func
+        self._hand_over = _as_operator if is_operator else _hand_over
 
     def __get__(self, t: Tensor | None, owner: Any = None) -> Any:
         if t is None:
             return self.own
         if not _asks(t):
             return self.own.__get__(t, owner)
-        return lambda *args, **kwargs: _hand_over(self._func, (t, *args), kwargs)
+        return lambda *args, **kwargs: self._hand_over(self._func, (t, *args), kwargs)
+
+
+def _as_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Python asks the other operand where this one can't be used, an ndarray for instance."""
+    try:
+        return _hand_over(func, args, kwargs)
+    except TypeError:
+        return NotImplemented
 
 
 class WatchedProperty:
@@ -105,7 +118,7 @@ def _names() -> list[str]:
         for name, f in vars(Tensor).items()
         if isinstance(f, property) and f.fget not in FORMS and not name.startswith("_")
     ]
-    methods = [name for name in (*_OWN, *_OTHERS) if name in vars(Tensor)]
+    methods = [name for name in (*_OPERATORS, *_OWN, *_OTHERS) if name in vars(Tensor)]
     return [*properties, "_version", *methods]
 
 
@@ -116,7 +129,7 @@ def _watched(name: str, f: Any) -> Any:
     func = own(getattr(Tensor, title))
     if isinstance(func, FunctionType) and func not in FORMS and _is_private(func.__name__):
         func.__name__, func.__qualname__ = title, f"Tensor.{title}"  # handlers go by names
-    return WatchedMethod(f, func)
+    return WatchedMethod(f, func, name in _OPERATORS or (name in _OTHERS and name != "__pos__"))
 
 
 def _is_private(name: str) -> bool:

@@ -264,19 +264,24 @@ def _torch_function(
     """
     if not all([issubclass(cls, t) for t in types]):
         return NotImplemented
+    kwargs = kwargs or {}
     with DisableTorchFunctionSubclass():
-        return converted(func(*args, **(kwargs or {})), cls)
+        return converted(func(*args, **kwargs), cls, (*args, *kwargs.values()))
 
 
-def converted(result: Any, cls: type) -> Any:
-    """A result whose plain tensors are of this class, on the same bytes and history."""
+def converted(result: Any, cls: type, given: tuple[Any, ...] = ()) -> Any:
+    """A result whose plain tensors are of this class, on the same bytes and history. What was
+    `given` stays what it is.
+    """
     if cls is Tensor or cls in KNOWN:
         return result
     if isinstance(result, Tensor) and not isinstance(result, cls) and not result._hollow:
+        if any([value is result for value in given]):
+            return result.as_subclass(cls)
         result.__class__ = cls  # the tensor itself
         return result
     if isinstance(result, (tuple, list)):
-        parts = [converted(r, cls) for r in result]
+        parts = [converted(r, cls, given) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return result
 

@@ -162,6 +162,8 @@ def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
 
 # -- the call -------------------------------------------------------------------------------------
 
+_NUMBERS = frozenset((int, float, bool, complex, str, type(None)))
+
 
 def call(
     row: Pointwise,
@@ -173,6 +175,8 @@ def call(
     """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]`
     (`inplace`).
     """
+    if params and not _NUMBERS.issuperset(map(type, params)):  # by value, as graphs keep them too
+        params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
     if out is None:
         if (made := row.fast(*args, *params)) is not None:
             return made
@@ -204,8 +208,8 @@ def call(
     kernel = row.kernel(compute)
     if row.check is not None:
         row.check(compute, args)
-    if params:  # by value: what `bound` remembers must not keep a tensor
-        kernel = bound(kernel, *[p.item() if isinstance(p, Tensor) else p for p in params])
+    if params:
+        kernel = bound(kernel, *params)
     if out is None:
         made = _compute(row, kernel, args, compute, result, tuple(shape))
         if row.recording is not None and modes.state.grad and any([t._rg for t in tensors]):

@@ -41,6 +41,7 @@ from skimp._engine.memory.pending import (
     remember,
 )
 from skimp._engine.memory.spans import Exported, as_bytes, over
+from skimp._engine.tensor.fields import whole
 from skimp._engine.tensor.instances import share_names
 from skimp._kernels import shaping
 from skimp.errors import OutOfMemoryError
@@ -369,9 +370,7 @@ def users(s: Storage) -> list[Any]:
     found: list[Any] = []
     for holder in gc.get_referrers(s):
         if isinstance(holder, dict) and holder.get("_storage") is s:
-            found.extend(
-                o for o in gc.get_referrers(holder) if getattr(o, "__dict__", None) is holder
-            )
+            found.extend(o for o in gc.get_referrers(holder) if whole(o) is holder)
         elif getattr(holder, "_storage", None) is s:
             found.append(holder)
     return [

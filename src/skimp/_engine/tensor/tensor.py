@@ -17,6 +17,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import CPU, device
+from skimp._engine.tensor.fields import Held, Shown, show_first, whole
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
@@ -40,13 +41,16 @@ class _General:
     """
 
     def __get__(self, t: Tensor | None, cls: type[Tensor]) -> None:
-        if t is not None and t.__dict__.get("_np") is not None:
+        held = None if t is None else whole(t)
+        if t is not None and held is not None and held.get("_np") is not None:
             if t._skimp_layout is None:
-                t._skimp_layout = _layout_of(t.__dict__["_np"], t._storage)
-            t.__dict__["_np"] = None
+                t._skimp_layout = _layout_of(held["_np"], t._storage)
+            held["_np"] = None
 
     def __set__(self, t: Tensor, array: Array | None) -> None:
-        t.__dict__["_np"] = array
+        held = whole(t)
+        assert held is not None
+        held["_np"] = array
 
 
 def _layout_of(a: Array, storage: Storage) -> Layout:
@@ -67,8 +71,10 @@ class VersionCounter:
     version: int = 0
 
 
-class Tensor:
+class Tensor(Held):
     """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
+
+    __dict__ = Shown()  # type: ignore[assignment]
 
     # The elements: an ndarray while the tensor is small, resident and plain; None sends an op
     # the general way.
@@ -120,6 +126,7 @@ class Tensor:
             cls._skimp_on_fast_path = False
         if not (cls._skimp_on_fast_path or cls._hollow):
             cls._np = _General()  # type: ignore[assignment]
+        show_first(cls)
         cls._skimp_begin_class()
 
     @classmethod

@@ -11,6 +11,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import MetaStorage
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.fields import own
 from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 
@@ -38,8 +39,7 @@ def rebuild(
 
 def _own_state(t: Tensor) -> dict[str, Any] | None:
     """What a program has set on the tensor: the attributes that are not ours."""
-    found = {k: v for k, v in t.__dict__.items() if not k.startswith("_")}
-    return found or None
+    return own(t) or None
 
 
 def reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:

@@ -76,6 +76,8 @@ def _window(
     pin_memory: bool = False,
 ) -> Tensor:
     """The curve on n points, or a period of it: n of n + 1 points."""
+    if isinstance(n, Tensor):
+        n = n.__index__()
     _check_types(name, n, periodic, parameters)
     dtype = dtype or promotion.get_default_dtype()
     if not dtype.is_floating_point:

@@ -335,7 +335,9 @@ def _spelled_out(x: Any, index: tuple[Any, ...]) -> Any:
 
 def _general(self: Tensor, index: Any) -> Tensor:
     if active or type(self) not in KNOWN or type(index) not in KNOWN or unusual(index):
-        return dispatch(GETITEM, (self, split(index)), {})  # type: ignore[no-any-return]
+        items = split(index)
+        given = index if len(items) == 1 and items[0] is index else items  # as handlers know it
+        return dispatch(GETITEM, (self, given), {})  # type: ignore[no-any-return]
     return _got(self, index)
 
 

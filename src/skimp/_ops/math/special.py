@@ -195,7 +195,9 @@ MVLGAMMA = Pointwise(
 _MOST_TERMS: Final = 1 << 28  # what takes minutes
 
 
-def _dimension(input: Tensor, p: int) -> tuple[int]:
+def _dimension(input: Tensor, p: Any) -> tuple[int]:
+    if isinstance(p, Tensor):
+        p = p.__index__()
     if type(p) is not int:
         raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
     if p > _MOST_TERMS:  # PyTorch makes a tensor of so many numbers

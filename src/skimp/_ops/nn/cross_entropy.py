@@ -353,6 +353,10 @@ def cross_entropy(
     range.
     Memory: log-probabilities are never written; two numbers per row are saved.
     """
+    if isinstance(label_smoothing, Tensor):
+        label_smoothing = label_smoothing.item()
+    if isinstance(ignore_index, Tensor):
+        ignore_index = int(ignore_index.__index__())
     if weight is size_average is reduce is None and reduction == "mean" and not label_smoothing:
         loss = _small(input, target, ignore_index)
         if loss is not None:

@@ -10,7 +10,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.tensor import fresh
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.scratch import starts
@@ -105,6 +105,8 @@ def nll_loss(
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
+    if isinstance(ignore_index, Tensor):
+        ignore_index = int(ignore_index.__index__())
     check_tensor("nll_loss_nd", target)
     if input.ndim == 0:
         raise ValueError("Expected 1 or more dimensions (got 0)")

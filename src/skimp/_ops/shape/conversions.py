@@ -135,7 +135,7 @@ def _small_to(input: Tensor, *args: Any) -> Tensor | None:
         kind = kind._dtype
     if type(kind) is dtypes.dtype:
         return input if kind is input._dtype else _small_cast(input, kind)
-    return input if kind == "cpu" or kind is devices.CPU else None
+    return input if kind is devices.CPU or (type(kind) is str and kind == "cpu") else None
 
 
 export("to", to, namespaces=(), fast=_small_to)

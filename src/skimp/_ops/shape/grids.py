@@ -127,6 +127,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     Shape: (n,); the result is (n over r, r).
     """
     _need_vector(input)
+    r = as_int(r, "r")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
     """Zero what lies beyond the diagonal: whole columns of a band of rows at once, the border by a
     mask.
     """
+    diagonal = index(diagonal)
     rows, columns = matrices.shape[-2:]
     for top in range(0, rows, _ROWS):
         end = min(top + _ROWS, rows)

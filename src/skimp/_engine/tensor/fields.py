@@ -1,0 +1,125 @@
+"""What an instance holds: as a program sees it, only what the program has set there itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class Held:
+    """The class that Tensor derives from: it has the dictionary of which `Tensor.__dict__` is a
+    part.
+    """
+
+
+_whole: Any = Held.__dict__["__dict__"]
+
+
+def whole(holder: Any) -> dict[str, Any] | None:
+    """All that an instance holds, ours included; None: it has no dictionary."""
+    return _whole.__get__(holder) if isinstance(holder, Held) else getattr(holder, "__dict__", None)
+
+
+def exchange(one: Any, other: Any) -> None:
+    """Each of two tensors becomes what the other was."""
+    first, second = _whole.__get__(one), _whole.__get__(other)
+    _whole.__set__(one, second)
+    _whole.__set__(other, first)
+
+
+def _ours(cls: type) -> set[str]:
+    """What the classes of this package keep on an instance, besides what is `_skimp_...`."""
+    kept: set[str] = set()
+    for c in cls.__mro__:
+        names = getattr(c, "__annotations__", {})
+        if "_storage" in names or getattr(c, "_hollow", False):
+            kept.update(names)
+    return kept
+
+
+def own(t: Any) -> dict[str, Any]:
+    """What a program has set on a tensor."""
+    ours = _ours(type(t))
+    held = _whole.__get__(t).items()
+    return {k: v for k, v in held if k not in ours and not k.startswith("_skimp_")}
+
+
+class Own(dict[str, Any]):
+    """The same; what is changed here is changed on the tensor."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, t: Any) -> None:
+        super().__init__(own(t))
+        self._tensor = t
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+def _changing(name: str) -> Callable[..., Any]:
+    change = getattr(dict, name)
+
+    def changed(self: Own, *args: Any, **values: Any) -> Any:
+        before = dict(self)
+        found = change(self, *args, **values)
+        held = _whole.__get__(self._tensor)
+        for gone in before.keys() - self.keys():
+            held.pop(gone, None)
+        held.update({k: v for k, v in self.items() if before.get(k, held) is not v})
+        return found
+
+    changed.__name__, changed.__qualname__, changed.__doc__ = name, f"Own.{name}", change.__doc__
+    return changed
+
+
+_CHANGING = ("__setitem__", "__delitem__", "__ior__", "update", "setdefault", "pop", "popitem")
+for _name in (*_CHANGING, "clear"):
+    setattr(Own, _name, _changing(_name))
+
+
+class Shown:
+    """`t.__dict__`: what a program has set. It can be changed, and another can take its place."""
+
+    def __get__(self, t: Any, cls: Any = None) -> Any:
+        return self if t is None else Own(t)
+
+    def __set__(self, t: Any, fields: Mapping[str, Any]) -> None:
+        if not isinstance(fields, dict):
+            kind = type(fields).__name__
+            raise TypeError(f"__dict__ must be set to a dictionary, not a '{kind}'")
+        held = _whole.__get__(t)
+        new = dict(fields)
+        for name in own(t):
+            del held[name]
+        held.update(new)
+
+    def __delete__(self, t: Any) -> None:
+        self.__set__(t, {})
+
+
+def show_first(cls: type) -> None:
+    """Have a new class show its fields so too where a class that is no tensor stands before Tensor
+    among its bases: `t.__dict__` would be that class's, and the whole.
+    """
+    first = next(c.__dict__["__dict__"] for c in cls.__mro__ if "__dict__" in c.__dict__)
+    if isinstance(first, Shown) or getattr(cls.__getattribute__, "shows", False):
+        return
+    get: Any = cls.__getattribute__
+    put: Any = cls.__setattr__
+    remove: Any = cls.__delattr__
+    shown = Shown()
+
+    def look(self: Any, name: str) -> Any:
+        return Own(self) if name == "__dict__" else get(self, name)
+
+    def write(self: Any, name: str, value: Any) -> None:
+        shown.__set__(self, value) if name == "__dict__" else put(self, name, value)
+
+    def delete(self: Any, name: str) -> None:
+        shown.__delete__(self) if name == "__dict__" else remove(self, name)
+
+    look.shows = True  # type: ignore[attr-defined]
+    for name, f in (("__getattribute__", look), ("__setattr__", write), ("__delattr__", delete)):
+        f.__name__, f.__qualname__ = name, f"{cls.__qualname__}.{name}"
+        setattr(cls, name, f)
