@@ -74,7 +74,7 @@ class VersionCounter:
 class Tensor(Held):
     """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
 
-    __dict__ = Shown()  # type: ignore[assignment]
+    __dict__ = Shown()
 
     # The elements: an ndarray while the tensor is small, resident and plain; None sends an op
     # the general way.
