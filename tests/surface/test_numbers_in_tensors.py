@@ -50,3 +50,20 @@ def test_a_graph_keeps_the_number_and_not_the_tensor() -> None:
         slope.fill_(7)
         made.sum().backward()
         assert x.grad.tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("call", ["softplus", "threshold", "leaky_relu", "elu"])
+def test_one_whose_value_nobody_can_take_is_refused_in_pytorchs_words(call: str) -> None:
+    def told(lib: Any, way: str) -> str:
+        def run(number: Any) -> Any:
+            return CALLS[call](lib, lib.ones(3), lambda _: number)
+
+        with pytest.raises(RuntimeError) as caught:
+            if way == "vmap":
+                lib.vmap(run)(lib.ones(2))
+            else:
+                run(lib.ones((), device="meta"))
+        return str(caught.value).partition(" on ")[0]
+
+    for way in ("vmap", "meta"):
+        assert told(skimp, way) == told(oracle, way)
