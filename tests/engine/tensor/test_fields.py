@@ -132,8 +132,9 @@ def test_copies_of_the_dictionary_are_plain() -> None:
     assert copy.deepcopy(fields)["_private"] is not fields["_private"]
 
 
-def test_deep_copies_take_private_attributes_along() -> None:
-    _same(lambda t: [copy.deepcopy(_set(t)).__dict__, t.__dict__], "Tensor")
+@pytest.mark.parametrize("kind", ["Tensor", "Parameter"])
+def test_deep_copies_of_tensors_take_attributes_along_and_of_parameters_do_not(kind: str) -> None:
+    _same(lambda t: [copy.deepcopy(_set(t)).__dict__, t.__dict__], kind)
 
 
 def test_what_skimp_keeps_of_other_layouts_does_not_show() -> None:
