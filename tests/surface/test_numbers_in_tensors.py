@@ -50,3 +50,19 @@ def test_a_graph_keeps_the_number_and_not_the_tensor() -> None:
         slope.fill_(7)
         made.sum().backward()
         assert x.grad.tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("call", ["softplus", "threshold", "leaky_relu", "elu"])
+def test_one_whose_value_nobody_can_take_is_refused_in_pytorchs_words(call: str) -> None:
+    def told(lib: Any, way: str) -> str:
+        def run(number: Any) -> Any:
+            return CALLS[call](lib, lib.ones(3), lambda _: number)
+
+        asked = lib.vmap(run) if way == "vmap" else run
+        number = lib.ones(2) if way == "vmap" else lib.ones((), device="meta")
+        with pytest.raises(RuntimeError) as caught:
+            asked(number)
+        return str(caught.value).partition(" on ")[0]
+
+    for way in ("vmap", "meta"):
+        assert told(skimp, way) == told(oracle, way)

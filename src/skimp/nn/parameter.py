@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -62,9 +61,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
-            copied = self.data.clone(memory_format=_preserve())
-            new = memo[id(self)] = type(self)(copied, self.requires_grad)
-            _copy_attributes(self, new, memo)
+            copied = self.data.clone(memory_format=preserve_format)
+            memo[id(self)] = type(self)(copied, self.requires_grad)
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, proto: Any) -> Any:
@@ -114,17 +112,6 @@ share_names(
 def _flagged(t: Tensor, flag: str) -> Tensor:
     setattr(t, flag, True)
     return t
-
-
-def _preserve() -> Any:
-
-    return preserve_format
-
-
-def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
-    """What a program has put on the tensor goes with it."""
-
-    new.__dict__.update({name: copy.deepcopy(value, memo) for name, value in own(old).items()})
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:

@@ -53,24 +53,11 @@ def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
     bare.copyto(out, yes, where=condition)
 
 
-_KERNELS: dict[Any, Kernel] = {
-    f: Kernel(f.__name__, f)
-    for f in (
-        np.add,
-        np.subtract,
-        np.multiply,
-        np.true_divide,
-        np.negative,
-        np.sqrt,
-        np.maximum,
-        np.minimum,
-        np.absolute,
-        np.sign,
-        np.greater,
-        np.less,
-        np.equal,
-    )
-}
+_UFUNCS: Final = (
+    np.add, np.subtract, np.multiply, np.true_divide, np.negative, np.sqrt, np.maximum, np.minimum,
+    np.absolute, np.sign, np.greater, np.less, np.equal,
+)  # fmt: skip
+_KERNELS: dict[Any, Kernel] = {f: Kernel(f.__name__, f) for f in _UFUNCS}
 _WHERE = Kernel("where", _select, aliases=False, strided=True, dense=True)
 _COMPARES = frozenset((np.greater, np.less, np.equal))
 

@@ -14,6 +14,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.devices import CPU
+from skimp._engine.tensor.fields import ours
 from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
@@ -98,6 +99,7 @@ def from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
         isinstance(new_type, type)
         and issubclass(new_type, Tensor)
         and not isinstance(new, new_type)
+        and not new._hollow  # another class would look for bytes there
     ):
         new.__class__ = new_type
     set_attributes(new, state)
@@ -210,8 +212,9 @@ def set_attributes(t: Tensor, state: Any) -> None:
         return
     if not isinstance(found, Mapping):
         refuse(f"attributes of a tensor in a {type(found).__name__}")
+    kept = OWN | ours(type(t))  # indices and values of a sparse one, which were checked
     for name, value in found.items():
-        if type(name) is not str or name in OWN or name.startswith(("__", "_skimp_")):
+        if type(name) is not str or name in kept or name.startswith(("__", "_skimp_")):
             refuse(f"the attribute {shown(name)} of a tensor, which is not the program's")
         setattr(t, name, value)
 

@@ -13,9 +13,10 @@ from typing import IO, Any, Final
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
-from skimp.serialization import arrays, limits, listed, names, safe, states, unlisted
+from skimp.serialization import arrays, limits, listed, names, rebuild, safe, states, unlisted
 from skimp.serialization.limits import refuse, refused, shown
 from skimp.serialization.listed import Listed
 from skimp.serialization.machine import MODERN, OLD, Machine
@@ -155,6 +156,9 @@ def _set_state(found: Any, state: Any) -> None:
     """What pickle does with an object's state, for a class that the program allowed."""
     if hasattr(found, "__setstate__"):
         found.__setstate__(state)
+        return
+    if isinstance(found, Tensor):
+        rebuild.set_attributes(found, state)
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if attributes:

@@ -108,6 +108,22 @@ def test_private_attributes_are_copied_too(kind: str, way: Any) -> None:
     _same(lambda t: [way(_set(t)).__dict__, way(t).tolist(), type(way(t)) is type(t)], kind)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dictionary_that_was_asked_for_earlier_changes_what_is_there_now(kind: str) -> None:
+    def run(t: Any) -> Any:
+        fields = _set(t).__dict__
+        t.name_, t.later = "b", 1
+        fields["name_"] = "a"  # as it was
+        return t.name_, fields.pop("later"), hasattr(t, "later"), fields
+
+    _same(run, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_is_what_a_program_has_set(kind: str) -> None:
+    _same(lambda t: [object.__getattribute__(t, "__getstate__")(), _set(t).__getstate__()], kind)
+
+
 def test_copies_of_the_dictionary_are_plain() -> None:
     fields = _set(skimp.ones(2)).__dict__
     for other in (copy.copy(fields), copy.deepcopy(fields), dict(fields), fields | {}):
@@ -116,8 +132,9 @@ def test_copies_of_the_dictionary_are_plain() -> None:
     assert copy.deepcopy(fields)["_private"] is not fields["_private"]
 
 
-def test_deep_copies_take_private_attributes_along() -> None:
-    _same(lambda t: [copy.deepcopy(_set(t)).__dict__, t.__dict__], "Tensor")
+@pytest.mark.parametrize("kind", ["Tensor", "Parameter"])
+def test_deep_copies_of_tensors_take_attributes_along_and_of_parameters_do_not(kind: str) -> None:
+    _same(lambda t: [copy.deepcopy(_set(t)).__dict__, t.__dict__], kind)
 
 
 def test_what_skimp_keeps_of_other_layouts_does_not_show() -> None:

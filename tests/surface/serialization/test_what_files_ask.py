@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import skimp
-from skimp.serialization import machine
+from skimp.serialization import machine, rebuild
 from tests.surface.serialization.test_saving import (
     no_globals,  # noqa: F401  (a fixture of every test)
     pickled,
@@ -125,6 +125,43 @@ HOSTILE = {
 def test_hostile_pickles(what: str) -> None:
     with pytest.raises((pickle.UnpicklingError, EOFError)):
         skimp.load(pickled(HOSTILE[what]), weights_only=False)
+
+
+class Kind(skimp.Tensor):
+    """A tensor that a program lets files have."""
+
+
+def _kind(attribute: str) -> bytes:
+    """An instance by itself, whose state is one attribute."""
+    length = struct.pack("<I", len(attribute))
+    return (
+        f"\x80\x02c{__name__}\nKind\n)\x81}}X".encode("latin1")
+        + length
+        + (attribute.encode() + b"K\x01sb.")
+    )
+
+
+@pytest.mark.parametrize("name", ["_storage", "_np", "_skimp_layout", "data", "grad", "__class__"])
+def test_an_allowed_class_of_tensors_keeps_its_own_attributes(name: str) -> None:
+    skimp.serialization.add_safe_globals([Kind])
+    assert skimp.load(pickled(_kind("note"))).note == 1
+    with pytest.raises(pickle.UnpicklingError, match=f"the attribute '{name}' of a tensor"):
+        skimp.load(pickled(_kind(name)))
+
+
+def test_what_a_sparse_tensor_holds_is_no_attribute_of_a_program() -> None:
+    t = torch.eye(2).to_sparse()
+    t.note = 1
+    assert to_skimp(t).note == 1
+    t._sorted = True
+    with pytest.raises(pickle.UnpicklingError, match="the attribute '_sorted' of a tensor"):
+        to_skimp(t)
+
+
+def test_a_tensor_without_bytes_of_its_own_is_of_no_class_that_has_some() -> None:
+    parts = skimp.tensor([[0, 1]]), skimp.ones(2), (2,)
+    made = rebuild.from_type(rebuild.sparse, Kind, (skimp.sparse_coo, parts), {"note": 1})
+    assert (made.to_dense().tolist(), made.note) == ([1.0, 1.0], 1)  # type: ignore[attr-defined]
 
 
 def test_the_good_form_of_the_hostile_tensor_loads() -> None:

@@ -55,6 +55,7 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
     names = _Names(row)
     first, arrays = names.tensors[0], names.arrays
     known = [f"type({a}) in ordinary" for a in names.tensors]
+    known += [f"not isinstance({p}, Tensor)" for p in names.params]  # `call` takes its value
     fits = [f"{x} is not None" for x in arrays] + ["dtype in plain"]
     fits += [f"{a}._dtype is dtype" for a in names.tensors[1:]]
     fits += [f"{x}.shape == x0.shape" for x in arrays[1:]]

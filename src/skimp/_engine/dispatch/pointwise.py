@@ -162,8 +162,6 @@ def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
 
 # -- the call -------------------------------------------------------------------------------------
 
-_NUMBERS = frozenset((int, float, bool, complex, str, type(None)))
-
 
 def call(
     row: Pointwise,
@@ -175,8 +173,6 @@ def call(
     """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]`
     (`inplace`).
     """
-    if params and not _NUMBERS.issuperset(map(type, params)):  # by value, as graphs keep them too
-        params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
     if out is None:
         if (made := row.fast(*args, *params)) is not None:
             return made
@@ -184,6 +180,8 @@ def call(
             return made
     elif inplace and row.fast_inplace(*args, *params):
         return out
+    if params:  # by value, as graphs keep them too: the fast paths leave such calls to this
+        params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
     args = tuple([a if type(a) is Tensor else as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
     if not tensors and row.bare:
@@ -208,8 +206,8 @@ def call(
     kernel = row.kernel(compute)
     if row.check is not None:
         row.check(compute, args)
-    if params:
-        kernel = bound(kernel, *params)
+    if params:  # one without bytes has no value to take, and says so
+        kernel = bound(kernel, *[p.item() if isinstance(p, Tensor) else p for p in params])
     if out is None:
         made = _compute(row, kernel, args, compute, result, tuple(shape))
         if row.recording is not None and modes.state.grad and any([t._rg for t in tensors]):

@@ -11,6 +11,12 @@ class Held:
     part.
     """
 
+    def __getstate__(self) -> Any:
+        """Python's, which would go past `__dict__`, of what a program has set."""
+        state: Any = object.__getstate__(self)  # with slots: their values beside the dictionary
+        fields = own(self) or None
+        return (fields, state[1]) if isinstance(state, tuple) else fields
+
 
 _whole: Any = Held.__dict__["__dict__"]
 
@@ -27,7 +33,7 @@ def exchange(one: Any, other: Any) -> None:
     _whole.__set__(other, first)
 
 
-def _ours(cls: type) -> set[str]:
+def ours(cls: type) -> set[str]:
     """What the classes of this package keep on an instance, besides what is `_skimp_...`."""
     kept: set[str] = set()
     for c in cls.__mro__:
@@ -39,9 +45,9 @@ def _ours(cls: type) -> set[str]:
 
 def own(t: Any) -> dict[str, Any]:
     """What a program has set on a tensor."""
-    ours = _ours(type(t))
-    held = _whole.__get__(t).items()
-    return {k: v for k, v in held if k not in ours and not k.startswith("_skimp_")}
+    names = ours(type(t))
+    held = _whole.__get__(t).copy()  # in one step: another thread may set one meanwhile
+    return {k: v for k, v in held.items() if k not in names and not k.startswith("_skimp_")}
 
 
 class Own(dict[str, Any]):
@@ -61,7 +67,9 @@ def _changing(name: str) -> Callable[..., Any]:
     change = getattr(dict, name)
 
     def changed(self: Own, *args: Any, **values: Any) -> Any:
-        before = dict(self)
+        before = own(self._tensor)  # which may have changed since this was asked for
+        dict.clear(self)
+        dict.update(self, before)
         found = change(self, *args, **values)
         held = _whole.__get__(self._tensor)
         for gone in before.keys() - self.keys():
@@ -91,7 +99,7 @@ class Shown:
         held = _whole.__get__(t)
         new = dict(fields)
         for name in own(t):
-            del held[name]
+            held.pop(name, None)
         held.update(new)
 
     def __delete__(self, t: Any) -> None:

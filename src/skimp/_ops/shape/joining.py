@@ -77,9 +77,10 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-def _arrays(tensors: Any) -> tuple[list[Array], int] | None:
+def _arrays(tensors: Any) -> tuple[list[Array], bool] | None:
     """The arrays of tensors of one type and rank, each of them small, whose joint is row-major; and
-    how many bytes they are together."""
+    whether a tensor of all their bytes keeps NumPy's array.
+    """
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
     dtype, arrays, nbytes = tensors[0]._dtype, [], 0
@@ -92,12 +93,7 @@ def _arrays(tensors: Any) -> tuple[list[Array], int] | None:
     first = arrays[0]
     if first.ndim in (4, 5) and _is_channels_last(tensors, first):
         return None
-    return arrays, nbytes
-
-
-def _is_small(nbytes: int) -> bool:
-    """Whether a tensor of so many bytes keeps NumPy's array."""
-    return nbytes < POOLED or nbytes < host.kept_below
+    return arrays, nbytes < POOLED or nbytes < host.kept_below
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
@@ -115,7 +111,7 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     if found is None or type(dim) is not int:
         return None
     arrays = found[0]
-    if not _is_small(found[1]):
+    if not found[1]:
         return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
@@ -262,7 +258,7 @@ def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     found = _arrays(tensors)
-    if found is None or type(dim) is not int or not _is_small(found[1]):
+    if found is None or type(dim) is not int or not found[1]:
         return None
     arrays, count = found[0], len(tensors)
     first = arrays[0].shape

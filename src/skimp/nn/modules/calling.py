@@ -8,6 +8,7 @@ from skimp._engine.generated import compiled
 from skimp.nn import functional, ops
 
 _PARAMETERS: Final = frozenset({"weight", "bias"})  # of most modules that have such
+_OWN: Final = "    own = self._parameters if self._skimp_direct else ()"
 
 
 def _read(name: str) -> str:
@@ -31,7 +32,7 @@ class _Forward:
         called = to if function[0] else "getattr(F, self._skimp_function)"  # a layer by rank
         text = [
             f"def {name}(self, {', '.join(takes)}):",
-            *(["    own = self._parameters"] if "own[" in "".join(kept) else []),
+            *([_OWN] if "own[" in "".join(kept) else []),
             f"    return {called}({given})",
         ]
         space = {"__name__": owner.__module__, "F": functional, "ops": ops}

@@ -5,12 +5,18 @@ order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.queries import typename
 from skimp.nn.modules import hooks
 from skimp.nn.parameter import Buffer, Parameter
+
+# what forward methods read by `held` or likewise
+READ: Final = (
+    *("weight", "bias", "running_mean", "running_var", "num_batches_tracked"),
+    *("weight_ih", "weight_hh", "bias_ih", "bias_hh"),
+)
 
 
 def _attribute(owner: Any, name: str) -> Any:
@@ -26,6 +32,18 @@ class Tree:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
+
+    # no class of a program's says itself what its parameters are (as a property, for instance), so
+    # that a forward method may read the tables
+    _skimp_direct: bool = True
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        super().__init_subclass__(**words)
+        if not cls.__module__.startswith("skimp."):
+            ways: Any = (cls.__getattr__, cls.__getattribute__)
+            cls._skimp_direct = ways == (Tree.__getattr__, object.__getattribute__) and not any(
+                [hasattr(cls, name) for name in READ]
+            )
 
     # -- registering ------------------------------------------------------------------------------
 
@@ -319,6 +337,8 @@ def held(module: Any, names: Sequence[str]) -> list[Any]:
     """The module's attributes of these names, parameters and buffers first: an attribute that is
     none of Python's costs an exception before it is looked for among them.
     """
+    if not module._skimp_direct:
+        return [getattr(module, n) for n in names]
     own, kept = module._parameters, module._buffers
     return [own[n] if n in own else kept[n] if n in kept else getattr(module, n) for n in names]
 
