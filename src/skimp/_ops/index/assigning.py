@@ -97,7 +97,7 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     does.
     """
     arrays: Any = advanced.index_arrays(index, a)
-    if arrays is None and a is not None:
+    if arrays is None:
         arrays = _with_ints(index)
     if arrays is None or active:
         return False
