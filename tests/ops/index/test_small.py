@@ -370,3 +370,23 @@ def test_a_slice_by_tensors_is_the_slice_by_their_numbers() -> None:
         assert x.reshape(4, 5)[t.tensor(1) : 3].shape == (2, 5)
         with pytest.raises((IndexError, TypeError)):
             t.tensor(1.0)[0:1]
+
+
+SHARED: dict[str, Callable[[Any], Any]] = {
+    "one": lambda lib: (x := lib.arange(4), x.__setitem__((x[:2],), 9)),
+    "a value": lambda lib: (x := lib.arange(4), x.__setitem__(x[:2], x.new_tensor(9))),
+    "two": lambda lib: (x := lib.zeros(4, 4, dtype=lib.int64), x.__setitem__((x[0], x[1]), 3)),
+    "a mask": lambda lib: (x := lib.ones(2, 2) > 0, x.__setitem__(x[0], lib.ones(2, 2) > 2)),
+    "added": lambda lib: (x := lib.arange(4), x.index_put_((x[:2],), x.new_tensor(9), True)),
+    "too large": lambda lib: lib.zeros(3, 4).__setitem__((lib.tensor([0]), 1 << 63), 1),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_an_index_that_is_refused_is_refused_as_in_pytorch(name: str) -> None:
+    errors = []
+    for lib in (skimp, torch):
+        with pytest.raises((RuntimeError, ValueError)) as found:
+            SHARED[name](lib)
+        errors.append((found.type, str(found.value)))
+    assert errors[0] == errors[1]

@@ -120,6 +120,21 @@ def test_embedding(data: Any, dtype: Any, index: Any, by_freq: bool) -> None:
     same_both_ways(call, [numbers(data.draw, rows, width, dtype=dtype)], "rows")
 
 
+@pytest.mark.parametrize("rows", [4, 1 << 16])
+@pytest.mark.parametrize("by_freq", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+def test_the_gradient_of_a_table_refuses_other_indices(
+    dtype: str, by_freq: bool, rows: int
+) -> None:
+    errors = []
+    for lib in (skimp, torch):
+        places = lib.tensor([1]).to(getattr(lib, dtype))
+        with pytest.raises(RuntimeError) as found:
+            lib.ops.aten.embedding_dense_backward(lib.ones(1, 3), places, rows, -1, by_freq)
+        errors.append(str(found.value))
+    assert errors[0] == errors[1]
+
+
 def test_embedding_refuses_as_before() -> None:
     table = skimp.ones(3, 2)
     for wrong in ([3], [-1], [0, -4]):

@@ -119,3 +119,13 @@ def test_places_of_many_rows_lie_row_by_row() -> None:
     found = skimp.arange(30_000.0).reshape(300, 100).topk(3)
     assert found.indices.stride() == found.values.stride() == (3, 1)
     assert found.indices.tolist() == [[99, 98, 97]] * 300
+
+
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "int8"])
+def test_a_tensor_without_dims_has_its_number_on_top(dtype: str, k: int) -> None:
+    found, want = [
+        lib.tensor(5, dtype=getattr(lib, dtype)).topk(k, -1, False) for lib in (skimp, torch)
+    ]
+    assert [t.tolist() for t in found] == [t.tolist() for t in want]
+    assert [tuple(t.shape) for t in found] == [(), ()]

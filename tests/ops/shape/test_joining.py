@@ -534,3 +534,14 @@ def test_few_and_many_small_ones_are_stacked_alike(dtype: str) -> None:
             parts = [x.mT if turned and len(shape) == 2 else x for x in whole.unbind(0)]
             agree(lambda lib, *xs: lib.stack(xs), *parts)
             agree(lambda lib, *xs: lib.stack(xs, -1), *parts)
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1, -2, 7])
+def test_nothing_is_joined_along_any_dim(dim: int) -> None:
+    def run(lib: Any) -> tuple[Any, ...]:
+        x = lib.zeros(0, requires_grad=True)
+        whole = lib.cat([x, lib.zeros(0, dtype=lib.float64)], dim)
+        whole.sum().backward()
+        return tuple(whole.shape), str(whole.dtype)[-7:], tuple(x.grad.shape)
+
+    assert run(skimp) == run(torch)

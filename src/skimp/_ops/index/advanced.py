@@ -340,10 +340,11 @@ def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) ->
     if source is None or source.dtype != x.dtype:
         return False
     arrays = index_arrays(indices, x)
-    if arrays is None or not source.size or bare.may_share_memory(x, source):
+    if not arrays or not source.size:
         return False
-    mask = arrays[0] if arrays[0].dtype == bool else None
-    if mask is not None:
+    if any([bare.may_share_memory(x, one) for one in (source, *arrays)]):
+        return False
+    if (mask := arrays[0]).dtype == bool:
         if accumulate or source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
             return False
         x[mask] = source

@@ -97,7 +97,7 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     does.
     """
     arrays: Any = advanced.index_arrays(index, a)
-    if arrays is None and a is not None:
+    if arrays is None:
         arrays = _with_ints(index)
     if arrays is None or active:
         return False
@@ -115,7 +115,7 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     history.before_inplace(self)
     try:
         a[arrays] = value
-    except IndexError:  # before anything is written: the general way has PyTorch's words
+    except (IndexError, OverflowError):  # before anything is written: PyTorch has other words
         return False
     self._skimp_writable()  # which counts the write: nobody waits for the old elements
     return True

@@ -25,7 +25,6 @@ from skimp._ops.index.masks import masked_fill
 from skimp._ops.index.writers import writer
 
 _RUN = 1 << 16  # elements of a mask that are looked at together
-_RUN = 1 << 16  # elements of a mask that are looked at together
 
 # -- masked_select --------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from skimp._engine.dispatch.wrappers import Parameters, plain_call
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import formats
-from skimp._engine.tensor.tensor import Tensor, alias, empty, fresh
+from skimp._engine.tensor.tensor import Tensor, alias, empty, fresh, mark, wrap
 from skimp._ops.shape.copies import clone
 
 
@@ -206,12 +206,33 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
         move(out, result)
         return out
     move(out, input)
-    call(o, {**given, first: out})
+    _write(o, {**given, first: out}, out)
     return out
 
 
 def _run_in_place(o: Op, given: dict[str, Any]) -> Tensor:
-    return in_place(next(iter(given.values())), _rule_for(o, given), given, lambda: call(o, given))
+    target = next(iter(given.values()))
+    return in_place(target, _rule_for(o, given), given, lambda: _write(o, given, target))
+
+
+def _write(o: Op, given: dict[str, Any], target: Tensor) -> None:
+    """Have the body write into the first argument, the target. What holds the conjugate, or the
+    negative, of its elements holds themselves meanwhile: bodies know nothing of either.
+    """
+    if target._hollow or not (target._conj or target._skimp_neg):
+        call(o, given)
+        return
+    storage, layout = target._storage, target._skimp_layout_of()
+    plain = wrap(storage, layout, target._dtype)
+    if target._skimp_counter is not None:
+        mark(plain, _skimp_counter=target._skimp_counter)
+    storage.will_write()
+    target._skimp_written(storage.view(layout, target._dtype.np))
+    try:
+        call(o, {**given, next(iter(given)): plain})
+    finally:
+        storage.will_write()
+        target._skimp_written(storage.view(layout, target._dtype.np))
 
 
 def in_place(

@@ -24,17 +24,20 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.sparse.tensor import made
 from skimp.config import config
 
-INDICES = (dtypes.int64, dtypes.int32)
-_POSITIONS: Final = frozenset({dtypes.int64, dtypes.int32})
+INDICES: Final = frozenset({dtypes.int64, dtypes.int32})
+
+
+def _check_dtype(indices: Any, place: int, name: str) -> None:
+    if indices._dtype not in INDICES:
+        raise RuntimeError(
+            f"Expected tensor for argument #{place} 'indices' to have one of the following scalar "
+            f"types: Long, Int; but got torch.{promotion.scalar_type_name(indices._dtype)}Tensor "
+            f"instead (while checking arguments for {name})"
+        )
 
 
 def numbers_of(indices: Any, rows: int) -> Array:
-    if indices._dtype not in INDICES:
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead "
-            "(while checking arguments for embedding)"
-        )
+    _check_dtype(indices, 1, "embedding")
     found: Array = meta.checked(indices).reshape(-1)
     if found.size and farthest(found) >= rows:
         raise IndexError("index out of range in self")
@@ -54,6 +57,8 @@ def _small_table_back(
     """The gradient of a small table of float32 or float64, none of whose rows counts less."""
     rows, numbers, dtype = grad_output._np, indices._np, grad_output._dtype
     if rows is None or numbers is None or dtype not in dtypes.FLOATING or scale_grad_by_freq:
+        return None
+    if indices._dtype not in INDICES:
         return None
     width = rows.shape[-1]
     if padding_idx >= 0 or not numbers.size or num_weights * width >= config.small_below:
@@ -86,6 +91,7 @@ def embedding_dense_backward(
     Shape: the indices' and the gradient's last dim; the result is (num_weights, dim).
     Dtypes: floating point; indices are int32 or int64.
     """
+    _check_dtype(indices, 2, "embedding_backward")
     width = grad_output.shape[-1]
     numbers = indices._skimp_array().reshape(-1)
     source, _ = source_of(grad_output, in_order=True)
@@ -128,7 +134,7 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
 
 def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     table, numbers = weight._np, indices._np
-    if table is None or numbers is None or indices._dtype not in _POSITIONS or not numbers.size:
+    if table is None or numbers is None or indices._dtype not in INDICES or not numbers.size:
         return None
     if not table.flags.c_contiguous or not table.size:
         return None

@@ -207,6 +207,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     shape = tuple(input.shape)
     if not 0 <= k <= (shape[dim] if shape else 1):
         raise RuntimeError("selected index k out of range")
+    if not shape:  # one number is there whatever is asked for
+        k = 1
     if input._dtype.is_complex or input._dtype is dtypes.bool:
         kind = "bool" if input._dtype is dtypes.bool else "complex"
         raise RuntimeError(

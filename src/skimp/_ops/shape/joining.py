@@ -69,7 +69,7 @@ def _skipped(shape: Ints) -> bool:
 def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     grads, start = [], 0
     for shape in tensors_shape:
-        if _skipped(tuple(shape)) and g.ndim != 1:
+        if _skipped(tuple(shape)):
             grads.append(g.new_zeros((0,)))
             continue
         grads.append(g.narrow(dim, start, shape[dim]))
@@ -226,7 +226,7 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     real = [(i, shape) for i, shape in enumerate(shapes) if not _skipped(shape)]
     if not real:
-        return (0,), layouts.normalize_dim(dim, 1)
+        return (0,), 0  # whatever `dim` is
     first = real[0][1]
     dim = layouts.normalize_dim(dim, len(first))
     total = 0
