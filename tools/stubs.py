@@ -48,7 +48,7 @@ class Plain:
     annotated: int
 
 
-SKIPPED = frozenset(vars(Plain)) | {"__slots__"}
+SKIPPED = frozenset(vars(Plain)) | {"__slots__", "__slotnames__"}  # the last: kept by copyreg
 UNLIKE_OBJECT = {"__eq__", "__ne__"}  # answer tensors where object's answer bools
 
 
