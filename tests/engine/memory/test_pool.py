@@ -405,7 +405,11 @@ def test_threads_share_a_pool() -> None:
     on_threads(work, 6)
     assert wrong == []
     assert (pool.in_use, pool.leases.current, pool.leases.allocated) == (0, 0, 900)
-    assert pool.reserved == pool.cached == sum(pool.blocks()) == system.given
+    # a thread that has mapped a segment may find free bytes elsewhere: that one has no pages yet
+    assert pool.reserved == pool.cached == sum(pool.blocks()) <= system.given
+    assert system.given == sum([segment.size for segment in pool._segments])
+    pool.empty_cache()
+    assert pool.reserved == system.given == 0
 
 
 FORK = """
