@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import skimp as torch
 from skimp._engine.budget import setting, telling
 from skimp._engine.memory.caching import pool
 
@@ -16,3 +17,10 @@ def no_budget_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pool.empty_cache()
     yield
     setting.set_budget(None)
+
+
+@pytest.fixture
+def obeyed() -> Iterator[None]:
+    """A budget that nothing reaches, under which recipes are noted."""
+    with torch.memory.budget("64GiB", spill=False):
+        yield

@@ -15,22 +15,14 @@ from skimp._engine.budget import spending
 from skimp._engine.budget.evictable import gathered
 from skimp._engine.budget.rematerializing import _orders
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, is_away, numbers
 from tests.engine.budget.test_together import made
 from tests.support.running import default_mode
 
-pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
-
-
-@pytest.fixture(autouse=True)
-def obeyed() -> Iterator[None]:
-    """A budget that nothing reaches, under which recipes are noted."""
-    pool.empty_cache()
-    with torch.memory.budget("64GiB", spill=False):
-        yield
+# what is noted, and what must be there at once, follows the mode
+pytestmark = [default_mode, pytest.mark.usefixtures("obeyed")]
 
 
 def square(seed: int) -> Any:

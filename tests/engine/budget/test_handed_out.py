@@ -17,12 +17,11 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from tests.engine.budget.holding import held, numbers
-from tests.engine.budget.test_recipes import drop, obeyed
+from tests.engine.budget.test_recipes import drop
 from tests.support.running import default_mode
 
-pytestmark = default_mode  # what is noted follows the mode
-
-__all__ = ["obeyed"]
+# what is noted follows the mode
+pytestmark = [default_mode, pytest.mark.usefixtures("obeyed")]
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "numpy": lambda t: t.numpy(),

@@ -14,12 +14,11 @@ from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, held
-from tests.engine.budget.test_recipes import drop, obeyed
+from tests.engine.budget.test_recipes import drop
 from tests.support.running import default_mode
 
-pytestmark = default_mode  # what is noted follows the mode
-
-__all__ = ["obeyed"]
+# what is noted follows the mode
+pytestmark = [default_mode, pytest.mark.usefixtures("obeyed")]
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "zeros": lambda: torch.zeros(512, 512),

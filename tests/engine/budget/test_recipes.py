@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,15 @@ import skimp as torch
 from skimp._engine.budget import evictable, recipes, setting, spending
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, held, is_away, numbers
 from tests.support.running import default_mode
 
-pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
+# what is noted, and what must be there at once, follows the mode
+pytestmark = [default_mode, pytest.mark.usefixtures("obeyed")]
 
 F = torch.nn.functional
-
-
-@pytest.fixture(autouse=True)
-def obeyed() -> Iterator[None]:
-    """A budget that nothing reaches, under which recipes are noted."""
-    pool.empty_cache()
-    with torch.memory.budget("64GiB", spill=False):
-        yield
 
 
 def drop(t: Any) -> bool:

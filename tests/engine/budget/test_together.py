@@ -9,22 +9,19 @@ import pytest
 
 import skimp as torch
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from tests.engine.budget.holding import MIB, is_away, numbers
 from tests.engine.budget.test_recipes import drop
 from tests.support.running import default_mode
 
 KEPT: list[Any] = []  # what results were made from
-pytestmark = default_mode  # what is noted follows the mode
+# what is noted follows the mode
+pytestmark = [default_mode, pytest.mark.usefixtures("obeyed")]
 
 
 @pytest.fixture(autouse=True)
-def obeyed() -> Iterator[None]:
-    """A budget that nothing reaches, under which recipes are noted."""
-    pool.empty_cache()
-    with torch.memory.budget("64GiB", spill=False):
-        yield
+def nothing_kept() -> Iterator[None]:
+    yield
     KEPT.clear()
 
 

@@ -23,20 +23,27 @@ CALLS: dict[str, Any] = {
 }
 
 
-def _told(lib: Any, call: str, asks: bool) -> list[Any]:
-    class Plain(lib.Tensor):
-        pass
+def _asked(lib: Any, hear: Any = lambda name, rest: None) -> Any:
+    """A class that tells which functions it is handed, and what after the first argument."""
 
     class Asked(lib.Tensor):
         @classmethod
         def __torch_function__(
             cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            heard.append(func.__name__)
+            hear(func.__name__, args[1:])
             return super().__torch_function__(func, types, args, kwargs or {})
 
+    return Asked
+
+
+def _told(lib: Any, call: str, asks: bool) -> list[Any]:
+    class Plain(lib.Tensor):
+        pass
+
     heard: list[str] = []
-    k, v = lib.ones(3), lib.zeros(3).as_subclass(Asked if asks else Plain)
+    asked = _asked(lib, lambda name, _: heard.append(name))
+    k, v = lib.ones(3), lib.zeros(3).as_subclass(asked if asks else Plain)
     made = CALLS[call](k, v)
     said = heard[:]
     with lib._C.DisableTorchFunctionSubclass():
@@ -59,16 +66,12 @@ INDICES: list[Any] = [
 @pytest.mark.parametrize("index", INDICES, ids=str)
 def test_an_index_is_handed_over_as_it_was_given(index: Any) -> None:
     def said(lib: Any) -> list[Any]:
-        class Asked(lib.Tensor):
-            @classmethod
-            def __torch_function__(
-                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                heard.append((func.__name__, args[1:]))
-                return super().__torch_function__(func, types, args, kwargs or {})
-
         heard: list[Any] = []
-        made = lib.arange(6.0).reshape(3, 2).as_subclass(Asked)[index]
+
+        def hear(*told: Any) -> None:
+            heard.append(told)
+
+        made = lib.arange(6.0).reshape(3, 2).as_subclass(_asked(lib, hear))[index]
         return [heard, type(made).__name__, lib.Tensor.tolist(made)][:2]
 
     assert said(skimp) == said(oracle)
@@ -85,16 +88,9 @@ def test_an_ndarray_beside_one_is_asked_in_its_turn(name: str) -> None:
     """PyTorch's operators say NotImplemented of it, so NumPy's is next."""
 
     def told(lib: Any) -> list[Any]:
-        class Asked(lib.Tensor):
-            @classmethod
-            def __torch_function__(
-                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                return super().__torch_function__(func, types, args, kwargs or {})
-
         array, found = np.asarray([0.0, 1.0, 2.0]), []
         for swap in (False, True):
-            both = [lib.ones(3).as_subclass(Asked), array.copy()]
+            both = [lib.ones(3).as_subclass(_asked(lib)), array.copy()]
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # PyTorch's own, of __array_wrap__
