@@ -246,7 +246,7 @@ def row_tops(x: Array) -> Array:
 
 def dense_row_tops(x: Array) -> Array:
     """`row_tops` of float32 or float64 rows that have no gaps."""
-    return _few_tops(x) if 1 < len(x) <= _FEW else row_tops(x)
+    return _few_tops(x) if len(x) <= _FEW else row_tops(x)
 
 
 def _few_tops(x: Array) -> Array:

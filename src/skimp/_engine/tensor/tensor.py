@@ -41,8 +41,7 @@ class _General:
     """
 
     def __get__(self, t: Tensor | None, cls: type[Tensor]) -> None:
-        held = None if t is None else whole(t)
-        if t is not None and held is not None and held.get("_np") is not None:
+        if t is not None and (held := whole(t)) and held.get("_np") is not None:
             if t._skimp_layout is None:
                 t._skimp_layout = _layout_of(held["_np"], t._storage)
             held["_np"] = None

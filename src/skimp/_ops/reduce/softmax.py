@@ -291,7 +291,7 @@ def _softmax_row(x: Array) -> Array:
 
 
 def _log_softmax_row(x: Array) -> Array:
-    """The same of `_log_softmax_block`."""
+    """`_log_softmax_block` of one row."""
     y: Array = np.subtract(x, x[x.argmax(), ...])
     total = np.asarray(row_sum(np.exp(y)))
     np.subtract(y, np.log(total, total), y)
@@ -307,8 +307,6 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
         return _small_columns(_softmax_block, dim, input)
     if x.ndim == 1:
         y = _softmax_row(x)
-        if x is given:
-            return fresh(y, input._dtype)
     else:
         y = np.exp(x)
         sums = dense_row_sums(y)
@@ -327,8 +325,6 @@ def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor
         return _small_columns(_log_softmax_block, dim, input)
     if x.ndim == 1:
         y = _log_softmax_row(x)
-        if x is given:
-            return fresh(y, input._dtype)
     else:
         y = less_column(x, dense_row_tops(x))
         e = np.exp(y)

@@ -41,9 +41,6 @@ _layouts_of_small: Final = lru_cache(256)(_layouts)
 
 
 def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
-    def f(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
-        return _layouts(layout, pieces, dim)
-
     made: Callable[..., tuple[Tensor, ...]] = view(
         name,
         function=False,
@@ -51,7 +48,7 @@ def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
         multi=True,
         rule=rule,
         batch=batching.dims.by_dims("dim"),
-    )(f)
+    )(_layouts)
     return made
 
 
