@@ -369,6 +369,24 @@ def test_embedding_bag(mode: str) -> None:
         )
 
 
+def test_bags_do_not_begin_before_the_bag_before_them() -> None:
+    index = [1, 2, 3, 0]
+
+    def made(library: Any, offsets: list[int], mode: str) -> Any:
+        weight = library.arange(8.0).reshape(4, 2)
+        given = library.tensor(index), weight, library.tensor(offsets)
+        return library.nn.functional.embedding_bag(*given, mode=mode).tolist()
+
+    for offsets in ([0, 2, 1], [0, 4, 1], [0, 1, 0], [0, 0, 2]):
+        assert made(skimp, offsets, "max") == made(torch, offsets, "max")
+    for offsets in ([0, 2, 1], [0, 4, 1], [0, 1, 0], [0, -1, 2]):
+        for mode in ("sum", "mean"):  # where PyTorch adds up what lies beside the table
+            with pytest.raises(RuntimeError, match="at least the one before it"):
+                made(skimp, offsets, mode)
+    with pytest.raises(IndexError):
+        made(skimp, [0, -1, 2], "max")
+
+
 def test_rows_do_not_depend_on_deferral() -> None:
     x = np.random.default_rng(0).standard_normal((700, 300)).astype(np.float32)
     found = []

@@ -107,13 +107,16 @@ _EXACT = 1 << 53  # integers up to here are doubles, from which they are rounded
 
 _C_CASTS = {
     dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
-    dtypes.int64: "int64_t", dtypes.float16: "at::Half", dtypes.bfloat16: "at::BFloat16",
+    dtypes.int64: "int64_t", dtypes.uint16: "uint16_t", dtypes.uint32: "uint32_t",
+    dtypes.uint64: "uint64_t", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.complex64: "c10::complex<float>",
 }  # fmt: skip
 
 
 def no_room(dtype: dtypes.dtype) -> RuntimeError:
     """PyTorch's error about a number that the type can't hold."""
     own = "double" if dtype is dtypes.float64 else dtype.name.replace("float32", "float")
+    own = own.replace("float8", "c10::Float8")
     return RuntimeError(
         f"value cannot be converted to type {_C_CASTS.get(dtype, own)} without overflow"
     )
@@ -128,7 +131,7 @@ def refuse_complex(dtype: dtypes.dtype, *values: Any) -> None:
 
 def check_number(value: Any, dtype: dtypes.dtype) -> None:
     """Refuse a number that the type can't hold: too large, nan for an integer, or with an imaginary
-    part. The negative of what an unsigned type holds wraps, as in PyTorch.
+    part. The negative of an int that an unsigned type holds wraps, as in PyTorch.
     """
     if isinstance(value, int):
         refuse_huge(value)
@@ -136,7 +139,8 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
         fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
     elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
         info = np.iinfo(dtype.np)
-        fits = (info.min if dtype.is_signed else -info.max) <= value <= info.max
+        wraps = not dtype.is_signed and isinstance(value, int)
+        fits = (-info.max if wraps else info.min) <= value <= info.max
     elif dtype.category >= dtypes.FLOAT and isinstance(value, (int, float)):
         fits = not math.isfinite(value) or abs(value) <= _largest(dtype)
     else:

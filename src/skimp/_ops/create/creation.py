@@ -138,19 +138,6 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
     array, want = _read(data, dtype)
     if type(data) is list and array.dtype == want.np and array.nbytes < POOLED:
         return fresh(array, want)  # nobody else has it
-    if (
-        want.category == dtypes.INT
-        and array.dtype.kind in "iu"
-        and array.size
-        and not isinstance(data, np.ndarray)
-    ):
-        info = np.iinfo(want.np)
-        if want is not dtypes.int64 and (
-            array.min() < info.min - (0 if want.is_signed else 2**31) or array.max() > info.max
-        ):
-            raise RuntimeError(
-                "value cannot be converted to type " + _ctype(want) + " without overflow"
-            )
     strides = None
     if isinstance(data, np.ndarray) and data.ndim > 1 and not data.flags.c_contiguous:
         strides = layouts.empty_like_strides(layout_of(data))
@@ -168,25 +155,12 @@ def _is_inexact(dtype: dtypes.dtype | None) -> bool:
 
 
 def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
-    if dtype.category == dtypes.INT and isinstance(value, int):
-        info = np.iinfo(dtype.np)
-        if not (info.min if dtype.is_signed else -info.max) <= value <= info.max:
-            if not -(2**63) <= value < 2**63:
-                raise ValueError("Overflow when unpacking long long")
-            raise RuntimeError(
-                f"value cannot be converted to type {_ctype(dtype)} without overflow"
-            )
+    if type(value) is int:
+        if dtype.category == dtypes.INT:
+            value = nested.whole(value, dtype)
+        else:  # an int may be beyond all that NumPy has
+            value = bool(value) if dtype is dtypes.bool else float(value)
     return constant(value, dtype)
-
-
-def _ctype(dtype: dtypes.dtype) -> str:
-    names = {
-        dtypes.uint8: "uint8_t",
-        dtypes.int8: "int8_t",
-        dtypes.int16: "int16_t",
-        dtypes.int32: "int32_t",
-    }
-    return names.get(dtype, "int64_t")
 
 
 @create

@@ -266,20 +266,45 @@ def _in_numpy(numbers: list[Any], dtype: dtypes.dtype) -> Array:
 
 
 def _integers(numbers: list[Any], dtype: dtypes.dtype) -> Array:
-    try:
-        whole = [int(one) for one in numbers]
-    except (ValueError, OverflowError) as error:  # nan, inf
-        raise _does_not_fit(dtype.name) from error
+    """Whole numbers that fit, as int64 (uint64 if that is asked for)."""
     wide = np.uint64 if dtype is dtypes.uint64 else np.int64
-    try:
-        return np.array(whole, wide)
-    except OverflowError as error:
-        if dtype is dtypes.uint64:
-            raise
-        if all(isinstance(one, int) for one in numbers):
-            raise ValueError("Overflow when unpacking long long") from error
-        raise _does_not_fit(dtype.name) from error
+    if set(map(type, numbers)) == _INTS:
+        low, high = _limits(dtype)
+        try:
+            array = np.array(numbers, wide)
+            if low <= array.min() and array.max() <= high:
+                return array
+        except OverflowError:
+            pass  # which one does not fit is found below
+    return np.array([whole(one, dtype) for one in numbers], wide)
 
 
-def _does_not_fit(name: str) -> RuntimeError:
-    return RuntimeError(f"value cannot be converted to type {name} without overflow")
+def _limits(dtype: dtypes.dtype) -> tuple[int, int]:
+    """What ints become one of the dtype: negative ones, too, where it has no sign."""
+    info = np.iinfo(dtype.np)
+    return (info.min if dtype.is_signed or dtype is dtypes.uint64 else -info.max), int(info.max)
+
+
+def whole(number: Any, dtype: dtypes.dtype) -> int:
+    """A number as an int that is one of the dtype, cut to a whole one.
+
+    Raises: PyTorch's errors for what does not fit: ValueError for an int beyond int64,
+    RuntimeError for others; of uint64 OverflowError, and TypeError for what is no int.
+    """
+    low, high = _limits(dtype)
+    if dtype is dtypes.uint64:
+        if not isinstance(number, int):
+            raise TypeError("an integer is required")
+        if number < 0:
+            raise OverflowError("can't convert negative int to unsigned")
+        if number > high:
+            raise OverflowError("int too big to convert")
+        return number
+    if isinstance(number, int):
+        if not -(2**63) <= number < 2**63:
+            raise ValueError("Overflow when unpacking long long")
+    elif not dtype.is_signed:
+        low = 0  # only ints wrap around
+    if not low <= number <= high:  # nan neither
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+    return int(number)

@@ -90,20 +90,33 @@ def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = Tr
         what = ", ".join([type(v).__name__ for v in (input, *given.values())])
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({what})")
     common_type = common((input, *given.values()))
-    if common_type.category == INT:
-        for v in given.values():
-            if not isinstance(v, Tensor):
-                check_number(v, common_type)
+    for v in given.values():
+        if not isinstance(v, Tensor) and not common_type.is_complex:
+            check_number(v, common_type)
+
+
+def _limit(v: Any, input: Any) -> Any:
+    """A limit beside `input`: what is written as a complex number is a real one beside floats."""
+    if not isinstance(v, complex) or not isinstance(input, Tensor):
+        return v
+    if input._dtype.category != FLOAT:
+        return v
+    refuse_complex(dtypes.float64, v)
+    return v.real
 
 
 def _as_number(v: Any) -> Any:
     return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not (v._hollow or v._rg) else v
 
 
-def _numbers(min: Any, max: Any) -> bool:
-    """Whether the limits are finite numbers, or left out, and one is there."""
+_HALF_END = float(np.finfo(np.float16).max)
+
+
+def _numbers(dtype: dtypes.dtype, min: Any, max: Any) -> bool:
+    """Whether the limits are finite numbers that the type has, or left out, and one is there."""
+    end = _HALF_END if dtype is dtypes.float16 else INT64_END
     for v in (min, max):
-        if v is not None and (type(v) not in (int, float) or not -INT64_END < v < INT64_END):
+        if v is not None and (type(v) not in (int, float) or not -end < v < end):
             return False
     return min is not None or max is not None
 
@@ -112,7 +125,7 @@ def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     x = input._np
     if x is None or input._dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
         return None
-    if not _numbers(min, max):
+    if not _numbers(input._dtype, min, max):
         return None
     target = np.empty(x.shape, x.dtype)
     K.clamp(x, min, max, out=target)
@@ -135,7 +148,7 @@ def _small_clamp_max(input: Any, max: Any) -> Tensor | None:
 
 def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     x = input._np
-    if x is None or not target_is_small(input) or not _numbers(min, max):
+    if x is None or not target_is_small(input) or not _numbers(input._dtype, min, max):
         return None
     K.clamp(x, min, max, out=to_write(input))
     return input  # type: ignore[no-any-return]
@@ -153,7 +166,8 @@ def clamp(
     inplace: bool = False,
 ) -> Tensor:
     """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
-    given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
+    limits = (("min", min), ("max", max))
+    given = {name: _limit(v, input) for name, v in limits if v is not None}
     if not given:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     tensors = [isinstance(v, Tensor) for v in given.values()]
@@ -173,6 +187,7 @@ def clamp_min(
     input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
     """Each element, but not below `min`."""
+    min = _limit(min, input)
     _check_limits("clamp_min", input, {"min": min})
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out, inplace)
 
@@ -182,6 +197,7 @@ def clamp_max(
     input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
     """Each element, but not above `max`."""
+    max = _limit(max, input)
     _check_limits("clamp_max", input, {"max": max})
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out, inplace)
 

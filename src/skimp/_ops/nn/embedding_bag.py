@@ -25,7 +25,7 @@ from skimp._ops.nn.embedding import (
 )
 
 
-def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
+def _bags(count: int, offsets: Any, last: bool, mode: str) -> tuple[Array, int]:
     """For each index the bag that it is in, and how many bags there are."""
     starts = meta.checked(offsets).astype(np.int64).reshape(-1)
     if starts.size and starts[0] != 0:
@@ -38,6 +38,15 @@ def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
             f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
             f"{int(starts[-1])}"
         )
+    if (starts[1:] < starts[:-1]).any():
+        if mode != "max":
+            raise RuntimeError(
+                "embedding_bag: each of the offsets must be at least the one before it, got "
+                f"{starts.tolist() if len(starts) <= 16 else 'some that are not'}"
+            )
+        starts = np.sort(starts)  # as PyTorch's, which counts how many begin up to a place
+        if starts[0] < 0:
+            raise IndexError("index out of range in self")
     bags = len(starts) - 1 if last else len(starts)
     return starts.searchsorted(np.arange(count), side="right") - 1, bags
 
@@ -102,7 +111,7 @@ def embedding_bag(
     padding = -1 if padding_idx is None else padding_idx % rows
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
-    bag, bags = _bags(input.numel(), offsets, include_last_offset)
+    bag, bags = _bags(input.numel(), offsets, include_last_offset, mode)
     if per_sample_weights is not None and per_sample_weights._dtype is not weight._dtype:
         raise RuntimeError("expected weight and per_sample_weights to have the same dtype")
     if sparse and mode == "max":
