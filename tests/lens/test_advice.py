@@ -350,12 +350,12 @@ def test_what_writes_over_its_input_anyway_is_not_told_to() -> None:
     assert "in place" not in [a.kind for a in report.advice]
 
 
-def deep() -> Step:
-    layers = [m for _ in range(6) for m in (nn.Linear(128, 128), nn.Tanh())]
+def deep(rows: int = 1024, width: int = 128) -> Step:
+    layers = [m for _ in range(6) for m in (nn.Linear(width, width), nn.Tanh())]
     net = nn.Sequential(*layers)
 
     def step() -> None:
-        net(torch.randn(1024, 128)).sum().backward()
+        net(torch.randn(rows, width)).sum().backward()
         memory.step()
 
     return step
@@ -369,6 +369,12 @@ def test_the_budget_that_was_told_is_what_is_held() -> None:
         held = report_of(step)
         assert held.peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
         assert "budget" not in [a.kind for a in held.advice]  # there is one
+
+
+def test_a_small_budget_is_told_as_a_size_that_is_no_nought() -> None:
+    advice = told(deep(128, 32), "budget")
+    assert advice.peak < 1 << 20
+    assert f"--budget {-(-advice.peak // 1024)}KiB" in advice.text
 
 
 def test_a_budget_that_takes_bytes_away_leaves_no_advice_and_any_other_leaves_it() -> None:
