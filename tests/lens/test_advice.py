@@ -17,20 +17,11 @@ from skimp.lens import Recording
 from skimp.lens.data import Advice, Report
 from skimp.nn import functional as F
 from skimp.utils.checkpoint import checkpoint
+from tests.lens.blocks import Block
 from tests.support.running import default_mode
 
 WITHIN = 0.02
 Step = Callable[[], None]
-
-
-class Block(nn.Module):
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d)
-        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
-
-    def forward(self, x: Any) -> Any:
-        return x + self.mlp(self.norm(x))
 
 
 class Again(nn.Module):
