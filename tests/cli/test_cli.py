@@ -196,6 +196,16 @@ def test_tracebacks_are_those_of_python(tmp_path: Path, code: str) -> None:
     assert by_skimp.returncode == by_python.returncode == 1
 
 
+@pytest.mark.parametrize("call", ["torch.nn.Linear(3, 4)(torch.ones(2, 5))", "torch.ones(3) + x"])
+def test_ops_and_layers_have_no_frames_in_tracebacks(tmp_path: Path, call: str) -> None:
+    """Nor has the code that is made of text, which lies in no file."""
+    script = write(tmp_path, f"import torch\nx = torch.ones(4)\n{call}\n")
+    done = skimp("run", "--quiet", script, cwd=tmp_path)
+    files = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
+    assert files == [f'  File "{tmp_path / script}", line 3, in <module>']
+    assert done.stderr.count("Error: ") == 1
+
+
 def test_our_frames_are_there_for_those_who_ask(tmp_path: Path) -> None:
     script = write(tmp_path, "1 / 0")
     done = skimp("run", "--quiet", "--full-traceback", script, cwd=tmp_path)

@@ -17,20 +17,11 @@ from skimp.lens import Recording
 from skimp.lens.data import Advice, Report
 from skimp.nn import functional as F
 from skimp.utils.checkpoint import checkpoint
+from tests.lens.blocks import Block
 from tests.support.running import default_mode
 
 WITHIN = 0.02
 Step = Callable[[], None]
-
-
-class Block(nn.Module):
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d)
-        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
-
-    def forward(self, x: Any) -> Any:
-        return x + self.mlp(self.norm(x))
 
 
 class Again(nn.Module):
@@ -350,12 +341,12 @@ def test_what_writes_over_its_input_anyway_is_not_told_to() -> None:
     assert "in place" not in [a.kind for a in report.advice]
 
 
-def deep() -> Step:
-    layers = [m for _ in range(6) for m in (nn.Linear(128, 128), nn.Tanh())]
+def deep(rows: int = 1024, width: int = 128) -> Step:
+    layers = [m for _ in range(6) for m in (nn.Linear(width, width), nn.Tanh())]
     net = nn.Sequential(*layers)
 
     def step() -> None:
-        net(torch.randn(1024, 128)).sum().backward()
+        net(torch.randn(rows, width)).sum().backward()
         memory.step()
 
     return step
@@ -369,6 +360,12 @@ def test_the_budget_that_was_told_is_what_is_held() -> None:
         held = report_of(step)
         assert held.peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
         assert "budget" not in [a.kind for a in held.advice]  # there is one
+
+
+def test_a_small_budget_is_told_as_a_size_that_is_no_nought() -> None:
+    advice = told(deep(128, 32), "budget")
+    assert advice.peak < 1 << 20
+    assert f"--budget {-(-advice.peak // 1024)}KiB" in advice.text
 
 
 def test_a_budget_that_takes_bytes_away_leaves_no_advice_and_any_other_leaves_it() -> None:

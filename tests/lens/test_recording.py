@@ -21,16 +21,7 @@ from skimp.lens import Recording, modules, stacks, steps
 from skimp.lens.data import PHASES, ROLES, Report
 from skimp.nn import functional as F
 from skimp.nn.modules.hooks import Hooked
-
-
-class Block(nn.Module):
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d)
-        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
-
-    def forward(self, x: Any) -> Any:
-        return x + self.mlp(self.norm(x))
+from tests.lens.blocks import Block
 
 
 class Net(nn.Module):

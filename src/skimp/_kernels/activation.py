@@ -1,7 +1,7 @@
 """Activations and their derivatives, each fused over one block.
 
-The kernels' contract is that of `kernels`. A `name_backward(g, x)` gives the gradient of the input
-from that of the result; where it needs the result instead of the input, its argument is y.
+The kernels' contract is that of `pointwise`. A `name_backward(g, x)` gives the gradient of the
+input from that of the result; where it needs the result instead of the input, its argument is y.
 """
 
 from __future__ import annotations

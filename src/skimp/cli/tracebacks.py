@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from types import TracebackType
 
-import skimp
+from skimp._engine.memory.call_site import OWN_CODE
 
-OUR_FILES = os.path.dirname(os.path.abspath(skimp.__file__)) + os.sep
 RUNPY = "<frozen runpy>"
 
 
@@ -33,4 +31,4 @@ def _strip(shown: traceback.TracebackException) -> None:
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith(OUR_FILES) or filename == RUNPY
+    return filename.startswith(OWN_CODE) or filename == RUNPY

@@ -93,7 +93,11 @@ def _env(parts: Any, query: dict[str, str], timeout: timedelta) -> Iterator[Any]
     def named(name: str) -> str:
         found = os.environ.get(name)
         if not found:
-            raise _wrong("env", f"environment variable {name} expected, but not set")
+            raise _wrong(
+                "env",
+                f"environment variable {name} expected, but not set. `skimp launch -n 2 PROGRAM` "
+                "and `skimp torchrun` start ranks that have it",
+            )
         return found
 
     rank = int(query["rank"]) if "rank" in query else int(named("RANK"))

@@ -327,7 +327,8 @@ def _budget(played: Replay, excess: int = 0, limit: int = 0) -> list[Advice]:
     then = played.peak - excess if excess else max(played.peak - may_go // 2, least)
     if not least <= then < played.peak:
         return []
-    size = f"{(limit or then) / 2**20:.1f}MiB"
+    bound = limit or then
+    size = f"{bound / 2**20:.1f}MiB" if bound >= 1 << 20 else f"{-(-bound >> 10)}KiB"
     text = (
         f"a budget: `skimp run --budget {size}` has the same results, and large "
         "tensors are made again or spilled (`skimp fit` measures how small, and what it costs)"

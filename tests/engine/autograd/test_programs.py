@@ -76,9 +76,10 @@ def function_with_everything(torch):
     )
 
 
-@program
-def function_that_writes_to_a_view(torch):
-    class F(torch.autograd.Function):
+def doubling(torch):
+    """A function that writes to what it is given."""
+
+    class Doubling(torch.autograd.Function):
         @staticmethod
         def forward(ctx, a):
             a.mul_(2)
@@ -89,10 +90,15 @@ def function_that_writes_to_a_view(torch):
         def backward(ctx, g):
             return g * 2
 
+    return Doubling
+
+
+@program
+def function_that_writes_to_a_view(torch):
     x = torch.ones(4, requires_grad=True)
     y = x * 1
     v = y[1:3]
-    r = F.apply(v)
+    r = doubling(torch).apply(v)
     r2 = (y * torch.arange(4.0)).sum()
     r2.backward()
     return x.grad, r is v, y._version
@@ -100,18 +106,7 @@ def function_that_writes_to_a_view(torch):
 
 @refused
 def function_that_writes_to_a_leaf(torch):
-    class F(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, a):
-            a.mul_(2)
-            ctx.mark_dirty(a)
-            return a
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
-    F.apply(torch.ones(2, requires_grad=True))
+    doubling(torch).apply(torch.ones(2, requires_grad=True))
 
 
 @refused

@@ -471,3 +471,15 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(op: Any, dtype: 
         assert len(frames_of(lambda: op(x, x))) < 20  # 31 the general way
     into = x.clone()
     assert into.add_(x, alpha=1).tolist() == (x.float() + x.float()).to(dtype).tolist()
+
+
+@pytest.mark.parametrize(
+    "op",
+    [operator.add, operator.sub, operator.mul, operator.lt, operator.eq, skimp.add, skimp.maximum],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_shapes_that_do_not_fit_are_told_in_pytorchs_words_alone(op: Any, grad: bool) -> None:
+    """Not after NumPy's: a traceback shows what an exception came from, too."""
+    with pytest.raises(RuntimeError, match=r"size of tensor a \(3\) must match") as refused:
+        op(skimp.ones(3, requires_grad=grad), skimp.ones(4))
+    assert refused.value.__context__ is None

@@ -102,24 +102,11 @@ def test_cross_entropy(
     shape = (n, c) if flat else (n, c, inner)
     target = torch.randint(0, c, (n,) if flat else (n, inner))
     weight = torch.rand(c) + 0.1 if weighted else None
-    both(
-        "cross_entropy",
-        randn(*shape, grad=True),
-        target,
-        weight=weight,
-        reduction=reduction,
-        label_smoothing=smoothing,
-    )
+    words: dict[str, Any] = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+    both("cross_entropy", randn(*shape, grad=True), target, **words)
     target.view(-1)[0] = -100
     target.view(-1)[-1] = 0
-    both(
-        "cross_entropy",
-        randn(*shape, grad=True),
-        target,
-        weight=weight,
-        reduction=reduction,
-        label_smoothing=smoothing,
-    )
+    both("cross_entropy", randn(*shape, grad=True), target, **words)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

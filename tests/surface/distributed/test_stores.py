@@ -91,6 +91,15 @@ def test_errors_of_the_network() -> None:
     assert again.get("a") == b"1"
 
 
+def test_a_program_that_nobody_launched_is_told_who_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ValueError, match="RANK expected, but not set") as theirs:
+        torch.distributed.init_process_group("gloo")
+    with pytest.raises(ValueError, match="`skimp launch -n 2 PROGRAM`") as ours:
+        skimp.distributed.init_process_group("gloo")
+    assert str(ours.value).startswith(str(theirs.value))
+
+
 def test_a_store_that_is_gone_frees_its_port() -> None:
     store = TCPStore("127.0.0.1", 0, None, True)
     port = store.port

@@ -1,12 +1,14 @@
 """A number of bytes that a program is held to: storages give their bytes away and get them back.
 
-    spending        the setting: who is held to how much (`set_budget`, `budget`)
+    setting         who is held to how much (`set_budget`, `budget`)
+    spending        who makes room
     repetition      whether a program does what it did, and needs none of this
     evictable       a storage whose bytes can be away, and how they go and come
     lending         scratch memory of kernels
     choice          which storage goes
     recipes         how bytes were made, from which others
     recording       where ops note it
+    filling         what is made from numbers alone
     rematerializing following recipes
     spill           the file that bytes are written to
     places          which directory is on a disk

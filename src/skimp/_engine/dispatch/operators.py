@@ -64,11 +64,12 @@ def _forward(row: Pointwise, slow: Function) -> Function:
                 ):
                     try:
                         made = fresh(ufunc(x, y), dtype)
-                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
-                        return slow(self, other)
-                    if (self._rg or other._rg) and _state.grad:
-                        recording.record(made, self, other)
-                    return made
+                    except ValueError:  # shapes that don't fit: the general way has PyTorch's
+                        pass  # words, without NumPy's before them
+                    else:
+                        if (self._rg or other._rg) and _state.grad:
+                            recording.record(made, self, other)
+                        return made
         elif kind is float or (kind is int and -INT64_END <= other < INT64_END):
             x = self._np
             if (
@@ -210,8 +211,8 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
             ):
                 try:
                     return fresh(ufunc(x, y), _BOOL)
-                except ValueError:  # shapes that don't fit: the general way has PyTorch's words
-                    return slow(self, other)
+                except ValueError:  # shapes that don't fit, as in `_forward`
+                    pass
         elif kind is float or (kind is int and -INT64_END <= other < INT64_END):
             x = self._np
             fits = self._dtype in numbers or (self._dtype is _INT64 and kind is int)

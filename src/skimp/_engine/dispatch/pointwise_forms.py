@@ -94,11 +94,12 @@ def function({a}, {b}, *, out=None):
             ):
                 try:
                     made = fresh(ufunc(x, y), result or dtype)
-                except ValueError:  # shapes that don't fit: the general way has PyTorch's words
-                    return call(row, ({a}, {b}))
-                if ({a}._rg or {b}._rg) and recording is not None and state.grad:
-                    recording.record(made, {a}, {b})
-                return made
+                except ValueError:  # shapes that don't fit: the general way has PyTorch's words,
+                    pass  # without NumPy's before them
+                else:
+                    if ({a}._rg or {b}._rg) and recording is not None and state.grad:
+                        recording.record(made, {a}, {b})
+                    return made
     if active or type({a}) not in known or type({b}) not in known:
         return dispatch(form, ({a}, {b}), {{"out": out}})
     return call(row, ({a}, {b}), (), out)"""
