@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from skimp._kernels.conv_pieces import TYPE, Three
-from skimp._kernels.im2col import Window
+from skimp._kernels.im2col import Ints, Window
 from skimp._kernels.scratch import Scratch, row_sums
 
 Array = np.ndarray[Any, Any]
@@ -41,7 +41,8 @@ class Forward(Protocol):
 
 
 def is_depthwise(weight: Array) -> bool:
-    return weight.shape[0] > 1 and weight.shape[1:_FIRST] == (1, 1)
+    shape: Ints = weight.shape[:_FIRST]
+    return shape[0] > 1 and shape[1:] == (1, 1)
 
 
 def of_two_dims(arrays: Three, w: Window) -> tuple[Three, Window]:
