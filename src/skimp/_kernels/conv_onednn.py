@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import conv_products, onednn, shaping, teams
+from skimp._kernels import conv_depthwise, conv_products, onednn, shaping, teams
 from skimp._kernels.blas import shares, spread
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
@@ -80,14 +80,30 @@ def _made(w: Window, *asked: Asked) -> bool:
     if w.taps == 1 and onednn.library() is not None:
         asked = tuple([each for each in asked if not conv_products.made(*each, w)])
     found: list[tuple[_Work, ...]] = []
+    rest: list[Asked] = []
     for face, arrays, bias in asked:
+        window = w
+        if conv_depthwise.is_depthwise(arrays[1]):
+            arrays, window = conv_depthwise.of_two_dims(arrays, w)
         # oneDNN's adjoint knows no bias: pieces add it
-        works = _works_for(face, arrays, w, bias is not None and face != "adjoint")
+        works = _works_for(face, arrays, window, bias is not None and face != "adjoint")
         if works is None:
             return False
-        found.append(works)
+        if not (works[0].slow and conv_depthwise.made(face, arrays, bias, window, _planes)):
+            found.append(works)
+            rest.append((face, arrays, bias))
     if found:
-        _make(found, asked)
+        _make(found, rest)
+    return True
+
+
+def _planes(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> bool:
+    """`forward` of groups of one channel, where oneDNN has code for them."""
+    arrays = x, weight, out
+    works = _works_for("forward", arrays, w, bias is not None)
+    if works is None or works[0].slow:
+        return False
+    _make([works], [("forward", arrays, bias)])
     return True
 
 
@@ -241,6 +257,9 @@ class _Work:
                 self._pieces[-1].append(_Piece(image, channel, plan, behind, alike))
         self.alone = len(images) == len(channels) == 1
         self.room = max([plan.room for plan in plans.values()])
+        # by products of one row each, or tap by tap
+        alone = whole.groups > 1 and whole.co == whole.ci == 1
+        self.slow = alone and any([plan.plain for plan in plans.values()])
 
     def runs_as(self, other: _Work) -> bool:
         """Whether all pieces run the same code."""

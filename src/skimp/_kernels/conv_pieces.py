@@ -192,6 +192,12 @@ class Plan:
             [onednn.equal(a.wanted, b.wanted) for a, b in sides]
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether the code is for any convolution, and not for one such as this."""
+        name = self.primitive.name
+        return _PRODUCTS in name or onednn.REFERENCE in name
+
     def _reserve(self, nbytes: int) -> int:
         at = self.room
         self.room += -(-nbytes // (_ALIGNED * TYPE.itemsize)) * _ALIGNED

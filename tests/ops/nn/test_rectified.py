@@ -21,6 +21,13 @@ RECTIFIERS: dict[str, Any] = {
     "relu6": lambda lib, y: lib.nn.functional.relu6(y),
     "hardtanh": lambda lib, y: lib.nn.functional.hardtanh(y, -0.7, 0.4),
     "threshold": lambda lib, y: lib.nn.functional.threshold(y, 0.3, -1.0),
+    "leaky": lambda lib, y: lib.nn.functional.leaky_relu(y, 0.1),
+    "silu": lambda lib, y: lib.nn.functional.silu(y),
+    "hardswish": lambda lib, y: lib.nn.functional.hardswish(y),
+    "gelu": lambda lib, y: lib.nn.functional.gelu(y),
+    "elu": lambda lib, y: lib.nn.functional.elu(y),
+    "mish": lambda lib, y: lib.nn.functional.mish(y),
+    "softplus": lambda lib, y: lib.nn.functional.softplus(y, 2.0, 1.0),
     "several": lambda lib, y: lib.nn.functional.relu(
         lib.nn.functional.hardtanh(y + 0.1, -0.7, 0.4)
     ),
@@ -94,13 +101,12 @@ def test_numbers_that_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert a.tobytes() == b.tobytes()
 
 
-def test_nothing_but_the_result_is_made() -> None:
+@pytest.mark.parametrize("name", ["relu6", "leaky"])
+def test_nothing_but_the_result_is_made(name: str) -> None:
     x = skimp.randn(16, 32, 32, 32, requires_grad=True)
     g = skimp.ones(16, 32, 32, 32)
     with config.using(defer="auto"):
-        y = skimp.nn.functional.relu6(
-            skimp.nn.functional.batch_norm(x, None, None, training=True), inplace=True
-        )
+        y = RECTIFIERS[name](skimp, skimp.nn.functional.batch_norm(x, None, None, training=True))
         before = skimp.cuda.memory_allocated()
         skimp.cuda.reset_peak_memory_stats()
         y.backward(g)

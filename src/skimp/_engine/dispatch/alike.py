@@ -124,4 +124,4 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     facts = kernel.aliases, kernel.strided, kernel.dense, kernel.brief
     numbers = (*params, *kernel.numbers)
     made = kernel.name, run, *facts, kernel.ufunc, numbers, calls if listed else None
-    return Kernel(*made, within=kernel.within)
+    return Kernel(*made, gate=kernel.gate)

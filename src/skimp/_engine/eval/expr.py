@@ -60,14 +60,14 @@ class Kernel:
     `beside`: of its arguments all but the first may be numbers beside rows, read where they are.
     `joined`: the kernel that does its work and then another's, of its result and so many more
     arguments, which come after its own.
-    `within`: it gives the first argument where the second is above its number, or lies strictly
-    between its two `numbers`, or is NaN, and else 0.
+    `gate`: what `fn` does to a gradient, its first argument, by its second and its `numbers`, with
+    the bits of each element by itself: `gate(g, seen, *numbers, out=array)`.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
     __slots__ = (
-        "aliases", "beside", "brief", "dense", "fn", "joined", "listed", "name", "numbers",
-        "strided", "ufunc", "within",
+        "aliases", "beside", "brief", "dense", "fn", "gate", "joined", "listed", "name", "numbers",
+        "strided", "ufunc",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +83,7 @@ class Kernel:
         listed: Callable[..., list[Call]] | None = None,
         beside: bool = False,
         joined: Callable[[Kernel, int], Kernel | None] | None = None,
-        within: bool = False,
+        gate: Callable[..., None] | None = None,
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
@@ -96,7 +96,7 @@ class Kernel:
         self.listed: Final = listed
         self.beside: Final = beside
         self.joined: Final = joined
-        self.within: Final = within
+        self.gate: Final = gate
 
     def calls(self, args: tuple[Any, ...], out: Array) -> list[Call]:
         """What `fn` does, as calls of functions of C; none where it is more."""

@@ -78,6 +78,8 @@ def back(
     `second` by the input, or flat."""
     own = formula_of(name, of, params)
     formulas = {"grad": own, of: second or (lambda g: zeros(g))}
+    if not isinstance(kernel, Kernel):
+        kernel = Kernel(name, kernel, gate=kernel)
     kernels = {FLOAT: kernel, COMPLEX: kernel}
     made = Pointwise(name, kernels, same, Rule(node_name(name), formulas), ("grad", of), params)
     own.__globals__["row"] = made
@@ -129,7 +131,7 @@ PASS_ABOVE = Kernel(
     strided=True,
     brief=True,
     listed=A.threshold_calls,
-    within=True,
+    gate=A.drop_outside,
 )
 
 THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")
@@ -210,7 +212,7 @@ _CUT = Kernel("hardtanh", A.hardtanh, brief=True)
 _CUT_FLOATS = Kernel("hardtanh", A.hardtanh, True, True, brief=True, ufunc=CLIP)
 HARDTANH_BACK = back(
     "hardtanh_backward",
-    Kernel("hardtanh_backward", A.hardtanh_backward, brief=True, within=True),
+    Kernel("hardtanh_backward", A.hardtanh_backward, brief=True, gate=A.drop_outside),
     None,
     "min_val",
     "max_val",

@@ -1,13 +1,15 @@
-"""The gradient that a rectifier passes on, as batch norm's backward reads it: not by a plan, but by
-the few calls that it takes, block by block, beside the sums that are made of it.
+"""The gradient that a rectifier, or another activation, passes on, as batch norm's backward reads
+it: not by a plan, but by the few calls that it takes, block by block, beside the sums that are made
+of it.
 
-What the rectifier had been given is in memory, or a line x * a + b of images, with a number for
+What the activation had been given is in memory, or a line x * a + b of images, with a number for
 each channel, which is made again in the same blocks.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,45 +24,53 @@ _LINE = 3  # arguments of x * a + b
 
 
 class Rectified(NamedTuple):
-    """g where what was seen lies within the limits, else 0; of arrays (n, channels, places).
+    """What a `gate` (`Kernel`) of these numbers leaves of g, by what was seen: of arrays (n,
+    channels, places).
 
     `line`: the (a, b) of what was seen, if that is not `seen` itself, against (channels, places).
     """
 
     g: Array
     seen: Array
-    limits: tuple[float, ...]
+    gate: Callable[..., None]
+    numbers: tuple[float, ...]
     line: tuple[Array, ...] = ()
 
     def write(self, images: slice, some: slice, out: Array) -> None:
         """The values for some images and channels."""
-        seen, limits = self.seen[images, some], self.limits
+        seen = self.seen[images, some]
         if not self.line:
-            drop_outside(self.g[images, some], seen, *limits, out=out)
+            self.gate(self.g[images, some], seen, *self.numbers, out=out)
             return
         with Scratch(out.shape, out.dtype) as made:
             channels.scaled(seen, *[each[some] for each in self.line], out=made)
-            drop_outside(self.g[images, some], made, *limits, out=out)
+            self.gate(self.g[images, some], made, *self.numbers, out=out)
 
 
 def rectified(source: Expr | Array) -> Rectified | None:
     """What an expression of images (n, channels, ...) says, if it is such a gradient."""
-    if type(source) is not Expr or not source.kernel.within or source.dtype.char not in _FLOATS:
+    if type(source) is not Expr or source.dtype.char not in _FLOATS:
+        return None
+    gate, numbers = source.kernel.gate, source.kernel.numbers
+    if gate is None:
         return None
     g, seen = source.args
-    limits = source.kernel.numbers
     if type(seen) is not Expr:
         found = _images(source, g, seen)
-        return found and Rectified(*found, limits)
+        return found and Rectified(*found, gate, numbers)
     fn = seen.kernel.fn
     if type(fn) is not partial or fn.func is not channels.scaled or len(seen.args) > _LINE:
         return None
     hold = fn.keywords["hold"]
-    if hold is not None and not hold[0] <= limits[0] <= limits[-1] < hold[1]:
+    if hold is not None and not (
+        gate is drop_outside and hold[0] <= numbers[0] <= numbers[-1] < hold[1]
+    ):
         return None  # else what is held lies outside of the limits, before and after
     found = _images(source, g, seen.args[0])
     line = [each for arg in seen.args[1:] if (each := _numbers(arg)) is not None]
-    return Rectified(*found, limits, tuple(line)) if found and len(line) == _LINE - 1 else None
+    if found is None or len(line) < _LINE - 1:
+        return None
+    return Rectified(*found, gate, numbers, tuple(line))
 
 
 def _images(source: Expr, *args: Any) -> tuple[Array, Array] | None:
