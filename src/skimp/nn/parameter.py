@@ -278,6 +278,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
         new._is_buffer = True
         return new  # type: ignore[no-any-return]
 
+    def __reduce_ex__(self, proto: Any) -> Any:
+        return type(self), (self._rg, None, self._dtype, self.persistent)
+
 
 def is_lazy(param: Any) -> bool:
     """Whether the tensor still waits for its shape."""
