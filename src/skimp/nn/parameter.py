@@ -265,6 +265,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
     """
 
     cls_to_become = Tensor
+    persistent: bool
 
     def __new__(
         cls,

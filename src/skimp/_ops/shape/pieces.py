@@ -234,8 +234,13 @@ def _cuts(name: str, *ways: Any) -> Any:
         )
     how = given[0]
     if isinstance(how, (tuple, list)):
-        return [operator.index(place) for place in how]
-    return how if isinstance(how, Tensor) else operator.index(how)
+        return [_place(v) for v in how]
+    return how if isinstance(how, Tensor) else _place(how)
+
+
+def _place(value: Any) -> Any:
+    """A number of any kind as an int; a flag as it is, for whoever refuses it."""
+    return value if isinstance(value, bool) else operator.index(value)
 
 
 def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
