@@ -44,3 +44,15 @@ def test_as_numpys(ours: Any, numpys: Any, dtype: Any, shape: Any, spoilt: str) 
 def test_nothing_to_invert() -> None:
     assert lapack.inverse(np.ones((0, 3, 3))).shape == (0, 3, 3)
     assert lapack.lower(np.ones((0, 0))).shape == (0, 0)
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 2), (3, 1)])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_no_result_forgets_that_its_matrix_has_a_nan(at: Any, batch: Any) -> None:
+    a = np.random.default_rng(1).normal(size=(*batch, 4, 4))
+    a.reshape(-1, 4, 4)[-1][at] = np.nan
+    found = [lapack.inverse(a), lapack.solution(a, a), lapack.solution(a, np.ones(4))]
+    for made in found:
+        rows = made.reshape(3 if batch else 1, -1)
+        assert np.isnan(rows[-1]).all()
+        assert not np.isnan(rows[:-1]).any()

@@ -18,15 +18,15 @@ Array = np.ndarray[Any, Any]
 
 
 def inverse(a: Array) -> Array:
-    """As np.linalg.inv, which raises LinAlgError for a singular matrix."""
+    """As np.linalg.inv, which raises LinAlgError for a singular matrix; all NaN where any is."""
     found = _made("inv", a)
-    return np.linalg.inv(a) if _failed(found, a) else found
+    return _spoilt(np.linalg.inv(a), a, 2) if _failed(found, a) else found
 
 
 def solution(a: Array, b: Array) -> Array:
-    """As np.linalg.solve."""
+    """As np.linalg.solve; all NaN where a matrix has any."""
     found = _made("solve1" if b.ndim == 1 else "solve", a, b)
-    return np.linalg.solve(a, b) if _failed(found, a) else found
+    return _spoilt(np.linalg.solve(a, b), a, min(b.ndim, 2)) if _failed(found, a) else found
 
 
 def lower(a: Array) -> Array:
@@ -61,3 +61,11 @@ def _failed(found: Array, a: Array) -> bool:
         first = found.item(0)
         return bool(first != first)
     return bool(np.isnan(found[..., :1]).any())
+
+
+def _spoilt(found: Array, a: Array, ndim: int) -> Array:
+    """OpenBLAS loses a matrix's NaN on the way to some elements of what depends on it, never to
+    the first.
+    """
+    bad = np.isnan(a).any((-2, -1))
+    return np.where(bad.reshape(bad.shape + (1,) * ndim), found.dtype.type(np.nan), found)

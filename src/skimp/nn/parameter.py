@@ -265,6 +265,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
     """
 
     cls_to_become = Tensor
+    persistent: bool
 
     def __new__(
         cls,
@@ -277,6 +278,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
         new.persistent = persistent
         new._is_buffer = True
         return new  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, proto: Any) -> Any:
+        return type(self), (self._rg, None, self._dtype, self.persistent)
 
 
 def is_lazy(param: Any) -> bool:

@@ -248,6 +248,7 @@ def test_out() -> None:
                 lambda lib: lib.linalg.cholesky(-lib.eye(3)),
                 lambda lib: lib.linalg.cholesky(lib.stack([lib.eye(2), -lib.eye(2)])),
                 lambda lib: lib.linalg.svd(lib.full((2, 2), float("nan"))),
+                lambda lib: lib.linalg.eigvalsh(lib.full((3, 3), float("nan"))),
             ],
             NotImplementedError: [lambda lib: lib.linalg.det(lib.ones(2, 2, dtype=lib.float16))],
         }

@@ -296,3 +296,40 @@ def test_the_gradient_of_a_mean_over_many_halves_is_rounded_as_pytorchs() -> Non
     exact = gradient(torch, torch.float64)
     theirs = (gradient(torch, torch.half) - exact).norm()
     assert (gradient(skimp, skimp.half) - exact).norm() <= 1.1 * theirs + 1e-12
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_images_of_no_pixels_have_a_loss(name: str, reduction: str) -> None:
+    for size in ((0,), (0, 2), (2, 0)):
+        got = []
+        for lib in (torch, skimp):
+            x = lib.zeros(2, 3, *size, requires_grad=True)
+            target = lib.zeros(2, *size, dtype=lib.int64)
+            loss = getattr(lib.nn.functional, name)(x, target, reduction=reduction)
+            loss.sum().backward()
+            got.append((str(loss.tolist()), tuple(loss.shape), tuple(x.grad.shape)))
+        assert got[0] == got[1]
+
+
+@pytest.mark.parametrize("name", ["binary_cross_entropy", "binary_cross_entropy_with_logits"])
+@pytest.mark.parametrize("word", ["weight", "pos_weight"])
+def test_weights_change_neither_type_nor_shape(name: str, word: str) -> None:
+    if word == "pos_weight" and name == "binary_cross_entropy":
+        return
+
+    def run(lib: Any, kind: str, size: tuple[int, ...], own: tuple[int, ...]) -> Any:
+        x = lib.full(size, 0.25, dtype=lib.float16)
+        weight = lib.full(own, 2.0, dtype=getattr(lib, kind))
+        return getattr(lib.nn.functional, name)(x, x, reduction="none", **{word: weight})
+
+    for kind in ("float16", "float32", "float64"):
+        for own in ((1,), (4,), (3, 4)):
+            theirs, ours = (run(lib, kind, (3, 4), own) for lib in (torch, skimp))
+            assert str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
+            close = torch.tensor(ours.tolist()).sub(theirs.float()).abs().max().item()
+            assert close < 2e-3
+        for size, own in (((), (1,)), ((3, 4), (2, 3, 4))):
+            for lib in (torch, skimp):
+                with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+                    run(lib, kind, size, own)

@@ -248,7 +248,7 @@ def test_nll_loss(data: Any, dtype: Any, reduction: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(1,), (16, 32), (300, 110)])
+@pytest.mark.parametrize("shape", [(), (1,), (16, 32), (300, 110)])
 @pytest.mark.parametrize("laid", ["plain", "sum", "turned"])
 def test_dropout_and_its_gradient(shape: tuple[int, ...], dtype: Any, laid: str) -> None:
     a = np.random.default_rng(1).normal(0, 3, shape).astype(dtype)

@@ -108,3 +108,17 @@ def test_dims_and_sizes_that_do_not_fit_are_refused_alike(call: str) -> None:
         return f"{refused.type.__name__}: {refused.value}"
 
     assert refusal(skimp) == refusal(torch)
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_lines_of_printed_tensors_break_where_pytorchs_do(width: int) -> None:
+    texts = []
+    for lib in (torch, skimp):
+        lib.set_printoptions(linewidth=width)
+        try:
+            plain = lib.arange(24.0).reshape(2, 3, 4)
+            kinds = (lib.float32, lib.float64, lib.complex128)
+            texts.append([repr(plain.to(kind).to_sparse()) for kind in kinds])
+        finally:
+            lib.set_printoptions(profile="default")
+    assert texts[1] == texts[0]

@@ -132,3 +132,11 @@ def test_what_is_lazy_is_of_a_class_that_programs_ask_for(kind: str) -> None:
         parameter: Any = lib.nn.parameter
         assert issubclass(getattr(parameter, kind), parameter.UninitializedTensorMixin)
         assert not issubclass(parameter.Parameter, parameter.UninitializedTensorMixin)
+
+
+def test_whole_lazy_norms_pickle() -> None:
+    for lib in (oracle, skimp):
+        again = pickle.loads(pickle.dumps(lib.nn.LazyBatchNorm1d()))
+        assert type(again.running_mean) is lib.nn.parameter.UninitializedBuffer
+        assert again.running_mean.persistent
+        assert tuple(again(lib.ones(2, 3)).shape) == (2, 3)

@@ -73,6 +73,9 @@ def refuse_types(form: Form, given: Mapping[str, Any], error: Exception) -> None
         return
     if isinstance(error, TypeError) and str(error).startswith(f"{name}()"):
         return  # the op has looked itself
+    out = given.get("out")
+    if out is not None and isinstance(error, AttributeError) and error.obj is out:
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     taken = schemas.judge(form, _given(f, given), _defaults(f))
     if taken is not None:
         schemas.refuse_wide(name, taken)

@@ -119,7 +119,7 @@ def general(
     rule: AnyRule | None = None,
     nondiff: tuple[int, ...] = (),
     inplace: bool = False,
-    out: bool | str = False,
+    out: bool | str | Callable[..., Any] = False,
     method: bool = True,
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
@@ -132,6 +132,7 @@ def general(
 
     `out="layout"`: an empty one takes the result's strides too.
     `out="same"`: into a tensor of the result's own type that shares no byte with an input.
+    `out=f`: f(arguments by name, `out`) gives the arguments of the call whose result it takes.
     `out="real"`: into floating point alone, though complex numbers could hold it.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     `composite=False`: the body, though it has no rule, is not made of ops alone.
@@ -344,7 +345,7 @@ def wrapper(
     if fast not in (_fast_run, write_view) and not p.is_open():
         _usual_run(lines, space, p, runner)
     lines.append(f"    return {p.general()}")
-    f = function_of(title, explaining(lines, p.given()), space)
+    f = function_of(title, explaining(lines, p.told()), space)
     p.give_defaults(f)
     form.f = f
     FORMS[f] = form

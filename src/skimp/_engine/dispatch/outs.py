@@ -77,6 +77,14 @@ def check_out_dtype(dtype: dtypes.dtype | None, out: Tensor) -> None:
         )
 
 
+def in_its_type(given: dict[str, Any], out: Tensor) -> dict[str, Any]:
+    """A call whose `out=` says in which type it is computed, as `dtype` does where there is one."""
+    asked = dtypes.asked(given["dtype"])
+    if asked is not None:
+        check_same(out, asked)
+    return {**given, "dtype": out._dtype}
+
+
 def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
     """Before `out` is written to: refuse what autograd would have to follow, and tensors of
     inference mode outside it.

@@ -317,10 +317,11 @@ def _direct(
             made = empty_dense(shape, strides_like(laid, shape, row.row_major), narrow.np)
             arrays = spread(kernel, arrays, made)
         kernel.fn(*arrays, out=made)
+        if narrow is not result and (target is None or target.dtype != result.np):
+            # a wider `out=` takes what the result would have been, too
+            made = made.astype(result.np) if result.itemsize > 1 else cast(made, result)
         if target is None:
-            if narrow is result:
-                return made
-            return made.astype(result.np) if result.itemsize > 1 else cast(made, result)
+            return made
         copy(target, made)
         return target
     if not kernel.aliases:

@@ -82,7 +82,7 @@ class Op:
     namespaces: tuple[str, ...] = ("",)
     method: bool = True
     multi: bool = False
-    out: bool | str = False
+    out: bool | str | Callable[..., Any] = False
     overlap: str | tuple[str, ...] = ""
     one_by_one: str = ""
     inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart

@@ -109,8 +109,12 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
         for t in targets if op.overlap else ():
             outs.check_shared(op.overlap, t, given)
         return call(op, {**given, "out": out})
+    if callable(op.out):
+        given = op.out(given, targets[0])
     result = call(op, given)
     results = result if isinstance(result, tuple) else (result,)
+    if results[0] is result and out is not targets[0]:
+        raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if len(results) != len(targets):
         raise TypeError(
             f"{op.name}(): expected tuple of {len(results)} elements but got {len(targets)}"

@@ -105,6 +105,10 @@ class Parameters:
     def given(self) -> str:
         return f"{{{', '.join([f'{n!r}: {n}' for n in self.names()])}}}"
 
+    def told(self) -> str:
+        """What `refuse_types` looks at."""
+        return f"{self.given()[:-1]}, 'out': out}}" if self.takes_out else self.given()
+
     def required(self) -> list[str]:
         """What has no default, but for the first, whose type is asked."""
         return [p.name for p in self.all[1:] if self._optional(p)]
@@ -363,7 +367,7 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         space["refuse_bound"] = _refuse_bound
         lines = failing(lines, f"refuse_bound(form, {p.handed()}, error)")
     else:
-        lines = explaining(lines, p.given())
+        lines = explaining(lines, p.told())
     lines.append(f"    return {p.general()}")  # who takes a call over says what is wrong with it
     made = function_of(f.__name__, lines, space)
     p.give_defaults(made)

@@ -7,6 +7,7 @@ reads: those of dimensions of size 0 and 1. Lengths are counted in elements, nev
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -268,6 +269,16 @@ def numbers(values: Iterable[Any]) -> Iterable[Any]:
     if bool not in map(type, values := tuple(values)):
         return values
     return [int(v) if i and isinstance(v, bool) else v for i, v in enumerate(values)]
+
+
+def listed(values: Any) -> Sequence[Any]:
+    """A list of integers, or what stands for a list of one: a number of any kind, a tensor too."""
+    return values if isinstance(values, (tuple, list)) else (operator.index(values),)
+
+
+def left_out(dims: Any) -> bool:
+    """None, or an empty list. (NumPy's numbers can't be compared with one.)"""
+    return dims is None or (isinstance(dims, (tuple, list)) and not dims)
 
 
 def normalize_dims(dims: Iterable[int], ndim: int) -> Ints:

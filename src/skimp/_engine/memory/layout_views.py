@@ -15,6 +15,7 @@ from skimp._engine.memory.layout import (
     broadcast_strides,
     check_numel,
     contiguous_strides,
+    listed,
     need_dims,
     normalize_dim,
     normalize_dims,
@@ -150,7 +151,7 @@ def squeeze(layout: Layout, dim: int | Iterable[int] | None = None) -> Layout:
     elif isinstance(dim, int):
         dims = (normalize_dim(dim, ndim),)
     else:
-        dims = normalize_dims(dim, ndim)
+        dims = normalize_dims(listed(dim), ndim)
     kept = [d for d in range(ndim) if shape[d] != 1 or d not in dims]
     return layout if len(kept) == ndim else _ordered(layout, kept)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._engine.memory.layout import normalize_dim, numel
+from skimp._engine.memory.layout import left_out, normalize_dim, numel
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.batching.call import Call, Rule, by_samples
 
@@ -72,7 +72,7 @@ def reduces(call: Call) -> Any:
     dim = call.given.get("dim")
     held = t._held
     if not ndim:
-        if dim is not None and dim not in ((), []):
+        if not left_out(dim):
             moved(dim, 0)
         found = call.run(**{name: held.unsqueeze(1), "dim": 1})
         keeps = call.given.get("keepdim")
@@ -206,7 +206,7 @@ def diagonal(call: Call) -> Any:
 def roll(call: Call) -> Any:
     t, dims = call.given["input"], call.given.get("dims")
     held, shifts = t._held, call.given["shifts"]
-    if dims is None or dims in ((), []):
+    if left_out(dims):
         flat = held.reshape((call.size, numel(tuple(t.shape))))
         return flat.roll(shifts, 1).reshape(held.shape)
     return held.roll(shifts, moved(dims, t.ndim))

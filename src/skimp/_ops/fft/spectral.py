@@ -186,8 +186,8 @@ def _resized(t: Tensor, d: int, n: int) -> Tensor:
 
 def _shape_and_dims(t: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], Dims]:
     """The sizes and the dims of an n-dimensional transform."""
-    s = (s,) if isinstance(s, int) else s
-    dim = (dim,) if isinstance(dim, int) else dim
+    s = None if s is None else layouts.listed(s)
+    dim = None if dim is None else layouts.listed(dim)
     if dim is not None:
         dims = tuple([layouts.normalize_dim(d, t.ndim) for d in dim])
         if len(set(dims)) != len(dims):
@@ -276,7 +276,7 @@ def _to_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -
 
 
 def _list(s: Any) -> list[int]:
-    return [s] if isinstance(s, int) else list(s)
+    return list(layouts.listed(s))
 
 
 # -- the family -----------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ _frequency("rfftfreq", False, "The frequencies of half a transform, of a real te
 
 
 def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
-    dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = range(input.ndim) if dim is None else layouts.listed(dim)
     at = [layouts.normalize_dim(d, input.ndim) for d in dims]
     return roll(input, tuple([(input.size(d) + back) // 2 for d in at]), tuple(at))
 

@@ -184,11 +184,15 @@ def _eigh(input: Tensor, UPLO: Half) -> Any:
     try:
         values, v = np.linalg.eigh(input._skimp_array(), UPLO)
     except np.linalg.LinAlgError as e:
-        raise LinAlgError(
-            "linalg.eigh: The algorithm failed to converge because the input matrix is "
-            "ill-conditioned or has too many repeated eigenvalues"
-        ) from e
+        raise _unconverged() from e
     return rows(values, input._dtype.to_real()), columns(v, input._dtype)
+
+
+def _unconverged() -> Exception:
+    return LinAlgError(
+        "linalg.eigh: The algorithm failed to converge because the input matrix is "
+        "ill-conditioned or has too many repeated eigenvalues"
+    )
 
 
 def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:
@@ -215,7 +219,11 @@ def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:
     half = _checked_half("linalg.eigvalsh", input, UPLO)
     if recorded(input) or input._hollow:
         return _eigh(input, half)[0]  # type: ignore[no-any-return]
-    return rows(np.linalg.eigvalsh(input._skimp_array(), half), input._dtype.to_real())
+    try:
+        values = np.linalg.eigvalsh(input._skimp_array(), half)
+    except np.linalg.LinAlgError as e:
+        raise _unconverged() from e
+    return rows(values, input._dtype.to_real())
 
 
 def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor) -> Tensor:

@@ -20,9 +20,9 @@ _NUMBERS = (1.0, -1.0, 2.0, -2.0, math.inf, -math.inf)
 
 
 def _two_dims(name: str, dim: Any, ndim: int) -> tuple[int, int]:
-    if isinstance(dim, int) or len(dim) != 2:
-        shown = [dim] if isinstance(dim, int) else list(dim)
-        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, shown))}")
+    dim = layouts.listed(dim)
+    if len(dim) != 2:
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, dim))}")
     a, b = (layouts.normalize_dim(d, ndim) for d in layouts.numbers(dim))
     if a == b:
         raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
@@ -153,8 +153,8 @@ def norm(
 
     Shape: without dims one number, else the input's less `dim`, which `keepdim` leaves with size 1.
     """
-    if isinstance(dim, int):
-        dim = (dim,)
+    if dim is not None:
+        dim = layouts.listed(dim)
     if ord is None:
         return vector_norm(input, 2.0, dim, keepdim, dtype=dtype)
     given = dim is not None

@@ -44,7 +44,7 @@ class Rows:
     ) -> None:
         self.dim = 1 if len(shape) > 1 else 0
         outer, self.classes, inner = sides(shape, self.dim)
-        t = target._skimp_array().reshape((outer, 1, inner) if inner > 1 else (outer, 1))
+        t = target._skimp_array().reshape((outer, 1, inner) if inner != 1 else (outer, 1))
         self.valid: Array | None = None
         used = t
         if _outside(t, self.classes):

@@ -88,7 +88,8 @@ def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
 
 
 def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Array:
-    noise: Array = np.multiply(stays, scale, dtype=x.dtype, order=order)
+    noise: Array = np.empty_like(stays, x.dtype, order)  # of no dims, too: a ufunc's is a number
+    np.multiply(stays, scale, out=noise, dtype=x.dtype)
     return np.multiply(x, noise, out=noise)
 
 

@@ -215,6 +215,20 @@ def as_input(input: Any, loss: Any) -> Any:
     return loss.to(kind)
 
 
+def _kept(loss: Any, made: Any) -> Any:
+    """What PyTorch writes over `loss`, whose type and shape stay."""
+    if tuple(made.shape) != tuple(loss.shape):
+        raise RuntimeError(
+            f"output with shape {list(loss.shape)} doesn't match the broadcast shape "
+            f"{list(made.shape)}"
+        )
+    return as_input(loss, made)
+
+
+def _scaled(loss: Any, weight: Any) -> Any:
+    return loss if weight is None else _kept(loss, loss * weight)
+
+
 # -- probabilities --------------------------------------------------------------------------------
 
 
@@ -299,9 +313,7 @@ def binary_cross_entropy(
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     if weight is None:
         return loss_of(BCE, input, target, (), reduction)
-    return _own(
-        BCE, reduced(_weighted(call(BCE, (input, target)), weight), reduction), input, target
-    )
+    return _own(BCE, reduced(_scaled(call(BCE, (input, target)), weight), reduction), input, target)
 
 
 def _within(x: Array) -> bool:
@@ -374,8 +386,10 @@ def binary_cross_entropy_with_logits(
         loss = as_input(target, call(BCE_LOGITS, (input, target)))
     else:
         log_weight = (pos_weight - 1) * target + 1
-        loss = (1 - target) * input - log_weight * NAMESPACES["nn.functional"]["logsigmoid"](input)
-    return _own(BCE_LOGITS, reduced(_weighted(loss, weight), reduction), input, target)
+        negative = _kept(target, (1 - target) * input)
+        logs = NAMESPACES["nn.functional"]["logsigmoid"](input)
+        loss = _kept(negative, negative - _kept(log_weight, log_weight * logs))
+    return _own(BCE_LOGITS, reduced(_scaled(loss, weight), reduction), input, target)
 
 
 export(

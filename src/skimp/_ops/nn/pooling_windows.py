@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from skimp._engine.memory.layout import left_out
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops.shape.views import as_int
@@ -43,7 +44,7 @@ def pool_of(
     ceil: bool,
 ) -> Pool:
     """The windows that PyTorch's arguments describe, checked."""
-    stride = None if stride in ((), []) else stride
+    stride = None if left_out(stride) else stride
     if not all([is_plain(v) for v in (kernel, stride, padding, dilation)]):
         kernel = per_dim(name, "kernel_size", kernel, nd)
         stride = kernel if stride is None else per_dim(name, "stride", stride, nd)

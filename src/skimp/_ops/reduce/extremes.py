@@ -15,6 +15,7 @@ from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import run_out
 from skimp._engine.eval import reducers as R
+from skimp._engine.memory.layout import left_out
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -29,7 +30,7 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
     shape = tuple(input.shape)
     best = opened(result, shape, dim, keepdim)
     mask = (input == best) | (input.isnan() & best.isnan())
-    share = opened(g, shape, dim, keepdim) / mask.sum(None if dim in (None, ()) else dim, True)
+    share = opened(g, shape, dim, keepdim) / mask.sum(None if left_out(dim) else dim, True)
     return share * mask
 
 
@@ -46,7 +47,7 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
     shape = tuple(input.shape)
     for d in dims:
         if shape and shape[d] == 0:
-            if dim is None or dim == ():
+            if left_out(dim):
                 kind = IndexError if name.startswith("arg") else RuntimeError
                 raise kind(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
@@ -78,13 +79,13 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     promotion.refuse("xor_sum_cpu", input._dtype, UNHASHED)
     dims = dims_of(dim, input.ndim)
-    if dim in ((), None) and not input.numel():
+    if left_out(dim) and not input.numel():
         raise RuntimeError(
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "
             "the reduction dim with the 'dim' argument."
         )
     for d in dims:
-        if dim not in ((), None) and input.ndim and input.shape[d] == 0:
+        if not left_out(dim) and input.ndim and input.shape[d] == 0:
             raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
     exact = input._dtype.category < dtypes.FLOAT
     wide = input.detach().to(dtypes.int64 if exact else dtypes.float64)

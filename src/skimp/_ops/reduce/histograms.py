@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def histogramdd(
     _check(input, weight)
     points = input._skimp_array().reshape(-1, input.shape[-1])
     n = points.shape[1]
-    bins = [bins] * n if isinstance(bins, int) else list(bins)
+    bins = list(bins) if isinstance(bins, (tuple, list)) else [operator.index(bins)] * n
     if len(bins) != n:
         raise RuntimeError(
             "histogramdd: The size of bins must be equal to the innermost dimension of the input."

@@ -15,6 +15,7 @@ import numpy as np
 from skimp._compat import refusals
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.memory.layout import left_out
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.index.masks import where
@@ -61,7 +62,7 @@ def _filled(input: Tensor, mask: Tensor | None, value: Any) -> Tensor:
 
 
 def _dims(dim: Any, ndim: int) -> Dims:
-    if dim is None or dim == ():
+    if left_out(dim):
         return tuple(range(ndim))
     most = max(ndim, 1)
     found: list[int] = []

@@ -91,7 +91,11 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
 
 
 @reduction(
-    "sum", out=True, fast=small.sum_, rule=by_dim("Sum", SPREAD), batch=batching.dims.reduces
+    "sum",
+    out=outs.in_its_type,
+    fast=small.sum_,
+    rule=by_dim("Sum", SPREAD),
+    batch=batching.dims.reduces,
 )
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64.
@@ -146,8 +150,13 @@ def nansum(
     return sum_(input, dim, keepdim, dtype=dtype)
 
 
+def _mean_in_its_type(given: dict[str, Any], out: Tensor) -> dict[str, Any]:
+    number_dtype("mean", given["input"], given["dtype"])
+    return outs.in_its_type(given, out)
+
+
 @reduction(
-    out=True,
+    out=_mean_in_its_type,
     fast=small.mean,
     rule=by_dim(
         "Mean",
@@ -221,7 +230,7 @@ def products_of_others(x: Tensor, dim: int) -> Any:
 
 
 @reduction(
-    out=True,
+    out=outs.in_its_type,
     fast=small.prod,
     overlap="free",
     rule=by_dim("Prod", {"input": _prod_back}),

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.forms import NAMESPACES, hidden, reduction
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
+from skimp._engine.memory.layout import left_out
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -92,7 +93,7 @@ def small_vector_norm(
     else:
         made = small.norms(input, dim, keepdim) if ord == 2 else None
         if made is None:
-            made = small.blocked(input, None if dim == () else dim, keepdim, _SUMS[ord])
+            made = small.blocked(input, None if left_out(dim) else dim, keepdim, _SUMS[ord])
     if made is not None and input._rg and modes.state.grad:
         _RECORDED.record(made, input, float(ord), dim, keepdim)
     return made
@@ -132,7 +133,7 @@ def vector_norm(
                 f"{promotion.scalar_type_name(dtype)}"
             )
         input = input.to(dtype)
-    return _vector_norm(input, float(ord), None if dim in ((), []) else dim, keepdim)
+    return _vector_norm(input, float(ord), None if left_out(dim) else dim, keepdim)
 
 
 @hidden(kind="reduction", rule=VECTOR_NORM, batch=batching.dims.reduces)

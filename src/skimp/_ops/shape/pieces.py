@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from types import NoneType
 from typing import Any, Final
+
+import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general, view
@@ -182,6 +185,7 @@ def _small_tensor_split(
 
 
 _INTS: Final = frozenset({int})
+_WAYS: Final = (int, np.integer, tuple, list, Tensor)
 
 
 @general(fast=_small_tensor_split)
@@ -223,12 +227,20 @@ def _cuts(name: str, *ways: Any) -> Any:
     given = [v for v in ways if v is not None]
     _, indices, sections = ways
     named_wrong = isinstance(indices, int) or not isinstance(sections, (int, NoneType))
-    if len(given) != 1 or named_wrong or not isinstance(given[0], (int, tuple, list, Tensor)):
+    if len(given) != 1 or named_wrong or not isinstance(given[0], _WAYS):
         got = ", ".join([type(v).__name__ for v in given])
         raise TypeError(
             f"{name}() received an invalid combination of arguments - got (Tensor, {got})"
         )
-    return given[0]
+    how = given[0]
+    if isinstance(how, (tuple, list)):
+        return [_place(v) for v in how]
+    return how if isinstance(how, Tensor) else _place(how)
+
+
+def _place(value: Any) -> Any:
+    """A number of any kind as an int; a flag as it is, for whoever refuses it."""
+    return value if isinstance(value, bool) else operator.index(value)
 
 
 def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
@@ -237,7 +249,7 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
     ) -> tuple[Tensor, ...]:
         how = _cuts(name, indices_or_sections, indices, sections)
         if isinstance(how, Tensor):
-            how = _cuts(name, how, how, None)
+            how = _cuts(name, how, how, None) if how.ndim else operator.index(how)
         if input.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "

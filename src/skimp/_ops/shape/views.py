@@ -133,7 +133,7 @@ def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
 
 
 def _dims(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)
+    return tuple(layouts.listed(value))
 
 
 @view(

@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._compat import refusals
 from skimp._engine.memory import layout_views as views
-from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.memory.layout import Layout, contiguous_strides, left_out
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -190,7 +190,7 @@ class Compressed(SparseTensor):
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
         """The sum of all entries, or of rows or columns that stay as one."""
-        if dim is None or dim == ():
+        if left_out(dim):
             return super().sum(dtype=dtype)
         if not keepdim:
             raise RuntimeError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.memory import layout_views as views
-from skimp._engine.memory.layout import Layout, contiguous_strides, normalize_dim
+from skimp._engine.memory.layout import Layout, contiguous_strides, left_out, normalize_dim
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare
@@ -437,7 +437,7 @@ class SparseTensor(Turned):
         if keepdim:
             refuse("sum(keepdim=True)")
         held = self._held if dtype is None else self._held.to(dtype)
-        if dim is None or dim == ():
+        if left_out(dim):
             return held.sum()
         k = self.sparse_dim()
         gone = {normalize_dim(d, self.ndim) for d in ((dim,) if isinstance(dim, int) else dim)}

@@ -34,8 +34,9 @@ def text(t: Any) -> str:
         _part("values", t._held.detach()._skimp_array()),
     ]
     gap = ",\n" + " " * _INDENT
-    whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
-    return _told(t, printing.add_suffixes(whole, _suffixes(t), _INDENT))
+    suffixes = [f"size={tuple(t.shape)}", *_suffixes(t)]
+    whole = printing.add_suffixes("tensor(" + gap.join(parts), suffixes, _INDENT, True)
+    return _told(t, whole)
 
 
 def _told(t: Any, text: str) -> str:

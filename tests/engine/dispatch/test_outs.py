@@ -1,0 +1,95 @@
+"""What `out=` may be, and in which type the result is computed that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch as oracle
+
+import skimp
+
+X = [1.3, 2.7, 3.9, 0.0, -1.6, 200.0]
+TYPES = ("float16", "bfloat16", "float32", "float64", "int64", "bool", "complex64")
+
+POINTWISE: dict[str, Callable[..., Any]] = {
+    "add": lambda lib, x, out: lib.add(x, x.flip(0), out=out),
+    "div": lambda lib, x, out: lib.div(x, x.flip(0) + 3, out=out),
+    "exp": lambda lib, x, out: lib.exp(x.clamp(-1, 1), out=out),
+    "atan2": lambda lib, x, out: lib.atan2(x, x.flip(0), out=out),
+}
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_a_wider_out_takes_what_the_result_would_have_been(name: str, half: str) -> None:
+    for wide in ("float32", "float64", "complex64"):
+
+        def run(lib: Any, wide: str = wide) -> list[Any]:
+            x = lib.tensor(X, dtype=getattr(lib, half))
+            made: list[Any] = POINTWISE[name](
+                lib, x, lib.empty(6, dtype=getattr(lib, wide))
+            ).tolist()
+            return made
+
+        assert run(skimp) == run(oracle)
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("name", ["sum", "mean", "prod"])
+@pytest.mark.parametrize("asked", [None, "float32", "float64"])
+def test_a_reduction_is_computed_in_the_type_of_its_out(name: str, asked: str | None) -> None:
+    def run(lib: Any, kind: str, wide: str) -> Any:
+        x = lib.tensor(X).reshape(2, 3).to(getattr(lib, kind))
+        words = {} if asked is None else {"dtype": getattr(lib, asked)}
+        out = lib.empty(0, dtype=getattr(lib, wide))
+        try:
+            assert getattr(lib, name)(x, 0, out=out, **words) is out
+        except RuntimeError:
+            return RuntimeError
+        return out
+
+    for kind in TYPES:
+        for wide in TYPES:
+            theirs, ours = run(oracle, kind, wide), run(skimp, kind, wide)
+            if theirs is RuntimeError:
+                assert ours is RuntimeError, (kind, wide)
+            else:  # rounded once, where PyTorch's sums of halves may round by the block
+                near = {"rtol": 1e-2 if "16" in wide else 1e-6, "atol": 0}
+                oracle.testing.assert_close(
+                    oracle.tensor(ours.tolist(), dtype=theirs.dtype), theirs, **near
+                )
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "zeros": lambda lib, out: lib.zeros((2,), out=out),
+    "full": lambda lib, out: lib.full((2,), 1.0, out=out),
+    "arange": lambda lib, out: lib.arange(2, out=out),
+    "linspace": lambda lib, out: lib.linspace(0, 1, 2, out=out),
+    "randn": lambda lib, out: lib.randn((2,), out=out),
+    "eye": lambda lib, out: lib.eye(2, out=out),
+    "cat": lambda lib, out: lib.cat([lib.ones(2)], out=out),
+    "stack": lambda lib, out: lib.stack([lib.ones(2)], out=out),
+    "sum": lambda lib, out: lib.sum(lib.ones(2), 0, out=out),
+    "cumsum": lambda lib, out: lib.cumsum(lib.ones(2), 0, out=out),
+    "mm": lambda lib, out: lib.mm(lib.ones(2, 2), lib.ones(2, 2), out=out),
+    "tensordot": lambda lib, out: lib.tensordot(lib.ones(2, 2), lib.ones(2, 2), 1, out=out),
+    "gather": lambda lib, out: lib.gather(lib.ones(2), 0, lib.tensor([0]), out=out),
+    "nonzero": lambda lib, out: lib.nonzero(lib.ones(2), out=out),
+    "exp": lambda lib, out: lib.exp(lib.ones(2), out=out),
+    "sort": lambda lib, out: lib.sort(lib.ones(2), out=out),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_out_that_is_no_tensor_is_a_type_error(name: str) -> None:
+    wrong = (
+        lambda lib: (lib.ones(2),), lambda lib: [lib.ones(2)], lambda lib: 3, lambda lib: "x",
+        lambda lib: lib.ones(2).numpy(), lambda lib: (1, 2),
+        lambda lib: (lib.ones(2), lib.ones(2), lib.ones(2)),
+    )  # fmt: skip
+    for value in wrong:
+        for lib in (oracle, skimp):
+            with pytest.raises(TypeError):
+                CALLS[name](lib, value(lib))
