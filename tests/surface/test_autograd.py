@@ -19,6 +19,29 @@ def test_gradients_for_any_iterable_of_inputs() -> None:
     assert inputs["a"].grad is not None
 
 
+NO_TENSORS = [
+    "grad(x.sum(), 3)",
+    "grad(x.sum(), 'x')",
+    "grad(x.sum(), [1.0])",
+    "grad(None, x)",
+    "grad([2.0], x)",
+    "backward(len)",
+    "backward(['y'])",
+    "backward(x.sum(), inputs=[1])",
+]
+
+
+@pytest.mark.parametrize("call", NO_TENSORS)
+def test_what_is_no_tensor_is_refused_alike(call: str) -> None:
+    def refusal(lib: Any) -> tuple[type[Exception], str]:
+        space = {**vars(lib.autograd), "x": lib.ones(2, requires_grad=True)}
+        with pytest.raises((TypeError, RuntimeError, AssertionError)) as refused:
+            eval(call, space)
+        return refused.type, str(refused.value)
+
+    assert refusal(skimp) == refusal(torch)
+
+
 def test_variables_are_tensors() -> None:
     for lib in (torch, skimp):
         variable = lib.autograd.Variable

@@ -9,8 +9,12 @@ met in; of the calls of seed 0 none is left.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
+
+import pytest
+import torch
 
 import skimp
 from skimp._engine.dispatch import schemas as schema_data
@@ -95,3 +99,32 @@ def test_what_is_taken_does_not_depend_on_the_calls_before() -> None:
 
 def test_the_schemas_are_pytorchs() -> None:
     assert Path(schema_data.FILE).read_text().splitlines() == list(tool.lines())
+
+
+CALLS_OF_OBJECTS = """
+F.max_pool2d(o, 2)
+F.max_unpool2d(t.ones(1, 1, 2, 2), o, 2)
+F.conv2d(o, t.ones(1, 3, 1, 1))
+F.cross_entropy(o, t.ones(2).long())
+F.layer_norm(o, (8,))
+F.dropout(o)
+F.scaled_dot_product_attention(o, t.ones(2, 2), t.ones(2, 2))
+F.nll_loss(o, t.ones(2).long())
+F.one_hot(o)
+F.grid_sample(o, t.ones(1, 2, 2, 2), align_corners=False)
+t.nonzero(o)
+t.sort(o)
+t.zeros_like(o)
+t.multinomial(o, 1)
+t.bernoulli(o)
+t.nn.utils.rnn.pack_padded_sequence(o, [1])
+t.nn.utils.rnn.pad_sequence([o])
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("call", CALLS_OF_OBJECTS)
+def test_objects_of_no_known_class_are_refused(call: str) -> None:
+    for thing in (len, object(), re.compile("x")):
+        for library in (torch, skimp):
+            with pytest.raises(TypeError):
+                eval(call, {"t": library, "F": library.nn.functional, "o": thing})

@@ -4,6 +4,7 @@ element.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import float32
+from skimp._engine.tensor.formats import channels_last, memory_format
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import full
@@ -184,24 +186,39 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The dimensions from the outermost to the innermost in memory.
 
-    `ambiguity_check`: refuse a tensor of which more than one order is true.
+    `ambiguity_check`: refuse a tensor of which more than one order is true; a list of memory
+    formats takes one that lies as exactly one of these.
 
     Shape: any; as many numbers as dims.
     Dtypes: bool, integers, floating point and complex numbers.
-    Raises: RuntimeError with `ambiguity_check` where more than one order is true.
+    Raises: RuntimeError with `ambiguity_check` where more than one order is true, TypeError where
+    it is neither a bool nor a list of formats.
     Memory: no tensor is made.
     """
     strides = self.stride()
     found = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
     if ambiguity_check is not False:
-        sizes = [self.shape[d] for d in found]
-        steps = [strides[d] for d in found]
-        if len(set(steps)) < len(steps) or (1 in sizes and self.ndim > 1):
-            raise RuntimeError(
-                "The tensor does not have unique dim order, or cannot map to exact one of the "
-                "given memory formats."
-            )
+        _check_one_order(self, found, ambiguity_check)
     return found
+
+
+def _check_one_order(t: Tensor, found: tuple[int, ...], formats: Any) -> None:
+    """Refuse a tensor whose strides allow more than one order of its dims."""
+    if formats is True:
+        formats = []
+    if type(formats) is not list or not all(isinstance(f, memory_format) for f in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    strides = t.stride()
+    twins = any(a == b for a, b in itertools.pairwise(strides))
+    if (twins or 1 in t.shape) and sum(t.is_contiguous(memory_format=f) for f in formats) != 1:
+        raise RuntimeError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given "
+            "memory formats."
+        )
+    last = t.ndim == 4 and t.is_contiguous(memory_format=channels_last)
+    plain = t.ndim < 2 or t.is_contiguous() is not last
+    if not plain and any(strides[a] == strides[b] for a, b in itertools.pairwise(found)):
+        raise RuntimeError("The tensor does not have unique dim order.")
 
 
 @sampled(lambda tensor: [(tensor([1.0]), type(tensor([])))])

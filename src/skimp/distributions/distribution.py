@@ -254,7 +254,7 @@ class Distribution:
     def sample_n(self, n: int) -> Tensor:
         """Draw n samples; a FutureWarning says to use `sample((n,))`."""
         warnings.warn(
-            "sample_n(n) will be deprecated. Use .sample((n,)) instead.", FutureWarning, 2
+            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, 2
         )
         return self.sample(Size((n,)))
 

@@ -81,6 +81,29 @@ def post_accumulate(torch):
     return log
 
 
+@twin
+def post_accumulate_returns_its_leaf(torch):
+    x = leaf(torch)
+    x.register_post_accumulate_grad_hook(lambda p: p.sub_(p.grad, alpha=0.5))
+    x.register_post_accumulate_grad_hook(lambda p: p.mul_(2))
+    (x * 2).sum().backward()
+    return x, x.grad
+
+
+@refused
+def post_accumulate_returns_a_tensor(torch):
+    x = leaf(torch)
+    x.register_post_accumulate_grad_hook(lambda p: p.grad * 2)
+    (x * 2).sum().backward()
+
+
+@into(PROGRAMS, TypeError)
+def post_accumulate_returns_a_number(torch):
+    x = leaf(torch)
+    x.register_post_accumulate_grad_hook(lambda p: 3)
+    (x * 2).sum().backward()
+
+
 @refused
 def post_accumulate_of_result(torch):
     (leaf(torch) * 2).register_post_accumulate_grad_hook(print)

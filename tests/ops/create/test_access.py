@@ -17,6 +17,10 @@ QUERIES = """
 T.ones(2, 3, 4).dim_order()
 T.ones(2, 3).t().dim_order()
 T.ones(2, 3, 4, 5).permute(0, 2, 3, 1).dim_order()
+T.ones(1, 2, 3, 4).dim_order(ambiguity_check=[T.contiguous_format, T.channels_last])
+T.ones(2, 1).dim_order(ambiguity_check=[T.contiguous_format])
+T.ones(2, 3, 4, 5).dim_order(ambiguity_check=True)
+T.ones(2, 3, 4, 5).to(memory_format=T.channels_last).dim_order(ambiguity_check=[T.channels_last])
 T.is_inference(T.ones(2))
 T.is_distributed(T.ones(2))
 T.ones(2).name
@@ -32,6 +36,9 @@ T.dequantize(T.ones(2, dtype=T.float64)).dtype
 
 QUERIES_REFUSED = [
     (RuntimeError, "T.ones(1, 1).dim_order(ambiguity_check=True)"),
+    (RuntimeError, "T.ones(1, 1, 1, 1).dim_order(ambiguity_check=[T.contiguous_format])"),
+    (RuntimeError, "T.ones(1, 2, 3, 4).dim_order(ambiguity_check=[T.channels_last])"),
+    (TypeError, "T.ones(2, 3).dim_order(ambiguity_check='one')"),
     (TypeError, "T.ones(2).as_subclass(int)"),
 ]
 

@@ -147,6 +147,7 @@ def test_subclasses_are_made_of_data() -> None:
     assert type(x) is skimp.Tensor
 
 
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
 def test_default_tensor_type() -> None:
     skimp.set_default_tensor_type(skimp.DoubleTensor)
     assert skimp.ones(1).dtype is skimp.float64

@@ -251,6 +251,8 @@ def test_unpooling_and_norm_pooling() -> None:
 def test_fractional_pooling() -> None:
     x, samples = randn(2, 3, 9, 8, grad=True), torch.rand(2, 3, 2)
     both("fractional_max_pool2d", x, 2, (4, 5), return_indices=True, _random_samples=samples)
+    x, samples = randn(2, 3, 7, 9, 8, grad=True), torch.rand(2, 3, 3)
+    both("fractional_max_pool3d", x, 2, (4, 5, 3), return_indices=True, _random_samples=samples)
 
 
 MODES = [

@@ -97,6 +97,7 @@ MISFITS = [
     "t.sparse.spdiags(t.ones(2, 2), t.tensor([0, 0]), (2, 2))",
     "t.sparse.spdiags(t.ones(1, 2), t.tensor([0.0]), (2, 2))",
     "t.sparse.spdiags(t.ones(1, 2), t.tensor([0]), (2, 2, 2))",
+    "t.sparse.spdiags(t.ones(1, 2), t.tensor([0]), (2, 2), t.strided)",
 ]
 
 

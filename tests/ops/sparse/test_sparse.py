@@ -153,6 +153,11 @@ MADE: dict[str, Any] = {
     "spdiags": lambda lib: lib.sparse.spdiags(
         lib.arange(6.0).view(2, 3), lib.tensor([0, 1]), (3, 3)
     ),
+    "spdiags, compressed": lambda lib: [
+        (str(m.layout), m.values(), m.to_dense())
+        for layout in (lib.sparse_csr, lib.sparse_csc)
+        for m in [lib.sparse.spdiags(lib.ones(2, 3), lib.tensor([0, 1]), (3, 3), layout)]
+    ],
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import copy
 import gc
 import warnings
 from collections import OrderedDict
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,22 @@ def test_a_subclass_of_the_base() -> None:
     p.sum().backward()
     Plain([p]).step()
     assert np.allclose(p.detach().numpy(), 0.9)
+
+
+def test_optimizers_of_lists_by_their_older_name() -> None:
+    theirs = import_module("torch.optim._multi_tensor")
+    ours = import_module("skimp.optim._multi_tensor")
+    for name in ("ASGD", "Adadelta", "Adam", "NAdam", "RMSprop", "Rprop", "SGD"):
+        p = skimp.ones(3, requires_grad=True)
+        p.grad = skimp.tensor([1.0, -2.0, 3.0])
+        q = oracle.ones(3, requires_grad=True)
+        q.grad = oracle.tensor([1.0, -2.0, 3.0])
+        optimizer, other = getattr(ours, name)([p], lr=0.1), getattr(theirs, name)([q], lr=0.1)
+        assert isinstance(optimizer, getattr(skimp.optim, name))
+        assert optimizer.defaults["foreach"] is other.defaults["foreach"] is True
+        optimizer.step()
+        other.step()
+        close(p, q, 1e-6)
 
 
 def test_differentiable() -> None:

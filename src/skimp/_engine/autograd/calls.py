@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 
 
 def _tensors(values: Any) -> tuple[Any, ...]:
-    if isinstance(values, (list, tuple)):
-        return tuple(values)
-    one = isinstance(values, (Tensor, GradientEdge)) or not isinstance(values, Iterable)
-    return (values,) if one else tuple(values)
+    return (values,) if isinstance(values, (Tensor, GradientEdge)) else tuple(values)
+
+
+def _refuse(t: Any) -> NoReturn:
+    raise RuntimeError(
+        f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}"
+    )
 
 
 def backward(
@@ -104,6 +107,8 @@ def captured(inputs: Any) -> Captures | None:
 def _retained(t: Any) -> tuple[Node | None, int]:
     if isinstance(t, GradientEdge):
         return t.node, t.output_nr
+    if not isinstance(t, Tensor):
+        _refuse(t)
     if not t.is_leaf or not t._rg:
         t.retain_grad()
     return edge(t)
@@ -124,8 +129,8 @@ def grad(
 
     Shape: the inputs'; outputs of one element, or `grad_outputs` of their shapes.
     Dtypes: floating point and complex numbers.
-    Raises: RuntimeError as `backward`, and for inputs that the outputs do not depend on, unless
-    `allow_unused`.
+    Raises: RuntimeError as `backward`, for inputs that are no tensors, and for those that the
+    outputs do not depend on, unless `allow_unused`.
     Memory: new tensors; what the graph saved is released unless `retain_graph`.
     """
     if materialize_grads and allow_unused is False:
@@ -182,6 +187,8 @@ def grad(
 def _asked(t: Any) -> tuple[Node | None, int]:
     if isinstance(t, GradientEdge):
         return t.node, t.output_nr
+    if not isinstance(t, Tensor):
+        _refuse(t)
     if not t._rg:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     return edge(t)
@@ -224,6 +231,8 @@ def _given(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
 
 
 def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...]) -> list[engine.Root | None]:
+    if not all([isinstance(t, (Tensor, GradientEdge)) for t in outputs]):
+        raise AssertionError("Expected output to be a torch.Tensor")
     return [root(i, t, g) for i, (t, g) in enumerate(zip(outputs, grads, strict=True))]
 
 

@@ -101,8 +101,9 @@ def of_leaf(node: Any, grads: Grads) -> Grads:
 
 
 def post_accumulate(t: Tensor) -> None:
-    """After `.grad` of a leaf is up to date."""
-    for hook in list(t._skimp_post_hooks.values()):
-        found = hook(t)
-        if found is not None:
-            raise TypeError(f"expected Variable, but hook returned '{type(found).__name__}'")
+    """After `.grad` of a leaf is up to date.
+
+    A hook may return the leaf itself, as a lambda of an in-place op does, and nothing else.
+    """
+    if on_tensor(t._skimp_post_hooks, t) is not t:
+        raise RuntimeError("Tensor post accumulate grad hooks should return None.")

@@ -26,6 +26,7 @@ from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 
@@ -291,9 +292,15 @@ def _look(
     judge(form, given, finer, key)
 
 
+def _is_of_others(value: Any) -> bool:
+    """Whether it is a tensor of a transform's or a program's own class."""
+    return isinstance(value, Tensor) and type(value) not in KNOWN
+
+
 def behind(form: Form, f: Function) -> Function:
     """What runs below the transforms: in a region that only watches or casts, a call is judged as
-    it is without one. What a call holds that others may take over says what is wrong itself.
+    it is without one. What a call holds that others may take over says what is wrong itself;
+    objects of no known class are judged where the call fails.
     """
     fine = form.fine
 
@@ -301,14 +308,13 @@ def behind(form: Form, f: Function) -> Function:
         kinds: tuple[Any, ...] = tuple(map(type, args))
         if kwargs:
             kinds += (*kwargs, *map(type, kwargs.values()))
-        if kinds not in fine:
-            if not KNOWN.issuperset(map(type, (*args, *kwargs.values()))):
-                return f(*args, **kwargs)
+        if kinds not in fine and KNOWN.issuperset(map(type, (*args, *kwargs.values()))):
             _look(form, args, kwargs, kinds)
         try:
             return f(*args, **kwargs)
         except Exception as error:
-            _refuse_bound(form, args, kwargs, error)
+            if not any([_is_of_others(v) for v in (*args, *kwargs.values())]):
+                _refuse_bound(form, args, kwargs, error)
             raise
 
     return run

@@ -131,6 +131,16 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(text, category, stacklevel=level)
 
 
+def warn_once(text: str, about: str | None = None) -> None:
+    """`warn`, of what PyTorch tells once in a process; `about` is what several texts are about."""
+    if (about or text) not in told:
+        told.add(about or text)
+        warn(text)
+
+
+told: set[str] = set()
+
+
 def op_name(code: CodeType) -> str:
     """PyTorch's name of the op that a function implements: `__add__` is add, `__iadd__` is add_.
     What has a name of its language's is called as its owner: `Normal.__init__` is Normal.

@@ -136,6 +136,15 @@ class _Producer:
         return HERE
 
 
+class _Writable:
+    """The bytes of an array that NumPy has not been told may be written."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        told = array.__array_interface__
+        self.__array_interface__ = {**told, "data": (told["data"][0], False)}
+
+
 @sampled(lambda tensor: [(tensor([1.0, 2.0]),)])
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
@@ -167,7 +176,10 @@ def _of_capsule(given: Any) -> Tensor:
             "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed "
             "only once, so you might have already constructed a tensor from it once."
         )
-    return on_array(np.from_dlpack(_Producer(given)))
+    versioned = CAPSULES[1] in repr(given)
+    array = np.from_dlpack(_Producer(given))
+    # an older capsule can't say whether its bytes may be written; as in PyTorch, they may
+    return on_array(array if versioned or not array.size else np.asarray(_Writable(array)))
 
 
 # -- buffers --------------------------------------------------------------------------------------

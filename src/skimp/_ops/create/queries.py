@@ -10,7 +10,7 @@ from typing import Any
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass
 from skimp._engine.dispatch.row import ORDINARY, sampled
-from skimp._engine.memory.call_site import named
+from skimp._engine.memory.call_site import named, warn_once
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
@@ -52,6 +52,10 @@ def set_default_tensor_type(t: Any, /) -> None:
     dtype = tensor_types.dtype_of(t)
     if dtype is None:
         raise TypeError(f"invalid type object: {t!r} is no tensor type")
+    warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     promotion.set_default_dtype(dtype)
 
 

@@ -10,12 +10,20 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import full
 from skimp._ops.fft.spectral import _c2c, _c2r, _r2c
 from skimp._ops.nn.padding import constant_pad, pad
 from skimp._ops.shape.complex_views import view_as_real
+
+_NO_WINDOW = (
+    "A window was not provided. A rectangular window will be applied,which is known to cause "
+    "spectral leakage. Other windows such as torch.hann_window or torch.hamming_window are "
+    "recommended to reduce spectral leakage.To suppress this warning and use a rectangular window, "
+    "explicitly set `window=torch.ones(n_fft, device=<device>)`."
+)
 
 
 def _described(t: Tensor) -> str:
@@ -101,6 +109,8 @@ def stft(
             "stft requires the return_complex parameter be given for real inputs, and will further "
             "require that return_complex=True in a future PyTorch release."
         )
+    if window is None:
+        warn_once(_NO_WINDOW)
     half = _half_wanted(onesided, complex_in)
     signal = input if input.ndim == 2 else input.unsqueeze(0)
     if align_to_window:

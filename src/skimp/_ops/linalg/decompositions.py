@@ -11,11 +11,13 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general, hidden
 from skimp._engine.dispatch.rows import conj
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, lapack, shaping
 from skimp._ops import batching, return_types
+from skimp._ops.linalg import older
 from skimp._ops.linalg.checks import (
     LinAlgError,
     at_batch,
@@ -102,6 +104,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
 @general("qr", out="layout", autocast="float32")
 def torch_qr(input: Tensor, some: bool = True) -> Any:
     """`linalg.qr`, reduced or complete."""
+    warn_once(older.QR)
     return return_types.qr(tuple(qr(input, "reduced" if some else "complete")))
 
 
@@ -186,6 +189,7 @@ def torch_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     if input._dtype.category < dtypes.FLOAT:
         raise no_kernel("cholesky_cpu", input._dtype)
+    warn_once(older.CHOLESKY)
     return cholesky(input, upper=upper)
 
 

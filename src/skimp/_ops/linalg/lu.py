@@ -10,10 +10,12 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, general, hidden
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare
 from skimp._ops import batching, return_types
+from skimp._ops.linalg import older
 from skimp._ops.linalg.checks import (
     at_batch,
     check_like,
@@ -269,6 +271,7 @@ def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 
     Dtypes: floating point and complex numbers.
     """
+    warn_once(older.LU_SOLVE)
     return lu_solve(LU_data, LU_pivots, input)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching, return_types
+from skimp._ops.linalg import older
 from skimp._ops.linalg.checks import columns, rows
 from skimp._ops.linalg.decompositions import householder_product
 from skimp._ops.linalg.lu import lu_factor_ex
@@ -116,6 +118,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     """
     if not pivot:
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    warn_once(older.LU)
     found = lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
     results = return_types._lu_with_info(*found) if get_infos else tuple(found)[:2]
     if out is None:

@@ -12,10 +12,12 @@ from skimp._engine.autograd.shown import present, recorded, shown
 from skimp._engine.dispatch.forms import NAMESPACES, general, hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import formats, meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, lapack, shaping
 from skimp._ops import batching, return_types
+from skimp._ops.linalg import older
 from skimp._ops.linalg.checks import (
     LinAlgError,
     check_factor,
@@ -245,6 +247,7 @@ def triangular_solve(
     unitriangular: bool = False,
 ) -> Any:
     """The X of A X = input with a triangle of A, and A (deprecated by `solve_triangular`)."""
+    warn_once(older.TRIANGULAR_SOLVE)
     a, side = (A.mT, not upper) if transpose else (A, upper)
     found = solve_triangular(a, input, upper=side, unitriangular=unitriangular)
     copied = _batched(A, input)[0].mT.clone(memory_format=formats.contiguous_format).mT

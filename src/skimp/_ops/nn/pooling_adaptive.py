@@ -303,8 +303,9 @@ def _fractional(
     chance = _random_samples._skimp_array().astype(np.float64).reshape(batch * channels, nd)
     starts, stops = [], []
     for d, (s, k, n) in enumerate(zip(sizes, kernel, have, strict=True)):
-        # the _random_samples name the last dim first
-        begin = _intervals(chance[:, nd - 1 - d], n, s, k, _random_samples._dtype.np)
+        # the _random_samples name the last dim of a plane first, but of a volume the first
+        which = 1 - d if nd == 2 else d
+        begin = _intervals(chance[:, which], n, s, k, _random_samples._dtype.np)
         starts.append(begin)
         stops.append(begin + k)
     values, places = _gathered(input, starts, stops, nd)

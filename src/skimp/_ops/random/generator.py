@@ -54,11 +54,12 @@ class Generator:
         """The state as bytes, in PyTorch's format."""
         return fresh(self._engine.get_state(), dtypes.uint8)
 
-    def set_state(self, new_state: Tensor) -> None:
+    def set_state(self, new_state: Tensor) -> Generator:
         """Go on from a state that `get_state` gave, here or in PyTorch."""
         if new_state._dtype is not dtypes.uint8:
             raise TypeError("RNG state must be a torch.ByteTensor")
         self._engine.set_state(np.ascontiguousarray(new_state._skimp_array()))
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (devices.CPU,), (self.initial_seed(), None, self.get_state())

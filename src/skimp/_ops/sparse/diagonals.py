@@ -8,14 +8,16 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import sampled
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare
 from skimp._ops.sparse.tensor import SparseTensor, made
 
+_LAYOUTS = (None, formats.sparse_coo, formats.sparse_csc, formats.sparse_csr)
 
-def _check(diagonals: Tensor, offsets: Tensor, shape: Any) -> None:
+
+def _check(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any) -> None:
     if len(shape) != 2:
         raise RuntimeError("Output shape must be 2d")
     if len(diagonals) != offsets.numel():
@@ -29,6 +31,11 @@ def _check(diagonals: Tensor, offsets: Tensor, shape: Any) -> None:
         )
     if len(set(offsets.reshape(-1).tolist())) < offsets.numel():
         raise RuntimeError("Offset tensor contains duplicate values")
+    if layout not in _LAYOUTS:
+        raise RuntimeError(
+            "Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got "
+            f"{str(layout).removeprefix('torch.').capitalize()}"
+        )
 
 
 @sampled(lambda tensor: [(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([0, 1]).long(), (2, 2))])
@@ -38,11 +45,11 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
     Shape: diagonals (k, n) and offsets (k,), or (n,) and one offset.
     Dtypes: bool, integers, floating point and complex numbers; offsets are int64.
     Raises: RuntimeError for other numbers of offsets or one that is there twice, offsets of another
-    dtype, and a shape that is no matrix's.
+    dtype, a shape that is no matrix's, and layouts other than COO, CSR and CSC.
     Memory: a new tensor.
     """
     given = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
-    _check(given, offsets, shape)
+    _check(given, offsets, shape, layout)
     rows, columns = (int(n) for n in shape)
     width = int(given.shape[1])
     at, chosen = [], []
@@ -53,7 +60,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
     where = bare.concatenate(at, 1).astype(np.int64)
     picked = fresh(bare.concatenate(chosen).astype(np.int64), dtypes.int64)
     values = given.reshape(-1).index_select(0, picked)
-    return made(fresh(where, dtypes.int64), values, (rows, columns), False)
+    coo = made(fresh(where, dtypes.int64), values, (rows, columns), False)
+    return coo if layout in (None, formats.sparse_coo) else coo.to_sparse(layout=layout)
 
 
 export("spdiags", spdiags, ("sparse",), method=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
@@ -153,8 +154,13 @@ class Hardtanh(Module):
     max_value: InitVar[float | None] = None
 
     def _skimp_set_up(self, min_value: float | None, max_value: float | None) -> None:
-        self.min_val = self.min_val if min_value is None else min_value
-        self.max_val = self.max_val if max_value is None else max_value
+        for name, older in (("min_val", min_value), ("max_val", max_value)):
+            if older is not None:
+                setattr(self, name, older)
+                warn(
+                    f"keyword argument `{name}ue` is deprecated and renamed to `{name}`",
+                    FutureWarning,
+                )
         if self.max_val <= self.min_val:
             raise AssertionError(
                 f"max_val must be larger than min_val, got {self.min_val} and {self.max_val}"

@@ -129,6 +129,11 @@ def pack_padded_sequence(
     `enforce_sorted`.
     Memory: the rows are a new tensor.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            "_pack_padded_sequence(): argument 'input' (position 1) must be Tensor, not "
+            f"{type(input).__name__}"
+        )
     counts = np.asarray(
         lengths._skimp_array() if isinstance(lengths, Tensor) else lengths, np.int64
     ).reshape(-1)
@@ -236,6 +241,11 @@ def pad_sequence(
         raise RuntimeError(
             f"Expected padding_side to be one of left or right, but got {padding_side}."
         )
+    for i, p in enumerate(parts):
+        if not isinstance(p, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(p).__name__}"
+            )
     longest = max([p.size(0) for p in parts])
     rows = []
     for p in parts:
