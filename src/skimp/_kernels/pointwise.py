@@ -50,9 +50,8 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
 def drop(mask: Mask, g: Array, *, out: Array) -> None:
     """g, and zero where the mask is set (even where g is infinite or NaN there)."""
     whole = _SAME_SIZE.get(out.itemsize)
-    if whole is None:
-        out[...] = g
-        bare.copyto(out, 0, where=mask)
+    if whole is None or mask.size < _BLENDED:
+        out[...] = bare.where(mask, np.zeros((), out.dtype), g)
         return
     if mask.ndim > 1 and not mask.strides[0]:
         mask = mask[:1]  # likewise

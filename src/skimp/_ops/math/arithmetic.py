@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import no_zero, number, require_tensor
+from skimp._engine.dispatch.operands import no_zero, number, require_tensor, unrecorded
 from skimp._engine.dispatch.operators import (
     OPERANDS,
     attach,
@@ -37,7 +37,7 @@ from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import INT64_END
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
@@ -288,6 +288,15 @@ MUL: Pointwise = Pointwise(
     check=_no_narrow_number,
     also=dtypes.NARROW,
 )
+def _divisor_back(g: Tensor, input: Any, other: Tensor) -> Tensor:
+    found = unrecorded(g, input, other) if type(input) is Tensor else None
+    if found is None:
+        return -g * conj((input / other) / other)
+    a, x, y = found
+    shares = np.divide(np.divide(x, y), y)
+    return fresh(np.multiply(np.negative(a), shares), g._dtype)
+
+
 DIV = Pointwise(
     "div",
     np.true_divide,
@@ -295,7 +304,7 @@ DIV = Pointwise(
     Rule(
         "DivBackward0",
         input=lambda g, other: g / conj(other),
-        other=lambda g, input, other: -g * conj((input / other) / other),
+        other=lambda g, input, other: _divisor_back(g, input, other),
     ),
     PAIR,
     bare=True,
