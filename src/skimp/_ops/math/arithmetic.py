@@ -288,6 +288,8 @@ MUL: Pointwise = Pointwise(
     check=_no_narrow_number,
     also=dtypes.NARROW,
 )
+
+
 def _divisor_back(g: Tensor, input: Any, other: Tensor) -> Tensor:
     found = unrecorded(g, input, other) if type(input) is Tensor else None
     if found is None:

@@ -15,12 +15,7 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import (
-    check_number,
-    refuse_complex,
-    require_tensor,
-    unrecorded,
-)
+from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor, unrecorded
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
 from skimp._engine.dispatch.result_types import common, same
@@ -54,7 +49,7 @@ def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
         if max is not None:
             below = np.less_equal(x, max)
             inside = below if inside is None else np.logical_and(inside, below)
-        return fresh(bare.where(inside, a, np.zeros((), a.dtype)), g._dtype)
+        return fresh(bare.where(inside, a, bare.zero(a.dtype)), g._dtype)
     if min is None or max is None:
         return where(input <= max if min is None else input >= min, g, 0)
     return where((input >= min) & (input <= max), g, 0)

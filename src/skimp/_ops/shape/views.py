@@ -24,7 +24,6 @@ from skimp._ops import batching
 from skimp._ops.shape.complex_views import view_dtype
 from skimp._ops.shape.copies import contiguous, copied, describe
 
-
 _active = regions.active
 
 
