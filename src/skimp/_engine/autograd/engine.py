@@ -130,10 +130,9 @@ def flow(
         if ready:
             node = ready.pop(0)
         elif newest is not None:
-            node = newest
-            if waiting:
+            node, newest = newest, None
+            if waiting and waiting[0][0] < -node._skimp_number:
                 node = heappushpop(waiting, (-node._skimp_number, node))[1]
-            newest = None
         elif waiting:
             node = heappop(waiting)[1]
         else:

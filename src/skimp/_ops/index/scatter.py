@@ -255,7 +255,7 @@ def _gather_back(g: Tensor, input_shape: Any, dim: int, index: Tensor) -> Tensor
         made = np.zeros(input_shape, found[0].dtype)
         if _small_scatter_add(made, dim, index, g):
             return fresh(made, g._dtype)
-    return g.new_zeros(tuple(input_shape)).scatter_add(dim, index, g)  # type: ignore[no-any-return]
+    return g.new_zeros(tuple(input_shape)).scatter_add(dim, index, g)
 
 
 def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) -> None:

@@ -266,21 +266,25 @@ def _no_narrow_number(compute: dtypes.dtype, args: Any) -> None:
         raise no_kernel("mul_cpu_reduced_float", compute)
 
 
+# A real tensor is its own conjugate, which needs no call to say so; and `*` would be one of C.
+def _by_other(g: Tensor, other: Any) -> Any:
+    real = type(g) is Tensor is type(other) and other._dtype in dtypes.FLOATING
+    return _times(g, other) if real else g * conj(other)
+
+
+def _by_input(g: Tensor, input: Any) -> Any:
+    real = type(g) is Tensor is type(input) and input._dtype in dtypes.FLOATING
+    return _times(g, input) if real else g * conj(input)
+
+
 MUL: Pointwise = Pointwise(
     "mul",
     np.multiply,
     same,
     Rule(
         "MulBackward0",
-        # a real tensor is its own conjugate: most need no call to say so
-        input=lambda g, other: (
-            g
-            * (other if type(other) is Tensor and other._dtype in dtypes.FLOATING else conj(other))
-        ),
-        other=lambda g, input: (
-            g
-            * (input if type(input) is Tensor and input._dtype in dtypes.FLOATING else conj(input))
-        ),
+        input=_by_other,
+        other=_by_input,
         rematerialize=lambda input, other: call(MUL, (input, other)),
     ),
     PAIR,
@@ -290,7 +294,7 @@ MUL: Pointwise = Pointwise(
 )
 
 
-def _divisor_back(g: Tensor, input: Any, other: Tensor) -> Tensor:
+def _divisor_back(g: Tensor, input: Any, other: Tensor) -> Any:
     found = unrecorded(g, input, other) if type(input) is Tensor else None
     if found is None:
         return -g * conj((input / other) / other)
@@ -475,6 +479,7 @@ operators(SUB, "sub", sub, sub_, reflected=False)
 operators(RSUB, "sub", _of_reflected, None, forward=False)
 operators(MUL, "mul", mul, Tensor.mul_, reflected=False)
 operators(MUL, "rmul", mul, None, reflected=False)
+_times: Any = Tensor.__mul__
 operators(DIV, "truediv", divide, divide_, reflected=False)
 plain_operators("div", divide, divide_, reflected=False)
 plain_operators("floordiv", floor_divide, Tensor.floor_divide_)

@@ -45,7 +45,7 @@ def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
     found = unrecorded(g, input)
     if found is not None and found[0].shape == found[1].shape and _numbers(min, max):
         a, x = found
-        inside = None if min is None else np.greater_equal(x, min)
+        inside: Any = None if min is None else np.greater_equal(x, min)
         if max is not None:
             below = np.less_equal(x, max)
             inside = below if inside is None else np.logical_and(inside, below)
