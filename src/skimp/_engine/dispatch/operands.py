@@ -62,8 +62,9 @@ def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
 
 
 def unrecorded(first: Tensor, *others: Tensor) -> list[Array] | None:
-    """The arrays of small row-major tensors of one floating type, while no op on them would be
-    recorded or met by a transform: a derivative that is a few steps then takes them on arrays.
+    """The arrays of small tensors of one floating type, row-major or one element expanded, while no
+    op on them would be recorded or met by a transform: a derivative that is a few steps then takes
+    them on arrays, and what it makes is row-major.
     """
     dtype = first._dtype
     if _state.grad or _active or dtype not in dtypes.FLOATING:
@@ -71,7 +72,9 @@ def unrecorded(first: Tensor, *others: Tensor) -> list[Array] | None:
     arrays = []
     for t in (first, *others):
         a = t._np
-        if a is None or t._dtype is not dtype or not a.flags.c_contiguous:
+        if a is None or t._dtype is not dtype:
+            return None
+        if not a.flags.c_contiguous and any(a.strides):
             return None
         arrays.append(a)
     return arrays
