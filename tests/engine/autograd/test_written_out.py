@@ -38,11 +38,12 @@ def gradients_on_arrays(torch):
     g = torch.tensor([[nan, inf, -0.0, 1.0], [2.0, -3.0, inf, -1.0]])
     index = torch.tensor([[3, 0, 3, 1], [2, 2, 2, 2]])
     ops = (
-        torch.relu, lambda a: a.clamp(-2.0, 1.5), lambda a: a.clamp(min=0), lambda a: a.clamp(max=1),
-        lambda a: a.clamp(-inf, 1), lambda a: a.clamp(torch.zeros(()), torch.ones(4)),
+        torch.relu, lambda a: a.clamp(-2.0, 1.5), lambda a: a.clamp(min=0), F.hardtanh, F.relu6,
+        lambda a: a.clamp(max=1), lambda a: a.clamp(-inf, 1),
+        lambda a: a.clamp(torch.zeros(()), torch.ones(4)),
         lambda a: a.gather(1, index), lambda a: a**2, lambda a: a**-1, lambda a: a**0.5,
-        lambda a: a**3, lambda a: a**0, lambda a: 1.5 / a, lambda a: (a + 1) / a, F.hardtanh,
-        lambda a: a / (a[:, :1] + 2), lambda a: a.reshape(4, 2).view(2, 4), F.relu6,
+        lambda a: a**3, lambda a: a**0, lambda a: 1.5 / a, lambda a: (a + 1) / a,
+        lambda a: a / (a[:, :1] + 2), lambda a: a.reshape(4, 2).view(2, 4),
         lambda a: torch.cat((a, a.detach(), a[:, 1:]), 1)[:, 4:8], lambda a: a.softmax(1),
         lambda a: a[:1].softmax(1).expand(2, 4), lambda a: a[:1].log_softmax(-1).expand(2, 4),
     )  # fmt: skip
