@@ -42,6 +42,14 @@ def remembering(make: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array
 number: Final = remembering(np.array)  # as ufuncs take it soonest beside arrays of this type
 
 
+@lru_cache(maxsize=64)
+def zero(dtype: Any) -> Array:
+    """The 0-d zero of a type, to be read alone."""
+    made = np.zeros((), dtype)
+    made.flags.writeable = False
+    return made
+
+
 bincount: Final = _behind(np.bincount)
 concatenate: Final = _behind(np.concatenate)
 copyto: Final = _behind(np.copyto)

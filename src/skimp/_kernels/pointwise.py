@@ -22,14 +22,14 @@ from skimp._kernels.scratch import give, take
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 _INTEGERS = "iu"
-_BLENDED = 1 << 12  # elements from which it is worth four calls
+BLENDED = 1 << 12  # elements from which it is worth four calls
 _SAME_SIZE = {n: np.dtype(f"i{n}") for n in (1, 2, 4)}
 
 
 def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
     """where(mask, a, b); small types blend their bits, which is twice as fast as np.where."""
     whole = _SAME_SIZE.get(out.itemsize)
-    if whole is None or mask.size < _BLENDED:
+    if whole is None or mask.size < BLENDED:
         out[...] = bare.where(mask, a, b)
         return
     a, b = (np.asarray(v, out.dtype).view(whole) for v in (a, b))
@@ -50,9 +50,8 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
 def drop(mask: Mask, g: Array, *, out: Array) -> None:
     """g, and zero where the mask is set (even where g is infinite or NaN there)."""
     whole = _SAME_SIZE.get(out.itemsize)
-    if whole is None:
-        out[...] = g
-        bare.copyto(out, 0, where=mask)
+    if whole is None or mask.size < BLENDED:
+        out[...] = bare.where(mask, bare.zero(out.dtype), g)
         return
     if mask.ndim > 1 and not mask.strides[0]:
         mask = mask[:1]  # likewise

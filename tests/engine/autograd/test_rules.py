@@ -193,3 +193,23 @@ def test_a_number_may_have_a_rule_of_its_own(uses: int) -> None:
             assert len(out.grad_fn.next_functions) == edges
             out.backward()
             assert x.grad.tolist() == [2.5 if other == 2.5 else 3]
+
+
+def test_a_list_s_formula_may_leave_out_what_needs_no_gradient() -> None:
+    """`edges` tells which; unlike `node`, it stands for nothing saved: the node can run again."""
+    asked: list[Any] = []
+
+    def back(g: Any, tensors_shape: Any, edges: Any) -> list[Any]:
+        asked.append([to is not None for to in edges[::2]])
+        return [None if to is None else g * 1 for to in edges[::2]]
+
+    recorder = recording(Rule("ListBackward0", tensors=back), ("tensors",))
+    given = [leaf(1), result_of(2), leaf(3)]
+    for _ in range(20):  # by loops, then written out
+        out = result_of(6)
+        recorder.record(out, given)
+        out.backward()
+        out.backward()
+    assert asked == [[True, False, True]] * 40
+    assert given[0].grad.item() == given[2].grad.item() == 40
+    assert given[1].grad is None

@@ -30,6 +30,43 @@ def shown(e: BaseException) -> str:
 
 
 @program
+def gradients_on_arrays(torch):
+    """Formulas that small arrays take in one go: odd numbers, other layouts, and recorded ones."""
+    F, found = torch.nn.functional, []
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[0.0, -0.0, 1.5, nan], [inf, -inf, -2.0, 3.0]])
+    g = torch.tensor([[nan, inf, -0.0, 1.0], [2.0, -3.0, inf, -1.0]])
+    index = torch.tensor([[3, 0, 3, 1], [2, 2, 2, 2]])
+    ops = (
+        torch.relu, lambda a: a.clamp(-2.0, 1.5), lambda a: a.clamp(min=0), F.hardtanh, F.relu6,
+        lambda a: a.clamp(max=1), lambda a: a.clamp(-inf, 1),
+        lambda a: a.clamp(torch.zeros(()), torch.ones(4)),
+        lambda a: a.gather(1, index), lambda a: a**2, lambda a: a**-1, lambda a: a**0.5,
+        lambda a: a**3, lambda a: a**0, lambda a: 1.5 / a, lambda a: (a + 1) / a,
+        lambda a: a / (a[:, :1] + 2), lambda a: a.reshape(4, 2).view(2, 4),
+        lambda a: torch.cat((a, a.detach(), a[:, 1:]), 1)[:, 4:8], lambda a: a.softmax(1),
+        lambda a: a[:1].softmax(1).expand(2, 4), lambda a: a[:1].log_softmax(-1).expand(2, 4),
+    )  # fmt: skip
+
+    def told(y, a, *g, **words):  # the very numbers: NaN, and zeros with their signs
+        found.append(str(torch.autograd.grad(y, a, *g, **words)[0].tolist()))
+
+    for f in ops:
+        for turned in (False, True):
+            a = (x.t().contiguous().t() if turned else x.clone()).requires_grad_()
+            told(f(a), a, g, create_graph=True)
+            told(f(a), a, g.t().contiguous().t() if turned else g)
+            told(f(a).sum(), a)
+    for reduction in ("mean", "sum", "none"):
+        a = x.clone().requires_grad_()
+        loss = F.nll_loss(a, torch.tensor([3, 1]), reduction=reduction)
+        told(loss, a, g[0, :2] if loss.ndim else g[1, 0])
+    number = torch.tensor(3.0, requires_grad=True)
+    told(number**2 / number.clamp(0, 5), number)
+    return found
+
+
+@program
 def masks_of_an_addmm(torch):
     found = []
     for which in range(1, 8):

@@ -21,6 +21,11 @@ MOST_OF_CALLS = {
     "pieces": 12, "deviation": 11, "a stack of numbers": 5, "a number where mask and int say": 9,
     "values where a mask says": 27, "one word": 21, "a quantile": 34,
 }  # fmt: skip
+# Of backward through these ops alone, of small tensors.
+MOST_OF_GRADIENTS = {
+    "gather": 30, "clamp": 27, "a quotient": 18, "a square": 23, "a rectifier": 20, "a loss": 21,
+    "a shape": 40, "softmax of one row": 27, "pieces of which one is wanted": 39, "a bias": 18,
+}  # fmt: skip
 # Of a step of a block whose activations wait, take memory of the pool and are made in blocks.
 MOST_OF_BLOCK = 1400
 
@@ -105,6 +110,36 @@ def test_frames_of_calls_that_nobody_records() -> None:
     more = {name: found[name] for name, most in MOST_OF_CALLS.items() if counts[name] > most}
     assert not more, f"{counts} {more}"
     assert "Tree.__getattr__" not in found["norm of one row"]
+
+
+def test_frames_of_gradients_of_small_tensors() -> None:
+    F = skimp.nn.functional
+    x, row = skimp.rand(4, 5).requires_grad_(), skimp.rand(1, 5).requires_grad_()
+    bias = skimp.rand(5).requires_grad_()
+    more, index, labels = skimp.rand(4, 5), skimp.tensor([[1], [0], [4], [1]]), skimp.arange(4)
+    ones, one, column = skimp.ones(4, 5), skimp.ones(1, 5), skimp.ones(4, 1)
+    other, both = skimp.ones(5, 4), skimp.ones(8, 5)
+    made = {
+        "gather": lambda: x.gather(1, index).backward(column),
+        "clamp": lambda: x.clamp(0.2, 0.8).backward(ones),
+        "a quotient": lambda: (more / x).backward(ones),
+        "a square": lambda: (x**2).backward(ones),
+        "a rectifier": lambda: F.relu(x).backward(ones),
+        "a loss": lambda: F.nll_loss(x, labels).backward(),
+        "a shape": lambda: x.reshape(5, 4).backward(other),
+        "softmax of one row": lambda: F.softmax(row, -1).backward(one),
+        "pieces of which one is wanted": lambda: skimp.cat((more, x)).backward(both),
+        "a bias": lambda: (more + bias).backward(ones),
+    }
+
+    def without() -> None:
+        x.grad = row.grad = bias.grad = None
+
+    with skimp.config.using(defer="auto"):
+        found = {name: frames_of(call, without) for name, call in made.items()}
+    counts = {name: len(names) for name, names in found.items()}
+    more_than = {n: found[n] for n, most in MOST_OF_GRADIENTS.items() if counts[n] > most}
+    assert not more_than, f"{counts} {more_than}"
 
 
 def test_frames_of_a_step_of_a_block_of_middle_size() -> None:

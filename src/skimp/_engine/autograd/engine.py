@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from functools import lru_cache
 from heapq import heappop, heappush, heappushpop
 from typing import Any
 
@@ -129,10 +130,9 @@ def flow(
         if ready:
             node = ready.pop(0)
         elif newest is not None:
-            node = newest
-            if waiting:
+            node, newest = newest, None
+            if waiting and waiting[0][0] < -node._skimp_number:
                 node = heappushpop(waiting, (-node._skimp_number, node))[1]
-            newest = None
         elif waiting:
             node = heappop(waiting)[1]
         else:
@@ -305,16 +305,15 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     a = g._np
     have = a.shape if a is not None else g._skimp_layout.shape  # type: ignore[union-attr]
     if have != shape:
-        lead = len(have) - len(shape)
-        if lead > 0 and have[lead:] == shape:
-            g = ops.sum(g, tuple(range(lead)))
-        elif not _expands_to(shape, have):
+        over = _summed_over(shape, have)
+        if over is None:
             raise RuntimeError(
                 f"Function {node._skimp_label} returned an invalid gradient at index {i} - got "
                 f"{list(have)} but expected shape compatible with {list(shape)}"
             )
-        else:
-            g = summed_to(g, shape)
+        g = ops.sum(g, *over)
+        if over[1] and len(have) != len(shape):
+            g = ops.view(g, shape)
     if g._dtype is not dtype:
         if g._dtype.is_complex and not dtype.is_complex:
             g = ops.real(g)
@@ -323,23 +322,18 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     return g  # type: ignore[no-any-return]
 
 
-def _expands_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    return len(shape) <= len(target) and all(
-        [n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)]
-    )
-
-
-def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The gradient of a tensor that was broadcast to `g`'s shape."""
-    have = shape_of(g)
+@lru_cache(maxsize=1024)
+def _summed_over(
+    shape: tuple[int, ...], have: tuple[int, ...]
+) -> tuple[tuple[int, ...], bool] | None:
+    """The dims over which a gradient is summed for a tensor of `shape` that was broadcast to
+    `have`, and whether they stay; None where it can't have been.
+    """
     lead = len(have) - len(shape)
-    dims = tuple(range(lead)) + tuple(
-        [lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1]
-    )
-    if len(dims) == lead:
-        return ops.sum(g, dims)
-    summed: Tensor = ops.sum(g, dims, keepdim=True)
-    return ops.view(summed, shape) if lead else summed
+    if lead < 0 or not all([n in (1, m) for n, m in zip(shape, have[lead:], strict=True)]):
+        return None
+    alone = tuple([lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1])
+    return (*range(lead), *alone), bool(alone)
 
 
 # -- leaves ----------------------------------------------------------------------------------------

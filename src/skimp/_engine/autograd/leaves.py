@@ -12,25 +12,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from skimp._engine.autograd.nodes import AccumulateGrad, Node
+from skimp._engine.autograd.nodes import Node
 from skimp._engine.interpreter import HELD_BY_VARIABLE
 
 
 def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, int]:
-    """How many gradients each leaf will receive: from outside, and along the edges of all nodes
-    that will run.
+    """How many gradients each leaf (and each other node) will receive: from outside, and along the
+    edges of all nodes that will run.
     """
     counts: dict[Node, int] = {}
-    seen: set[Node] = set()
     todo = list(roots)
+    put = todo.append
     for to in todo:  # which grows
         if wanted is not None and to not in wanted:
             continue
-        if type(to) is AccumulateGrad:
-            counts[to] = counts.get(to, 0) + 1
-        elif to not in seen:
-            seen.add(to)
-            todo += filter(None, to._skimp_edges[::2])
+        if to in counts:
+            counts[to] += 1
+            continue
+        counts[to] = 1
+        edges = to._skimp_edges  # of few inputs, as most nodes have, written out
+        if len(edges) == 4:
+            first, _, second, _ = edges
+            if first is not None:
+                put(first)
+            if second is not None:
+                put(second)
+        elif edges:
+            todo += filter(None, edges[::2])
     return counts
 
 

@@ -12,6 +12,7 @@ The names of a formula's parameters say what is saved for it:
                         of a tensor argument or of the result, which is not saved
     needs               the names of the arguments whose gradient this backward wants
     node                the node itself: its edges lead to the inputs
+    edges               these edges, for a list whose tensors don't all need a gradient
     any other name      the argument's value (tensors are saved), else the parameter's default
 
 With `rematerialize`, a function of such parameters that makes the first result once more for little
@@ -36,6 +37,7 @@ Key = str | tuple[str, ...]
 
 META = ("_shape", "_strides", "_dtype", "_layout")
 ARG, RESULT, ARG_META, RESULT_META, CONSTANT = range(5)
+OF_NODE = frozenset({"node", "edges"})
 
 
 class Slot(NamedTuple):
@@ -102,7 +104,7 @@ class Plan:
         defaults = f.__defaults__ or ()
         optional = dict(zip(given[len(given) - len(defaults) :], defaults, strict=True))
         for p in given:
-            if _is_grad(p) or p == "node":
+            if _is_grad(p) or p in OF_NODE:
                 reads.append(p)
             else:
                 if p not in slots:

@@ -12,7 +12,7 @@ from typing import Any
 from skimp._engine.autograd import errors, modes, saving
 from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.autograd.ops import zero
-from skimp._engine.autograd.rules import ARG, RESULT, Plan, Slot, Step, passes_on
+from skimp._engine.autograd.rules import ARG, OF_NODE, RESULT, Plan, Slot, Step, passes_on
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.tensor import Tensor
 
@@ -37,7 +37,7 @@ def runner(plan: Plan) -> Runner:
     go together: then all formulas run, and `spread` puts their gradients in order.
     """
     read = {r for step in plan.steps for r in step.reads}
-    names = sorted([r for r in read if isinstance(r, str) and r != "node"])
+    names = sorted([r for r in read if isinstance(r, str) and r not in OF_NODE])
     results = [f"r{p}" for p in range(len(plan.rule.names))]
     made = f"[{', '.join(results)}]"
     text = ["def function(node, grads, wanted, keep):", "    edges = node._skimp_edges"]

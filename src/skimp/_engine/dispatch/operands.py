@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, promotion, regions
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
+
+_state = modes.state
+_active = regions.active
 
 # Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
 OPMATH = dict.fromkeys((*dtypes.HALVES, *dtypes.FLOAT8), dtypes.float32)
@@ -55,6 +59,25 @@ def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
                 array = cast(array, math)
         return array
     return constant(a, math)
+
+
+def unrecorded(first: Tensor, *others: Tensor) -> list[Array] | None:
+    """The arrays of small tensors of one floating type, row-major or one element expanded, while no
+    op on them would be recorded or met by a transform: a derivative that is a few steps then takes
+    them on arrays, and what it makes is row-major.
+    """
+    dtype = first._dtype
+    if _state.grad or _active or dtype not in dtypes.FLOATING:
+        return None
+    arrays = []
+    for t in (first, *others):
+        a = t._np
+        if a is None or t._dtype is not dtype:
+            return None
+        if not a.flags.c_contiguous and any(a.strides):
+            return None
+        arrays.append(a)
+    return arrays
 
 
 def number_of(value: Any) -> Any:

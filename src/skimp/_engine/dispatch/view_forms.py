@@ -124,9 +124,14 @@ def small_array(t: Tensor) -> Any:
 def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)
-    if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
-        new._skimp_layout = _in_shape(input._skimp_layout or input._skimp_layout_of(), a.shape)
-    return _viewed(input, new, recorded)
+    layout = input._skimp_layout
+    if 1 in a.shape and (layout is not None or input._np is not input._storage.block):
+        # NumPy leaves strides of size-1 dims as they come, but for what it lays out row-major
+        new._skimp_layout = _in_shape(layout or input._skimp_layout_of(), a.shape)
+    if input._rg or input._skimp_marked:
+        return _viewed(input, new, recorded)
+    history.plain_view(input if input._base is None else input._base, new)
+    return new
 
 
 def view_of_bytes(

@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.operands import check_number, constant
+from skimp._engine.dispatch.operands import check_number, constant, unrecorded
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import bits, first_outside
@@ -24,6 +24,7 @@ from skimp._ops import batching
 from skimp._ops.index.along import is_half, read_along, write_along
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.writers import writer
+from skimp.config import config
 
 UFUNCS: dict[str, Any] = {
     "sum": np.add, "add": np.add, "mean": np.add, "prod": np.multiply, "multiply": np.multiply,
@@ -148,9 +149,7 @@ def small_gather(
     fast=small_gather,
     rule=Rule(
         "GatherBackward0",
-        input=lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(
-            dim, index, g
-        ),
+        input=lambda g, input_shape, dim, index: _gather_back(g, input_shape, dim, index),
     ),
     batch=batching.places.by_index,
     copies="selected",
@@ -248,6 +247,15 @@ def _src_back(g: Tensor, dim: int, index: Tensor, shape: Any) -> Any:
     whole = g.new_zeros(tuple(shape))
     whole[tuple([slice(0, n) for n in found.shape])] = found
     return whole
+
+
+def _gather_back(g: Tensor, input_shape: Any, dim: int, index: Tensor) -> Tensor:
+    found = unrecorded(g)
+    if found is not None and layouts.numel(input_shape) < config.small_below:
+        made = np.zeros(input_shape, found[0].dtype)
+        if _small_scatter_add(made, dim, index, g):
+            return fresh(made, g._dtype)
+    return g.new_zeros(tuple(input_shape)).scatter_add(dim, index, g)
 
 
 def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) -> None:

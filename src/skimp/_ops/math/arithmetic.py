@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import no_zero, number, require_tensor
+from skimp._engine.dispatch.operands import no_zero, number, require_tensor, unrecorded
 from skimp._engine.dispatch.operators import (
     OPERANDS,
     attach,
@@ -38,7 +38,7 @@ from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import INT64_END
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
@@ -279,21 +279,25 @@ def _no_narrow_number(compute: dtypes.dtype, args: Any) -> None:
         raise no_kernel("mul_cpu_reduced_float", compute)
 
 
+# A real tensor is its own conjugate, which needs no call to say so; and `*` would be one of C.
+def _by_other(g: Tensor, other: Any) -> Any:
+    real = type(g) is Tensor is type(other) and other._dtype in dtypes.FLOATING
+    return _times(g, other) if real else g * conj(other)
+
+
+def _by_input(g: Tensor, input: Any) -> Any:
+    real = type(g) is Tensor is type(input) and input._dtype in dtypes.FLOATING
+    return _times(g, input) if real else g * conj(input)
+
+
 MUL: Pointwise = Pointwise(
     "mul",
     np.multiply,
     same,
     Rule(
         "MulBackward0",
-        # a real tensor is its own conjugate: most need no call to say so
-        input=lambda g, other: (
-            g
-            * (other if type(other) is Tensor and other._dtype in dtypes.FLOATING else conj(other))
-        ),
-        other=lambda g, input: (
-            g
-            * (input if type(input) is Tensor and input._dtype in dtypes.FLOATING else conj(input))
-        ),
+        input=_by_other,
+        other=_by_input,
         rematerialize=lambda input, other: call(MUL, (input, other)),
     ),
     PAIR,
@@ -301,6 +305,17 @@ MUL: Pointwise = Pointwise(
     check=_no_narrow_number,
     also=dtypes.NARROW,
 )
+
+
+def _divisor_back(g: Tensor, input: Any, other: Tensor) -> Any:
+    found = unrecorded(g, input, other) if type(input) is Tensor else None
+    if found is None:
+        return -g * conj((input / other) / other)
+    a, x, y = found
+    shares = np.divide(np.divide(x, y), y)
+    return fresh(np.multiply(np.negative(a), shares), g._dtype)
+
+
 DIV = Pointwise(
     "div",
     np.true_divide,
@@ -308,7 +323,7 @@ DIV = Pointwise(
     Rule(
         "DivBackward0",
         input=lambda g, other: g / conj(other),
-        other=lambda g, input, other: -g * conj((input / other) / other),
+        other=lambda g, input, other: _divisor_back(g, input, other),
     ),
     PAIR,
     bare=True,
@@ -477,6 +492,7 @@ operators(SUB, "sub", sub, sub_, reflected=False)
 operators(RSUB, "sub", _of_reflected, None, forward=False)
 operators(MUL, "mul", mul, Tensor.mul_, reflected=False)
 operators(MUL, "rmul", mul, None, reflected=False)
+_times: Any = Tensor.__mul__
 operators(DIV, "truediv", divide, divide_, reflected=False)
 plain_operators("div", divide, divide_, reflected=False)
 plain_operators("floordiv", floor_divide, Tensor.floor_divide_)

@@ -15,7 +15,7 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor
+from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor, unrecorded
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
 from skimp._engine.dispatch.result_types import common, same
@@ -24,7 +24,7 @@ from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import pointwise as K
+from skimp._kernels import bare, pointwise as K
 from skimp._ops.index.masks import where
 
 # -- clamp ----------------------------------------------------------------------------------------
@@ -41,11 +41,22 @@ def _above(x: Any, high: Any, *, out: Any) -> None:
 
 
 def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
+    """`g` where the input is within its limits, of which one may be None; else 0."""
+    found = unrecorded(g, input)
+    if found is not None and found[0].shape == found[1].shape and _numbers(min, max):
+        a, x = found
+        inside: Any = None if min is None else np.greater_equal(x, min)
+        if max is not None:
+            below = np.less_equal(x, max)
+            inside = below if inside is None else np.logical_and(inside, below)
+        return fresh(bare.where(inside, a, bare.zero(a.dtype)), g._dtype)
+    if min is None or max is None:
+        return where(input <= max if min is None else input >= min, g, 0)
     return where((input >= min) & (input <= max), g, 0)
 
 
-BY_MIN = {"input": lambda g, input, min: where(input >= min, g, 0)}
-BY_MAX = {"input": lambda g, input, max: where(input <= max, g, 0)}
+BY_MIN = {"input": lambda g, input, min: _inside(g, input, min, None)}
+BY_MAX = {"input": lambda g, input, max: _inside(g, input, None, max)}
 OF_MIN = {"min": lambda g, input, min: where(input < min, g, 0)}
 OF_MAX = {"max": lambda g, input, max: where(input > max, g, 0)}
 OF_BOTH = {

@@ -9,13 +9,14 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.forms import METHODS
-from skimp._engine.dispatch.operands import check_number, number_of
+from skimp._engine.dispatch.operands import check_number, number_of, unrecorded
 from skimp._engine.dispatch.operators import plain_operators
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, zeros
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.dtypes import INT64_END
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 from skimp._ops.index.masks import where
 from skimp._ops.shape.complex_views import real
@@ -24,6 +25,13 @@ from skimp._ops.shape.complex_views import real
 def _to_number_back(g: Tensor, input: Tensor, exponent: Any) -> Any:
     if exponent == 0:
         return zeros(g)
+    found = unrecorded(g, input)
+    if found is not None and type(exponent) in (int, float) and found[0].shape == found[1].shape:
+        a, x = found
+        slope = np.empty(x.shape, x.dtype)
+        K.power(x, exponent - 1, out=slope)
+        np.multiply(exponent, slope, slope)
+        return fresh(np.multiply(a, slope, slope), g._dtype)
     return g * conj(exponent * input.pow(exponent - 1))
 
 
@@ -105,6 +113,10 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None, inplace: bool =
         and isinstance(input, Tensor)
         and input._dtype.category == FLOAT
     ):
+        if out is None and not inplace and -INT64_END < exponent < INT64_END:
+            made = POW_NUMBER.fast(input, exponent)  # as `call` asks it first
+            if made is not None:
+                return made
         return call(POW_NUMBER, (input,), (number_of(exponent),), out, inplace)
     if isinstance(exponent, Tensor):
         return call(

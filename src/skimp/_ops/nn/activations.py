@@ -11,11 +11,13 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, TypeVar
 
+import numpy as np
+
 from skimp._engine.autograd.rules import Rule, parameters
 from skimp._engine.dispatch.bodies import in_place_of
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import refuse_complex
+from skimp._engine.dispatch.operands import refuse_complex, unrecorded
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
@@ -23,9 +25,9 @@ from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, formula_of, n
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor
-from skimp._kernels import activation as A
-from skimp._kernels.pointwise import CLIP
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import activation as A, bare
+from skimp._kernels.pointwise import BLENDED, CLIP
 from skimp._ops.index.masks import where
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -138,6 +140,10 @@ THRESHOLD_BACK = back("threshold_backward", PASS_ABOVE, None, "at")
 
 
 def _relu_back(g: Tensor, result: Tensor) -> Tensor:
+    found = unrecorded(g, result)
+    if found is not None and found[0].size < BLENDED and found[0].shape == found[1].shape:
+        none = bare.zero(g._dtype.np)  # as `drop` does for so few, without an array to write to
+        return fresh(bare.where(np.less_equal(found[1], none), none, found[0]), g._dtype)
     made = THRESHOLD_BACK.fast(g, result, 0.0)  # as `call` asks it first
     return call(THRESHOLD_BACK, (g, result), (0.0,)) if made is None else made
 

@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden
+from skimp._engine.dispatch.operands import unrecorded
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
@@ -46,6 +47,12 @@ def _node(input: Any, **_: Any) -> str | None:
 
 def _small_back(g: Any, input_shape: Any, target: Any, reduction: str, node: Any) -> Any:
     n = target.numel()
+    found, where = unrecorded(g), target._np
+    if found is not None and where is not None:
+        share = found[0] if reduction != "mean" else found[0] / float(n)
+        made = np.zeros(input_shape, share.dtype)
+        made.reshape(-1)[where + starts(n, input_shape[1])] = np.negative(share)
+        return tie(fresh(made, g._dtype), node)
     share = g if reduction != "mean" else g / float(n)
     share = -share.reshape(n, 1) if reduction == "none" else (-share).expand(n, 1)
     return tie(g.new_zeros(tuple(input_shape)).scatter(1, target.reshape(n, 1), share), node)

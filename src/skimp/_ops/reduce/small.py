@@ -444,14 +444,10 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
     return fresh(made, input._dtype)
 
 
-def few_rows(input: Any, dim: Any) -> Array | None:
-    """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
-    x = rows_or_row(input, dim)
-    return x.reshape(1, -1) if x is not None and x.ndim == 1 else x
-
-
 def rows_or_row(input: Any, dim: Any) -> Array | None:
-    """`few_rows`, and of one row that alone, as (n,)."""
+    """The rows of a small tensor along its last dim as (count, n), for functions of rows; one row
+    alone as (n,).
+    """
     x: Array | None = input._np
     if x is None or type(dim) is not int or input._dtype not in dtypes.FLOATING:
         return None

@@ -44,7 +44,7 @@ from skimp._kernels.scratch import (
 )
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_columns, few_rows, rows_or_row
+from skimp._ops.reduce.small import few_columns, rows_or_row
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
@@ -226,6 +226,10 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
         return _small_columns(_softmax_back_steps, dim, g, y)
+    if a.ndim == 1:
+        d = np.multiply(a, b)
+        np.multiply(np.subtract(a, np.asarray(row_sum(d)), d), b, d)
+        return fresh(d.reshape(g.shape), g._dtype)
     if softmax_onednn.takes(a.dtype, a.size):
         made = np.empty(a.shape, a.dtype)
         softmax_onednn.backward(a, b, made)
@@ -241,7 +245,8 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None:
         return _small_columns(_log_softmax_back_block, dim, g, y)
     d = np.exp(b)
-    np.multiply(d, beside_rows(dense_row_sums(a)), out=d)
+    total = np.asarray(row_sum(a)) if a.ndim == 1 else beside_rows(dense_row_sums(a))
+    np.multiply(d, total, out=d)
     np.subtract(a, d, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
@@ -249,7 +254,7 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
 def _pair_of_rows(g: Any, y: Any, dim: Any) -> tuple[Array | None, Array | None]:
     if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
         return None, None
-    a, b = few_rows(g, dim), few_rows(y, dim)
+    a, b = rows_or_row(g, dim), rows_or_row(y, dim)
     return (a, b) if a is None or b is None or a.shape == b.shape else (None, None)
 
 

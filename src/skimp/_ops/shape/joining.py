@@ -66,13 +66,17 @@ def _skipped(shape: Ints) -> bool:
     return shape == (0,)
 
 
-def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
-    grads, start = [], 0
-    for shape in tensors_shape:
-        if _skipped(tuple(shape)):
+def _cat_back(g: Tensor, tensors_shape: Any, dim: int, edges: Any) -> list[Tensor | None]:
+    grads: list[Tensor | None] = []
+    start = 0
+    for to, shape in zip(edges[::2], tensors_shape, strict=True):
+        if to is None:
+            grads.append(None)
+        elif _skipped(tuple(shape)):
             grads.append(g.new_zeros((0,)))
             continue
-        grads.append(g.narrow(dim, start, shape[dim]))
+        else:
+            grads.append(g.narrow(dim, start, shape[dim]))
         start += shape[dim]
     return grads
 

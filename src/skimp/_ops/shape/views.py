@@ -17,12 +17,14 @@ from skimp._engine.dispatch.view_forms import large_view, small_array, small_vie
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout, numbers
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, regions
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching
 from skimp._ops.shape.complex_views import view_dtype
 from skimp._ops.shape.copies import contiguous, copied, describe
+
+_active = regions.active
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
@@ -50,7 +52,10 @@ def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
 
 
 def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
-    return reshape(g, tuple(input_shape))
+    a = g._np
+    if a is None or not (a.size and a.flags.c_contiguous) or _active:
+        return reshape(g, tuple(input_shape))
+    return small_view(g, a.reshape(input_shape), _VIEW_RECORDED)
 
 
 BACK = {"input": _as_before}
