@@ -51,8 +51,9 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         n = len(views)
         if n > MANY and not n & (n - 1):
             _forget_dead(views)
-    if not _state.grad:
-        mark_creation(view, "inference" if _state.inference else "no_grad")
+    if not _state.grad:  # `mark_creation`
+        view._skimp_creation = "inference" if _state.inference else "no_grad"
+        view._skimp_marked = True
 
 
 def view_of(
