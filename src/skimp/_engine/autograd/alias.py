@@ -126,7 +126,8 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
         view._base = base
         view._skimp_stale = version
         view._skimp_output = i
-        mark_creation(view, "multi")
+        view._skimp_creation = "multi"  # `mark_creation`
+        view._skimp_marked = True
     if views:
         record(rule, bindings, tuple(views))
     for view in views:
@@ -147,7 +148,8 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
         view._base = base
         view._skimp_stale = version
         view._skimp_output = i
-        mark_creation(view, creation)
+        view._skimp_creation = creation  # `mark_creation`
+        view._skimp_marked = True
         known.append(_ref(view))
     if len(known) > MANY and before.bit_length() != len(known).bit_length():
         known[:] = [r for r in known if r() is not None]

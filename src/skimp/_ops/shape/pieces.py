@@ -61,11 +61,9 @@ _unsafe_pieces = _cut("_unsafe_pieces", _UNSAFE)
 def _small_array(input: Tensor, dim: Any) -> Array | None:
     """The small array of a tensor, where `dim` is one of its dims."""
     x = small_array(input)
-    return x if x is not None and _is_dim(x.shape, dim) else None
-
-
-def _is_dim(shape: tuple[int, ...], dim: Any) -> bool:
-    return type(dim) is int and -len(shape) <= dim < len(shape) and 0 not in shape
+    if x is None or not x.size or type(dim) is not int:
+        return None
+    return x if -x.ndim <= dim < x.ndim else None
 
 
 def _cut_by(
@@ -74,7 +72,9 @@ def _cut_by(
     """The pieces that `by` has of a tensor, which need not be small or in memory."""
     x = small_array(input)
     shape = shape_of(input) if x is None else x.shape
-    if type(n) is not int or input._hollow or not _is_dim(shape, dim):
+    if type(n) is not int or type(dim) is not int or input._hollow:
+        return None
+    if not -len(shape) <= dim < len(shape) or 0 in shape:
         return None
     pieces = _spans(by, shape, n, dim)
     if x is not None:
