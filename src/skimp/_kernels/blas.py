@@ -115,8 +115,9 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     row-major.
 
     BLAS wakes its threads for matrices of half a million multiplications and more. Where they
-    sleep, that costs more than it saves up to sixty-four times as many, so they are left alone. A column times a row is no
-    product to NumPy's BLAS but a loop of its own, three times as slow as the ufunc.
+    sleep, that costs more than it saves up to sixty-four times as many: those are left alone. A
+    column times a row is no product to NumPy's BLAS but a loop of its own, three times as slow as
+    the ufunc.
     """
     columns = b.shape[-1]
     all_of_them = a.size * columns
