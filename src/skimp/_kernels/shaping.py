@@ -26,7 +26,7 @@ def address(a: Array) -> int:
         return where
 
 
-def addresses(*arrays: Array) -> list[int]:
+def addresses(*arrays: Any) -> list[int]:
     """`address` of each, without a call for those that are row-major."""
     return [addressof(_at(a)) if a.flags.carray and a.size else address(a) for a in arrays]
 
