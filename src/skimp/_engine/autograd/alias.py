@@ -51,9 +51,8 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         n = len(views)
         if n > MANY and not n & (n - 1):
             _forget_dead(views)
-    if not _state.grad:  # `mark_creation`
-        view._skimp_creation = "inference" if _state.inference else "no_grad"
-        view._skimp_marked = True
+    if not _state.grad:
+        mark_creation(view, "inference" if _state.inference else "no_grad")
 
 
 def view_of(
@@ -126,8 +125,7 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
         view._base = base
         view._skimp_stale = version
         view._skimp_output = i
-        view._skimp_creation = "multi"  # `mark_creation`
-        view._skimp_marked = True
+        mark_creation(view, "multi")
     if views:
         record(rule, bindings, tuple(views))
     for view in views:
@@ -148,8 +146,7 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
         view._base = base
         view._skimp_stale = version
         view._skimp_output = i
-        view._skimp_creation = creation  # `mark_creation`
-        view._skimp_marked = True
+        mark_creation(view, creation)
         known.append(_ref(view))
     if len(known) > MANY and before.bit_length() != len(known).bit_length():
         known[:] = [r for r in known if r() is not None]

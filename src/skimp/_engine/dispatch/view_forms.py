@@ -20,7 +20,7 @@ from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_version
+from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_creation, mark_version
 from skimp.config import config
 
 _new = object.__new__
@@ -66,9 +66,8 @@ _FAST_VIEW_TEXT = """\
                     new._base = base
                     new._skimp_stale = storage.version
                     {record}
-                    if creation is not None:  # `mark_creation`
-                        new._skimp_creation = creation
-                        new._skimp_marked = True
+                    if creation is not None:
+                        mark_creation(new, creation)
                     if new._skimp_node is None:
                         register(base, new)
                     return new
@@ -297,7 +296,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark,
+        small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark, mark_creation=mark_creation,
         many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain, listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
