@@ -297,7 +297,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark,
-        mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain, listed=_SIZES,
+        mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain,
+        listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []
