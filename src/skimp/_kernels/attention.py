@@ -17,7 +17,7 @@ import numpy as np
 from skimp._kernels import bare
 from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.powers import POWER, UNIT
-from skimp._kernels.scratch import give, over_column, take
+from skimp._kernels.scratch import give, over_column, row_tops, take
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -342,7 +342,7 @@ def _whole_forward(
     else:
         _hide_whole(s, a, -np.inf)
         lowest = np.finfo(work).min  # of a row that sees nothing: it is all -inf, and not nan
-        top = np.maximum.reduce(s, axis=-1, keepdims=True, initial=lowest)
+        top = np.maximum(row_tops(s.reshape(-1, s.shape[-1])), lowest).reshape(*s.shape[:-1], 1)
         s -= top
         np.exp(s, out=s)
     total = np.matmul(s, _ones(s.shape[-1], work))  # a sum by BLAS: NumPy's of short rows is slow
@@ -393,7 +393,7 @@ def _whole_backward(
     if a.mask is not None or a.causal:
         _hide_whole(p, a, -np.inf)
         # of a row that sees nothing: exponentials of -inf, not of nan
-        lse = bare.where(np.isneginf(lse), np.inf, lse)
+        lse = bare.where(np.equal(lse, -np.inf), np.inf, lse)
     p -= lse
     np.exp(p, out=p)
     dp = multiply(g, v.swapaxes(-1, -2))

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 Lies = tuple[Ints, Ints]  # a shape, and strides in bytes or elements
 
-_WORTH: Final = 1 << 22  # multiplications of a batch from which a primitive pays
+WORTH: Final = 1 << 22  # multiplications of a batch from which a primitive pays
 _DEEP: Final = 1 << 10  # beyond 2048 oneDNN cuts sums where the number of threads says
 _KINDS: Final = (b"gemm:jit", b"brg:")  # how the names of code begin that adds up so
 _TYPE: Final = np.dtype(np.float32)
@@ -34,7 +34,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
     which types, shapes, strides and the library alone say. `out` shares no memory with the others.
     """
     if (
-        a.size * b.shape[-1] < _WORTH
+        a.size * b.shape[-1] < WORTH
         or onednn.library() is None
         or a.shape[:-2] != b.shape[:-2]
         or not 1 < a.shape[-1] <= _DEEP
@@ -49,7 +49,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
     team = math.gcd(teams.size(threads), math.prod(a.shape[:-2])) if alone() else 1
     if team > 1:
         runs = _runs(*lies, team) or runs
-    runs.make((shaping.address(a), shaping.address(b), shaping.address(out)), team)
+    runs.make(shaping.addresses(a, b, out), team)
     return True
 
 

@@ -115,23 +115,27 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     row-major.
 
     BLAS wakes its threads for matrices of half a million multiplications and more. Where they
-    sleep, that costs more than it saves up to sixty-four times as many. A column times a row is no
-    product to NumPy's BLAS but a loop of its own, three times as slow as the ufunc.
+    sleep, that costs more than it saves up to sixty-four times as many: those are left alone. A
+    column times a row is no product to NumPy's BLAS but a loop of its own, three times as slow as
+    the ufunc.
     """
-    if a.size * b.shape[-1] <= FEW:
+    columns = b.shape[-1]
+    all_of_them = a.size * columns
+    if all_of_them <= FEW:
         if a.shape[-1] == 1 and a.dtype.kind == "f":
             return np.multiply(a, b, out=out, order="C")
         return np.matmul(a, b, out=out, order="C")
-    if a.ndim == b.ndim:
-        made = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if out is None else out
-        by = products_onednn if a.ndim == 2 else batches_onednn
-        if by.multiply(a, b, made, threads_for_products()):
-            return made
-        if a.ndim == 2:  # the batches of others may broadcast
-            out = made
-    functions = None
-    if wakes_in_vain(a.shape[-2:], b.shape[-1]):
-        functions = _functions()
+    rows, depth = a.shape[-2:]
+    if a.ndim == 2 == b.ndim:
+        if all_of_them > products_onednn.SMALL or rows < products_onednn.THIN:
+            out = np.empty((rows, columns), a.dtype) if out is None else out
+            if products_onednn.multiply(a, b, out, threads_for_products()):
+                return out
+    elif a.ndim == b.ndim and all_of_them >= batches_onednn.WORTH:
+        made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
+        if batches_onednn.multiply(a, b, made, threads_for_products()):
+            return made  # the batches of others may broadcast
+    functions = _functions() if FEW < rows * depth * columns < _WORTH and not _inside else None
     if functions is None:
         return np.matmul(a, b, out=out, order="C")
     _enter(*functions)
@@ -191,13 +195,6 @@ def side_by_side(pieces: Sequence[Callable[[], object]], multiplications: int) -
             piece()
 
     spread(work, len(pieces), multiplications)
-
-
-def wakes_in_vain(shape: tuple[int, ...], columns: int) -> bool:
-    """Whether BLAS would wake its threads for a matrix of `shape` times one of so many columns, and
-    should not.
-    """
-    return FEW < shape[0] * shape[1] * columns < _WORTH and not _inside
 
 
 def get_num_threads() -> int:

@@ -80,7 +80,7 @@ def calls(
     runs = None if sizes is None else _runs(sizes, True, False, hold, 1, plus is not None)
     if runs is None:
         return []
-    return runs.calls([shaping.address(array) for array in _given(x, a, out, b, plus)])
+    return runs.calls(shaping.addresses(*_given(x, a, out, b, plus)))
 
 
 def _given(*arrays: Array | None) -> tuple[Array, ...]:
@@ -126,7 +126,7 @@ def _meets(array: Array, out: Array) -> bool:
 
 def _run(team: int, *steps: tuple[Runs, tuple[Array, ...]]) -> bool:
     for runs, arrays in steps:
-        runs.make([shaping.address(a) for a in arrays], team)
+        runs.make(shaping.addresses(*arrays), team)
     return True
 
 

@@ -60,7 +60,7 @@ def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
 
 
 def _row(function: int, rows: list[Array]) -> None:
-    addresses = [shaping.address(row) for row in rows]
+    addresses = shaping.addresses(*rows)
     parts, left = _cut(rows[-1].size)
     done = rows[-1].size - left
     for run, down in parts:

@@ -57,11 +57,11 @@ def add_product(a: Array, b: Array, out: Array) -> None:
     gemm = gemm_of(out.dtype.char)
     assert gemm is not None
     (turned_a, pitch_a), (turned_b, pitch_b), (_, pitch) = _lies(a), _lies(b), _lies(out)
+    at_a, at_b, at_out = shaping.addresses(a, b, out)
     with alone(a.size * b.shape[1]):
         gemm(
-            ROWS, turned_a, turned_b, *out.shape, a.shape[1],
-            1, shaping.address(a), pitch_a, shaping.address(b), pitch_b,
-            1, shaping.address(out), pitch,
+            ROWS, turned_a, turned_b, *out.shape, a.shape[1], 1, at_a, pitch_a, at_b, pitch_b,
+            1, at_out, pitch,
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from skimp._kernels import bare, onednn, shaping
 from skimp._kernels.onednn_runs import Runs, together
-from skimp._kernels.scratch import Scratch
+from skimp._kernels.scratch import give, take
 
 Array = np.ndarray[Any, Any]
 Affine = tuple[Array, Array]  # the gradients of weight and bias
@@ -49,19 +49,21 @@ def backward(
     sums = np.zeros((2, n), _TYPE)
     made = out if out.flags.c_contiguous else np.empty((rows, n), _TYPE)
     todo, most = _cut(rows, n, scaled)
-    with Scratch((most + sums.nbytes,), _BYTES) as room:
-        part, at_room = room[most:].view(_TYPE).reshape(2, n), shaping.address(room)
-        at_x, at_g, at_made = shaping.address(x), shaping.address(g), shaping.address(made)
-        at_mean, at_variance = shaping.address(mean), shaping.address(variance)
-        rest: tuple[int, ...] = ()
-        if scaled:
-            weights, above = shaping.address(scale), at_room + most
-            rest = weights, above, above + n * _TYPE.itemsize, weights
-        for runs, down, beside in todo:
-            matrices = at_x + down, at_g + down, at_made + down
-            runs.make((*matrices, at_mean + beside, at_variance + beside, *rest), room=at_room)
-            if affine:
-                np.add(sums, part, out=sums)
+    room = take(most + sums.nbytes, _BYTES)
+    part = room[most:].view(_TYPE).reshape(2, n)
+    at_x, at_g, at_made, at_mean, at_variance, at_room, weights = shaping.addresses(
+        x, g, made, mean, variance, room, scale
+    )
+    rest: tuple[int, ...] = ()
+    if scaled:
+        above = at_room + most
+        rest = weights, above, above + n * _TYPE.itemsize, weights
+    for runs, down, beside in todo:
+        matrices = at_x + down, at_g + down, at_made + down
+        runs.make((*matrices, at_mean + beside, at_variance + beside, *rest), room=at_room)
+        if affine:
+            np.add(sums, part, out=sums)
+    give(room)
     if made is not out:
         out[...] = made
     return (sums[0], sums[1]) if affine else None
@@ -88,7 +90,7 @@ def _by_rows(kind: int, three: tuple[Array, Array, Array], *rows: Array | None) 
     made = _lines(kind, *x.shape, tuple([row is not None for row in rows]))
     if made is None:
         return False
-    made.make([shaping.address(array) for array in arrays], together(True))
+    made.make(shaping.addresses(*arrays), together(True))
     return True
 
 
@@ -101,8 +103,8 @@ def _exact() -> bool:
     if less is None or line is None:
         return False
     out = bare.empty_like(x)
-    less.make([shaping.address(a) for a in (x, mean, out)])
-    line.make([shaping.address(a) for a in (out, mean, out, w, b)])
+    less.make(shaping.addresses(x, mean, out))
+    line.make(shaping.addresses(out, mean, out, w, b))
     return np.array_equal(out, (x - mean) * mean * w + b)
 
 

@@ -81,20 +81,24 @@ class Runs:
 class Run:
     """A primitive with arguments whose addresses are told, by one thread at a time."""
 
-    __slots__ = ("_arguments", "_call", "_execute", "_memories", "_stream")
+    __slots__ = ("_arguments", "_call", "_execute", "_memories", "_room", "_stream")
 
     def __init__(self, primitive: onednn.Primitive, layouts: dict[int, onednn.Handle]) -> None:
         self._memories = [onednn.Memory(layout.value) for layout in layouts.values()]
         self._arguments = onednn.Arguments(
             primitive, list(zip(layouts, self._memories, strict=True))
         )
+        self._room = self._arguments.scratch
         self._stream = onednn.stream()
         self._execute, *self._call = self._arguments.call(self._stream)
 
     def make(self, addresses: Sequence[int], scratch: int) -> None:
         """Compute."""
-        onednn.place(self._memories, addresses)
-        room = self._arguments.scratch
+        for memory, address in zip(self._memories, addresses, strict=True):  # `onednn.place`
+            if address != memory.address:
+                memory.put(memory.value, address)
+                memory.address = address
+        room = self._room
         if room is not None and room.address != scratch:
             onednn.place((room,), (scratch,))
         if self._execute(*self._call):

@@ -42,7 +42,7 @@ def average(x: Array, out: Array, divisor: Array, kernel: Ints, stride: Ints) ->
     runs = _runs(x.shape, out.shape, kernel, stride, team)
     if runs is None:
         return False
-    runs.make([shaping.address(x), shaping.address(out)], team)
+    runs.make(shaping.addresses(x, out), team)
     return True
 
 

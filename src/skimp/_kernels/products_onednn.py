@@ -31,7 +31,7 @@ _TALL: Final = 1024  # rows from which a product is cut so
 # Multiplications up to which OpenBLAS has kernels for small matrices, on x86-64: they take three
 # quarters of oneDNN's time, but for few rows times a turned matrix, which they read one by one.
 SMALL: Final = 100**3
-_THIN: Final = 64
+THIN: Final = 64
 _ITEM: Final = 4  # bytes
 Ints = tuple[int, ...]
 # Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
@@ -53,7 +53,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     team = teams.size(threads) if shared else 1
     began = teams.begin() if team > 1 else None
     (signals.gather if team > 1 else use_threads)(team)
-    n, at_a, at_b, at_out = b.shape[1], shaping.address(a), shaping.address(b), shaping.address(out)
+    n, (at_a, at_b, at_out) = b.shape[1], shaping.addresses(a, b, out)
     for high, deep, from_a, from_b, to, later in parts:
         product(
             turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
@@ -85,7 +85,7 @@ def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
             at_b, pitch_b, False, at_out, pitch,
         )  # fmt: skip
 
-    at_b, at_out = shaping.address(b), shaping.address(out)
+    at_b, at_out = shaping.addresses(b, out)
     return run
 
 
@@ -103,7 +103,7 @@ def _cut(
     one, other = _lies(m, k, a), _lies(k, n, b)
     if one is None or other is None or right != _ITEM or down < n * _ITEM or down % _ITEM:
         return None
-    thin = m < _THIN and one[0] == b"N" and other[0] == b"T"
+    thin = m < THIN and one[0] == b"N" and other[0] == b"T"
     if m * k * n <= SMALL and not thin:
         return None
     shared = m * k * n >= _SHARED

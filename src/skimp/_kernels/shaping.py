@@ -26,6 +26,11 @@ def address(a: Array) -> int:
         return where
 
 
+def addresses(*arrays: Any) -> list[int]:
+    """`address` of each, without a call for those that are row-major."""
+    return [addressof(_at(a)) if a.flags.carray and a.size else address(a) for a in arrays]
+
+
 def put(source: Array, out: Array) -> None:
     """out[...] = source, of the same type. Short runs of memory, such as the rows of heads that
     change places, are moved as one item each: NumPy takes half of its time for them.

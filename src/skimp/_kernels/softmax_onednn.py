@@ -38,7 +38,7 @@ def backward(g: Array, y: Array, out: Array) -> None:
                 backward(copy if lies is g else g, copy if lies is y else y, out)
             return
     rows, n = out.shape
-    matrices, done = [shaping.address(a) for a in (y, g, out)], 0
+    matrices, done = shaping.addresses(y, g, out), 0
     while done < rows:
         count = 1 << ((rows - done).bit_length() - 1)
         team = together(count * n >= _SHARED)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +28,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, writable
 from skimp._kernels import bare
 from skimp._kernels.scratch import give, take
 from skimp._ops.index.masks import where as select
@@ -42,7 +42,6 @@ _FEW: Final = 2  # if more tensors are written: formulas of two are so short tha
 _TOGETHER: Final = 1 << 14  # of those that are made as one
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 _storage_of = attrgetter("_storage")
-_writable = methodcaller("_skimp_writable")
 _SMALL: Final = 1 << 16  # elements, of all that wait, below which NumPy's calls are sooner done
 _PART: Final = 1 << 13  # elements that they take at a time, or more:
 _PARTS: Final = 4  # parts of a tensor at most
@@ -180,18 +179,16 @@ def update(
     both = [*written, *read]
     many = len(written)
     waiting = _here.waiting
-    if waiting is not None and waiting.runs:
-        # what waits may read or write what this changes, or write what it reads
-        storages, changed = list(map(_storage_of, both)), waiting.written
-        if not (changed.isdisjoint(storages) and waiting.read.isdisjoint(storages[:many])):
-            waiting.run()
+    # what waits may read or write what this changes, or write what it reads
+    if waiting is not None and waiting.runs and waiting.meets(list(map(_storage_of, both)), many):
+        waiting.run()
     bounded = host.bounded
     _held = _gathered(both) if bounded else ()
     first = written[0]
     dtype = first._dtype
     arrays = None if grad or dtype not in dtypes.FLOATING else _small_arrays(both)
     if arrays is not None:
-        arrays[:many] = map(_writable, written)
+        arrays[:many] = writable(written)
         size = arrays[0].size
         tiny = size <= _TINY
         if (
@@ -400,6 +397,12 @@ class _Waiting:
         self.written: set[Storage] = set()
         self.read: set[Storage] = set()
         self.held = 0  # bytes of all of them
+
+    def meets(self, storages: list[Storage], written: int) -> bool:
+        """Whether one of these, the first of which are `written`, has to come after what waits."""
+        if self.written.isdisjoint(storages):
+            return not self.read.isdisjoint(storages[:written])
+        return True
 
     def put(
         self,

@@ -27,7 +27,7 @@ from skimp._engine.interrupts import insist
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require, require_below, require_not_negative
 from skimp._engine.tensor.options import declared, parameters
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, writable
 from skimp.nn import ops
 from skimp.optim import fused
 from skimp.optim.optimizer import Optimizer
@@ -139,7 +139,7 @@ def counter(p: Any = None, value: float = 0.0) -> Tensor:
 
 def advance(state: dict[str, Any]) -> float:
     """One more step; the number of this one."""
-    step = state["step"]._skimp_writable()
+    (step,) = writable((state["step"],))
     step[...] = float(step) + 1  # which NumPy sooner does than an addition
     return float(step)  # of its type: float32 has no 2^24 + 1
 

@@ -79,6 +79,14 @@ VIEWS: dict[str, Case] = {
     "complex turned": lambda m, t: m.view_as_real(
         m.view_as_complex(t(M).view(3, 4, 2).transpose(0, 1))
     ),
+    "view of a piece": lambda m, t: t(X).flatten(1).split(6, 1)[1].view(4, 2, 3),
+    "view of a piece, inferred": lambda m, t: t(X).flatten(1).chunk(3, -1)[2].view((4, -1, 2)),
+    "view of a piece of one row": lambda m, t: t(X[:1]).flatten(1).chunk(3, 1)[1].view(1, 1, 6),
+    "view of a column": lambda m, t: t(M)[:, 1].view(2, 1, 2),
+    "heads of a piece": lambda m, t: (
+        t(X).flatten(1).chunk(3, 1)[1].view(4, 2, 3).permute(1, 0, 2).transpose(0, -1)
+    ),
+    "pieces of a piece": lambda m, t: t(X).split(4, 1)[0].unsqueeze(0).split(2, 2),
     "transpose 0-d": lambda m, t: t(ZERO).transpose(0, -1),
     "permute a vector": lambda m, t: t(V).permute(0),
     "unsqueeze": lambda m, t: t(X).unsqueeze(1),
@@ -143,6 +151,10 @@ ERRORS: dict[str, Case] = {
     "unbind dim": lambda m, t: t(M).unbind(2),
     "unbind 0-d": lambda m, t: t(ZERO).unbind(),
     "reshape": lambda m, t: t(M).reshape(5, 5),
+    "view of a piece": lambda m, t: t(M).split(3, 1)[1].view(12),
+    "view of a piece, sizes": lambda m, t: t(M).split(3, 1)[1].view(5, 5),
+    "view of a piece, inferred": lambda m, t: t(M).split(3, 1)[1].view(4, -1, -1),
+    "view of what is turned": lambda m, t: t(X).transpose(0, 1).view(-1),
     "reshape twice inferred": lambda m, t: t(M).reshape(-1, -1),
     "flatten order": lambda m, t: t(X).flatten(2, 1),
     "flatten dim": lambda m, t: t(X).flatten(3),

@@ -23,6 +23,7 @@ from skimp._engine.tensor.tensor import Tensor
 
 _new = object.__new__
 _DIFFERENTIABLE = (2, 3)  # categories FLOAT and COMPLEX
+_COUNTS: Final = 3  # numbers of outputs for which one rule is written out
 USES: Final = 16  # of a recording before it is written out: compiling takes as long as 50 to 100
 
 
@@ -33,7 +34,7 @@ class Recording:
     arguments, to be differentiated by the rule; it is another function once this has been used.
     """
 
-    __slots__ = ("_uses", "names", "nondiff", "record", "rule")
+    __slots__ = ("_uses", "_written", "names", "nondiff", "record", "rule")
 
     def __init__(self, rule: Rule, names: tuple[str, ...], nondiff: tuple[int, ...]) -> None:
         self.rule = rule
@@ -44,14 +45,26 @@ class Recording:
     def forget(self) -> None:
         """Count from the beginning: the rule has a plan that what was written does not know."""
         self._uses = 0
+        self._written: dict[int | None, Any] = {}  # by the number of outputs
         self.record = self._counted
 
     def _counted(self, outputs: Any, *values: Any) -> None:
         self.loops(outputs, *values)
         self._uses += 1
         if self._uses >= USES and (self.rule.masks or self.rule.numbers):
-            count = len(outputs) if isinstance(outputs, tuple) else None
-            self.record = recorder.written(self, count)
+            self._write(outputs)
+
+    def _write(self, outputs: Any) -> Any:
+        count = len(outputs) if isinstance(outputs, tuple) else None
+        self.record = self._written[count] = recorder.written(self, count)
+        return self.record
+
+    def others(self, outputs: Any, *values: Any) -> None:
+        """`record` for another number of outputs than the last time: of a few, each has a text."""
+        written = self._written.get(len(outputs))
+        if written is None and len(self._written) < _COUNTS:
+            written = self._write(outputs)
+        (self.loops if written is None else written)(outputs, *values)
 
     def loops(self, outputs: Any, *values: Any) -> None:
         """`record` for any arguments and outputs."""

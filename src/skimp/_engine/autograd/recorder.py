@@ -34,7 +34,11 @@ def written(recording: Recording, count: int | None) -> Any:
     every = f"out, {', '.join(local.values())}"
     wanted = (1 << len(rule.names)) - 1
     plans = {b: plan for b, plan in sorted(rule.masks.items(), reverse=True) if b & wanted}
-    space = _SPACE | {"cls": rule.node_class(), "loops": recording.loops}
+    space = _SPACE | {
+        "cls": rule.node_class(),
+        "loops": recording.loops,
+        "others": recording.others,
+    }
     text = [f"def function({every}):", *_outputs(count, every), "    bits = 0"]
     for name, other in rule.numbers.items():
         if name in local:
@@ -87,8 +91,10 @@ def _outputs(count: int | None, every: str) -> Lines:
             "        return",
         ]
     return [
-        f"    if guarded or not isinstance(out, tuple) or len(out) != {count}:",
+        "    if guarded or not isinstance(out, tuple):",
         f"        return loops({every})",
+        f"    if len(out) != {count}:",
+        f"        return others({every})",
         f"    {''.join([f'out{i}, ' for i in range(count)])} = out",
     ]
 

@@ -16,11 +16,11 @@ from skimp._engine.dispatch.operands import empty_dense
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.into import write
-from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh, wrap
 
 Ints = tuple[int, ...]
 
@@ -29,7 +29,8 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
     """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it
     through.
     """
-    if layouts.numel(shape) * dtype.itemsize < POOLED:
+    nbytes = layouts.numel(shape) * dtype.itemsize
+    if nbytes < POOLED:
         if strides is None or strides == layouts.contiguous_strides(shape):
             array = np.empty(shape, dtype.np)
             return fresh(array, dtype), array
@@ -39,9 +40,10 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
             turned = as_it_lies(array, dtype)
             turned._skimp_layout = layout
             return turned, array
-    made = empty(shape, dtype, strides)
     if strides is None:
-        return made, np.ndarray(shape, dtype.np, made._storage.flat())
+        s = storages.empty(nbytes)
+        return wrap(s, layouts.contiguous(shape), dtype), np.ndarray(shape, dtype.np, s.flat())
+    made = empty(shape, dtype, strides)
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 
 

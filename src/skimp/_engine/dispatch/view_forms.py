@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_version
+from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_creation, mark_version
 from skimp.config import config
 
 _new = object.__new__
@@ -44,17 +45,20 @@ _FAST_VIEW_TEXT = """\
 {turns}
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
+                creation = None
                 if input._skimp_marked:
                     if not state.grad and {plain}:
                         plain(input if input._base is None else input._base, new)
                         return new
-                    if input._skimp_counter is not None:
-                        mark(new, _skimp_counter=input._skimp_counter)
-                    view_of(input, new, {rule}, {words})
-                    return new
+                    creation = input._skimp_creation
+                    if not ({heir}):
+                        if input._skimp_counter is not None:
+                            mark(new, _skimp_counter=input._skimp_counter)
+                        view_of(input, new, {rule}, {words})
+                        return new
                 base = input._base
                 if base is None:
-                    base = input
+                    base, creation = input, None
                 if input._rg:
                     if not state.grad:
                         view_of(input, new, {rule}, {words})
@@ -62,6 +66,8 @@ _FAST_VIEW_TEXT = """\
                     new._base = base
                     new._skimp_stale = storage.version
                     {record}
+                    if creation is not None:
+                        mark_creation(new, creation)
                     if new._skimp_node is None:
                         register(base, new)
                     return new
@@ -104,6 +110,10 @@ def _is_plain(t: Tensor) -> bool:
 _PLAIN = (  # the same, written out
     "input._skimp_creation is not None and input._skimp_counter is None"
     " and not (input._rg or input._skimp_inference)"
+)
+_HEIR = (  # whether a view of it is recorded like any other, and refuses writes as it does
+    "state.grad and input._rg and creation is not None and input._skimp_counter is None"
+    " and not input._skimp_inference"
 )
 
 
@@ -182,6 +192,15 @@ def small_views(
 ) -> tuple[Tensor, ...]:
     """The views of one call, by their ndarrays, which are views of the small array of `input`."""
     views = tuple([_on_array(input, a) for a in arrays])
+    history.views_of(input, views, rule, given)
+    return views
+
+
+def large_views(
+    input: Tensor, layouts: Sequence[Layout], rule: Rule, given: dict[str, Any]
+) -> tuple[Tensor, ...]:
+    """The views of one call of a tensor that need not be in memory."""
+    views = tuple([alias(input, layout) for layout in layouts])
     history.views_of(input, views, rule, given)
     return views
 
@@ -280,7 +299,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark,
-        many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain, listed=_SIZES,
+        mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain,
+        listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []
@@ -300,6 +320,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             if one
             else f"record({rule}, {p.given()}, new)",
             plain=_PLAIN,
+            heir=_HEIR,
             turns=_TURNS if "reshape" not in o.fast_view else "",
         ).splitlines()
     general = judged(space, p)

@@ -162,6 +162,13 @@ def memory_order(layout: Layout) -> Ints:
     return _memory_order(layout.shape, layout.strides)
 
 
+@lru_cache(maxsize=1024)
+def orders(shape: Ints, strides: Ints) -> tuple[Ints, Ints]:
+    """`memory_order` of dims with strides of any unit, and the permutation that undoes it."""
+    order = _memory_order(shape, strides)
+    return order, tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def dense_strides_like(layouts: Sequence[Layout], shape: Ints) -> Ints:
     """The strides of a fresh result, of the broadcast shape, of a pointwise op on these inputs.
 

@@ -122,14 +122,15 @@ def relieve() -> None:
     result will take over.
     """
     with LOCK():
-        waiting = _pending()
+        waiting = now = _pending()
         holders: dict[int, set[int]] | None = None
         for s in waiting:
             expr = s.deferred
             if expr is None or (s.staying is not None and len(s.staying) == 1):
                 continue
             if holders is None:
-                holders = _holders(_pending())
+                holders = _holders(now or _pending())
+                now = []
             kept = _kept_alone(expr, holders)
             donor: Any = s.donor(expr) if len(kept) == 1 else None
             if donor is not None:

@@ -6,6 +6,7 @@ class itself is small: what a tensor is, how it is made, and how its elements ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -276,6 +277,25 @@ def mark_version(t: Tensor, counter: VersionCounter) -> None:
     """`mark` of `_skimp_counter`, without a loop: programs ask for `x.data` often."""
     t._skimp_counter = counter
     t._skimp_marked = True
+
+
+def writable(tensors: Sequence[Tensor]) -> list[Array]:
+    """`_skimp_writable` of several, of which most are small and nobody's who waits."""
+    found = []
+    for t in tensors:
+        a, s = t._np, t._storage
+        if (
+            a is not None
+            and s.readers is None
+            and s.deferred is None
+            and type(s) is Storage
+            and t._skimp_counter is None
+        ):
+            s.version += 1
+            found.append(a)
+        else:
+            found.append(t._skimp_writable())
+    return found
 
 
 # -- making tensors -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 # ruff: noqa: N803
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, overload
 
 import numpy as np
@@ -2153,6 +2153,9 @@ def mark_creation(view: Tensor, creation: str | None) -> None:
 
 def mark_version(t: Tensor, counter: VersionCounter) -> None:
     """`mark` of `_skimp_counter`, without a loop: programs ask for `x.data` often."""
+
+def writable(tensors: Sequence[Tensor]) -> list[Array]:
+    """`_skimp_writable` of several, of which most are small and nobody's who waits."""
 
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""

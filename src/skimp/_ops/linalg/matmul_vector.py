@@ -18,6 +18,7 @@ from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare, products
+from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.shape.copies import describe
@@ -132,10 +133,10 @@ def large(
     columns = y.shape[-1]
     if turned:
         made, array = blank((columns, len(x)), one._dtype, (1, columns))
-        products.product(x, y, array.T)
+        multiply(x, y, array.T)
     else:
         made, array = blank((*x.shape[:-1], columns) if shape is None else shape, one._dtype)
-        products.product(x, y, array if shape is None else array.reshape(len(x), columns))
+        multiply(x, y, array if shape is None else array.reshape(len(x), columns))
     return made
 
 

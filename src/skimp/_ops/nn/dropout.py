@@ -140,11 +140,13 @@ def _small_dropout(
     if x.flags.c_contiguous:
         stays = _stays(x.shape, p)
     else:
-        order = layouts.memory_order(input._skimp_layout_of())
-        in_memory = x.transpose(order)
-        if not in_memory.flags.c_contiguous or 1 in x.shape:
+        if 1 in x.shape:
             return None
-        stays = _stays(in_memory.shape, p).transpose(np.argsort(order))
+        order, back = layouts.orders(x.shape, x.strides)
+        in_memory = x.transpose(order)
+        if not in_memory.flags.c_contiguous:
+            return None
+        stays = _stays(in_memory.shape, p).transpose(back)
     scale = 1.0 / (1.0 - p)
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general, view
-from skimp._engine.dispatch.view_forms import small_array, small_views
+from skimp._engine.dispatch.view_forms import large_views, small_array, small_views
 from skimp._engine.memory import layout_splits as S, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -40,7 +41,7 @@ def _layouts(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
     return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
 
 
-_layouts_of_small: Final = lru_cache(256)(_layouts)
+_layouts_of: Final = lru_cache(256)(_layouts)
 
 
 def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
@@ -68,6 +69,25 @@ def _small_array(input: Tensor, dim: Any) -> Array | None:
     return x if -x.ndim <= dim < x.ndim else None
 
 
+def _cut_by(
+    by: Callable[..., Any], input: Tensor, n: Any, dim: Any, rule: Rule
+) -> tuple[Tensor, ...] | None:
+    """The pieces that `by` has of a tensor, which need not be small or in memory."""
+    x = small_array(input)
+    shape = shape_of(input) if x is None else x.shape
+    if type(n) is not int or type(dim) is not int or input._hollow:
+        return None
+    if not -len(shape) <= dim < len(shape) or 0 in shape:
+        return None
+    pieces = _spans(by, shape, n, dim)
+    if x is not None:
+        return _small_pieces(input, x, pieces, dim, rule)
+    if 0 in _places(pieces, dim, len(shape))[1]:
+        return None
+    layouts = _layouts_of(input._skimp_layout_of(), pieces, dim)
+    return large_views(input, layouts, rule, {"input": input, "pieces": pieces, "dim": dim})
+
+
 def _small_pieces(
     input: Tensor, x: Array, pieces: Any, dim: int, rule: Rule
 ) -> tuple[Tensor, ...] | None:
@@ -77,7 +97,7 @@ def _small_pieces(
     arrays = [x[place] for place in places]
     views = small_views(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
     if 1 in x.shape or 1 in lengths:  # NumPy leaves strides of size-1 dims as they come
-        layouts = _layouts_of_small(input._skimp_layout or input._skimp_layout_of(), pieces, dim)
+        layouts = _layouts_of(input._skimp_layout or input._skimp_layout_of(), pieces, dim)
         for view_, layout in zip(views, layouts, strict=True):
             view_._skimp_layout = layout
     return views
@@ -97,10 +117,9 @@ def _spans(cut: Callable[..., Any], shape: tuple[int, ...], n: Any, dim: int) ->
 
 
 def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
-    x = _small_array(self, dim)
-    if x is None or type(split_size) is not int:
+    if type(split_size) is not int:
         return _small_sections(self, split_size, dim)
-    return _small_pieces(self, x, _spans(S.split, x.shape, split_size, dim), dim, _PIECES)
+    return _cut_by(S.split, self, split_size, dim, _PIECES)
 
 
 def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
@@ -112,10 +131,7 @@ def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...
 
 
 def _small_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...] | None:
-    x = _small_array(input, dim)
-    if x is None or type(chunks) is not int:
-        return None
-    return _small_pieces(input, x, _spans(S.chunk, x.shape, chunks, dim), dim, _PIECES)
+    return _cut_by(S.chunk, input, chunks, dim, _PIECES)
 
 
 @general(method=False, fast=_small_split)

@@ -112,18 +112,20 @@ def t(layout: Layout) -> Layout:
 
 
 def _unpermuted(g: Tensor, order: tuple[Any, ...], dims: Any) -> Tensor:
-    plain = dims is None and _INTS.issuperset(map(type, order))
-    return g.permute(_back(order if plain else ints(order if dims is None else (dims,)), g.ndim))
+    given = order if dims is None else dims
+    if len(given) == 1 and type(given[0]) in (tuple, list):
+        given = given[0]
+    return g.permute(_back(tuple(given)))
 
 
 @lru_cache(256)
-def _back(order: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    order = layouts.normalize_dims(order, ndim)
-    return tuple(sorted(range(ndim), key=order.__getitem__))
+def _back(order: tuple[Any, ...]) -> tuple[int, ...]:
+    order = layouts.normalize_dims(ints(order), len(order))
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 @view(
-    rule=Rule("PermuteBackward0", input=lambda g, order, dims: _unpermuted(g, order, dims)),
+    rule=Rule("PermuteBackward0", input=_unpermuted),
     fast_view="a.transpose(d) if dims is None and (d := tuple(order[0])"
     " if len(order) == 1 and type(order[0]) in listed else order) in ORDERS else None",
     batch=batching.dims.ordered,
@@ -168,10 +170,10 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     "view",
     function=False,
     rule=VIEWED,
-    # NumPy takes any negative size for the unknown one
+    # NumPy takes any negative size for the unknown one; what it would have to copy it refuses
     fast_view="b if sizes and (type(sizes[0]) is int or type(sizes[0]) in listed)"
-    " and a.flags.c_contiguous and ((b := a.reshape(*sizes)).shape == sizes"
-    " or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]) else None",
+    " and ((b := a.reshape(*sizes) if a.flags.c_contiguous else a.reshape(*sizes, copy=False))"
+    ".shape == sizes or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]) else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
     copy=True,
