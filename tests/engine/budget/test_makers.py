@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import setting
+from skimp._engine.budget import filling, setting
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
-from tests.engine.budget.holding import MIB, held
+from tests.engine.budget.holding import MIB, N, held
 from tests.engine.budget.test_recipes import drop
 from tests.support.running import default_mode
 
@@ -34,6 +36,17 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "randn of two": lambda: torch.randn(torch.Size([512, 512]), requires_grad=True),
     "randint": lambda: torch.randint(-9, 9, (512, 512)),
     "randperm": lambda: torch.randperm(1 << 17),
+    "zeros_like": lambda: torch.zeros_like(torch.empty(512, 512), dtype=torch.float64),
+    "ones_like of a turned one": lambda: torch.ones_like(torch.empty(512, 256).t()),
+    "full_like": lambda: torch.full_like(torch.empty(512, 512), 0.5, requires_grad=True),
+    "rand_like": lambda: torch.rand_like(torch.empty(256, 512).t()),
+    "randn_like in a format": lambda: torch.randn_like(
+        torch.empty(4, 8, 64, 64), memory_format=torch.channels_last
+    ),
+    "randint_like": lambda: torch.randint_like(torch.empty(512, 512), -9, 9),
+    "new_zeros": lambda: torch.empty(3, dtype=torch.float64).new_zeros(512, 512),
+    "new_ones": lambda: torch.empty(3, dtype=torch.int64).new_ones((512, 512)),
+    "new_full": lambda: torch.empty(3).new_full((512, 512), 7, device="cpu"),
 }
 
 
@@ -57,10 +70,25 @@ def test_a_maker_makes_its_result_again(make: Callable[[], Any], default: Any) -
     assert torch.randn(3).tolist() == after
 
 
+def test_what_is_shaped_as_a_tensor_does_not_need_it() -> None:
+    """Nor that its numbers are as they were."""
+    x = torch.rand(512, 512)
+    t, zeros = torch.randn_like(x), x.new_zeros(512, 512)
+    want = t.tolist()
+    x.mul_(2)
+    del x
+    assert drop(t)
+    assert t.tolist() == want
+    assert drop(zeros)
+    assert not zeros.any()
+
+
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "of a stream": lambda t: torch.randn(512, 512, generator=torch.Generator()),
     "into a tensor": lambda t: torch.rand(512, 512, out=t),
     "unset": lambda t: torch.empty(512, 512),
+    "unset like another": torch.empty_like,
+    "of a number that a tensor holds": lambda t: torch.full_like(t, torch.tensor(3.0)),
 }
 
 
@@ -93,12 +121,66 @@ def test_numbers_that_are_drawn_by_tensors_are_not_made_again(draw: Callable[[An
 def test_a_small_draw_does_not_ask_for_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes longer than the draw."""
     asked: list[int] = []
-    generator = torch.default_generator
-    monkeypatch.setattr(generator, "get_state", lambda: asked.append(1))
+    monkeypatch.setattr(filling, "drawn", lambda _: asked.append(1))
     torch.randn(64, 64)
     torch.randint(1 << 20, (4, 4))
     torch.randperm(100)
     assert not asked
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.randn(512, 512), lambda: torch.empty(N).uniform_()])
+def test_threads_that_draw_at_once_make_their_own_numbers_again(draw: Callable[[], Any]) -> None:
+    """Nobody draws between the state that is noted and the draw; and what is made again leaves the
+    stream alone, in which another thread is just then.
+    """
+    wrong: list[int] = []
+    began = threading.Barrier(3)
+
+    def work() -> None:
+        began.wait()
+        for i in range(24):
+            t = draw()
+            want = t._storage.flat().tobytes()
+            assert drop(t)
+            if t._storage.flat().tobytes() != want:
+                wrong.append(i)
+
+    def few() -> None:
+        began.wait()
+        for _ in range(4000):
+            torch.rand(7)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=f) for f in (work, work, few)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+def test_making_a_draw_again_leaves_the_stream_to_others() -> None:
+    t = torch.randn(512, 512)
+    assert drop(t)
+    state = torch.get_rng_state()
+    engine: Any = torch.default_generator._engine
+    set_state = type(engine).set_state
+    seen: list[Any] = []
+
+    def noted(self: Any, new: Any) -> None:
+        seen.append(self)
+        set_state(self, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(engine), "set_state", noted)
+        t.sum()
+    assert len(seen) == 1
+    assert seen[0] is not engine
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_data_that_a_program_draws_goes_without_a_file() -> None:

@@ -6,7 +6,6 @@ import sys
 
 from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_VARIABLE
 from skimp._engine.memory.layout import is_non_overlapping_and_dense, numel
-from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.tensor import Tensor
 
 # of what a runner gives a formula, which hands it on
@@ -34,6 +33,7 @@ def is_own(t: Tensor) -> bool:
 
 def is_last_reader(value: Tensor) -> bool:
     """Whether the formula that calls this with a value that was saved for it may write to it: its
-    node has let go of it (`runner.py`), and nobody else reads its bytes. Within a budget they may
-    be made again, so there they stay as they are."""
-    return sys.getrefcount(value) == _READ and host.budget is None and is_own(value)
+    node has let go of it (`runner.py`), and nobody else reads its bytes. Within a budget, what is
+    away and made from these has them, and what will be knows by their version that they changed.
+    """
+    return sys.getrefcount(value) == _READ and is_own(value)

@@ -160,10 +160,14 @@ class Choice:
 class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient, by its
     name; one formula for several stands in a dict before these, by the tuple of their names.
+
+    `at_once`: a formula works on the arrays of several tensors, not by ops that read one after the
+    other: within a budget all of them are there before it takes the first.
     """
 
     __slots__ = (
         "_class",
+        "at_once",
         "formulas",
         "masks",
         "name",
@@ -183,6 +187,7 @@ class Rule:
         *,
         rematerialize: Formula | None = None,
         releases_early: bool = False,
+        at_once: bool = False,
         numbers: Mapping[str, Rule] | None = None,
         unfolds: Callable[[Any], None] | None = None,
         **named: Formula,
@@ -190,6 +195,7 @@ class Rule:
         self.name = name
         self.rematerialize = rematerialize
         self.releases_early = releases_early
+        self.at_once = at_once
         self.unfolds = unfolds
         self.formulas: dict[Any, Formula] = {**(formulas or {}), **named}
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])

@@ -14,6 +14,7 @@ from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.autograd.ops import zero
 from skimp._engine.autograd.rules import ARG, OF_NODE, RESULT, Plan, Slot, Step, passes_on
 from skimp._engine.generated import function_of
+from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.tensor import Tensor
 
 Runner = Callable[[Any, Grads, set[Node] | None, bool], Any]
@@ -66,7 +67,7 @@ def runner(plan: Plan) -> Runner:
         if plan.rule.releases_early and plan.slots:
             text += _early(plan, made, names)
     for i, step in enumerate(plan.steps):
-        text += [f"    {line}" for line in _run(i, step, None if plan.lists else unless)]
+        text += [f"    {line}" for line in _run(plan, i, step, None if plan.lists else unless)]
     text += [f"    {line}" for line in _released(plan)]
     if plan.lists:
         text.append(f"    return spread(node, grads, {made})")
@@ -79,6 +80,7 @@ def runner(plan: Plan) -> Runner:
         "Tensor": Tensor,
         "check": saving.check,
         "freed": errors.freed,
+        "host": host,
         "names": tuple(plan.rule.names),
         "revived": saving.revived,
         "slots": plan.slots,
@@ -146,21 +148,33 @@ def _narrowed(i: int, slot: Slot) -> list[str]:
     ]
 
 
-def _run(i: int, step: Step, unless: str | None = "") -> list[str]:
+def _run(plan: Plan, i: int, step: Step, unless: str | None = "") -> list[str]:
     """The lines that run a formula if a gradient that it gives is wanted; `unless` None: always."""
     if passes_on(step.formula):
         call = "g"
     else:
         call = f"f{i}({', '.join([f'v{r}' if isinstance(r, int) else r for r in step.reads])})"
     made = ", ".join([f"r{p}" for p in step.positions])
-    given = f"{made}{',' if step.joint else ''} = {call}"
+    given = [*_gathered(plan, step), f"{made}{',' if step.joint else ''} = {call}"]
     if unless is None:
-        return [given]
+        return given
     ends = [
         f"(edges[{2 * p}] is not None and (wanted is None or edges[{2 * p}] in wanted))"
         for p in step.positions
     ]
-    return [f"if {unless}{' or '.join(ends)}:", f"    {given}"]
+    return [f"if {unless}{' or '.join(ends)}:", *[f"    {line}" for line in given]]
+
+
+def _gathered(plan: Plan, step: Step) -> list[str]:
+    """The lines that have all that a formula reads there before it begins, where it asks for it:
+    else it would have the first in use while the others are made again.
+    """
+    if not plan.rule.at_once:
+        return []
+    slots = plan.slots
+    read = [r if isinstance(r, str) else f"v{r}" for r in step.reads
+            if r != "node" and (isinstance(r, str) or slots[r].kind in (ARG, RESULT))]  # fmt: skip
+    return ["if host.budget is not None:", f"    host.budget.gather(({', '.join(read)},))"]
 
 
 def _early(plan: Plan, made: str, grads: list[str]) -> list[str]:
@@ -192,7 +206,7 @@ def _shedding(plan: Plan) -> list[str]:
     text = []
     for i, step in reversed(list(enumerate(plan.steps))):
         later = {r for other in plan.steps[:i] for r in other.reads}
-        text += _run(i, step)
+        text += _run(plan, i, step)
         text += [f"v{r} = None" for r in step.reads if isinstance(r, int) and r not in later]
     return text
 

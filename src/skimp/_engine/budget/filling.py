@@ -1,5 +1,6 @@
-"""What fills a tensor from plain numbers alone, and can so again: makers (`zeros`, `arange`,
-`randn`), and random numbers in place. A draw's recipe has its generator's state.
+"""What fills a tensor from plain numbers alone, and can so again: makers (`zeros`, `randn`; and
+`zeros_like` and `new_zeros`, which read a tensor's shape), and random numbers in place. A draw's
+recipe has the state that its generator had then, and draws by a generator of its own.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import NOTED, Call, active, straight
-from skimp._engine.interrupts import insist, region
+from skimp._engine.interrupts import region
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Tensor, wrap
 
 AS_IS: Final = frozenset({NOTED[0], "autocast"})  # regions in which a call is seen as it is made
 STATED: Final = 1 << 16  # numbers from which on a maker's draw is worth its state: 5 KiB and 50 us
 _PLAIN: Final = frozenset({int, float, bool, complex, type(None)})
 _ASIDE: Final = frozenset({"device", "requires_grad", "pin_memory"})  # bytes don't depend on these
+_KEPT: Final = frozenset({"dtype", "memory_format"})
 
 
 class _Here(threading.local):
@@ -57,14 +59,12 @@ def as_it_was() -> Iterator[None]:
 
 def make(call: Call) -> Any:
     """The call of a maker, whose result can be made again if it is large."""
-    noted = None
     again = AS_IS.issuperset(active) and _is_plain(call)
-    draws = hasattr(call.op.raw, "draws")
-    if draws and again:
-        again = _numbers(call.args) >= STATED
-        noted = state_of(call) if again else None
+    draws = again and hasattr(call.op.raw, "draws")
+    if draws:
+        again = draws = _numbers(call.args) >= STATED
     began = perf_counter()
-    result = call.below()
+    result, noted = drawn(call) if draws else (call.below(), None)
     s: Any = result._storage if type(result) in ORDINARY and not result._hollow else None
     if type(s) is Evictable and s.block is not None:
         s.settled = True
@@ -74,26 +74,43 @@ def make(call: Call) -> Any:
 
 
 def _is_plain(call: Call) -> bool:
-    """Whether the arguments are numbers and sizes, and nothing else says what the bytes are."""
+    """Whether the arguments are numbers and sizes, but for a first one whose shape, strides and
+    dtype are read, and nothing else says what the bytes are.
+    """
     for name, value in call.kwargs.items():
-        if value is not None and name != "dtype" and name not in _ASIDE:
+        if value is not None and name not in _KEPT and name not in _ASIDE:
             return False
-    values = [v for a in call.args for v in (a if isinstance(a, (tuple, list)) else (a,))]
+    args = call.args[_is_like(call.args) :]
+    values = [v for a in args for v in (a if isinstance(a, (tuple, list)) else (a,))]
     return _PLAIN.issuperset(map(type, values))
 
 
+def _is_like(args: Sequence[Any]) -> bool:
+    """Whether a maker is called with a tensor that has bytes, of which it reads none."""
+    return len(args) > 0 and type(args[0]) in ORDINARY and not args[0]._hollow
+
+
 def _numbers(args: Sequence[Any]) -> int:
-    """About how many numbers a drawing maker draws: by its last sizes, or all that it is given."""
+    """About how many numbers a drawing maker draws: as many as the tensor has that it is given, or
+    by its last sizes, or by all that it is given.
+    """
+    if _is_like(args):
+        return math.prod(args[0]._skimp_layout_of().shape)
     sizes = [a for a in args if isinstance(a, (tuple, list))]
     return math.prod([n for n in (sizes[-1] if sizes else args) if type(n) is int])
 
 
 def _note_made(call: Call, result: Tensor, noted: Any, seconds: float) -> None:
     form, args, s = call.form, call.args, result._storage
-    dtype = result._dtype  # the default one may be another by then
+    named = {name: value for name, value in call.kwargs.items() if name in _KEPT}
+    named["dtype"] = result._dtype  # the default one may be another by then
+    if _is_like(args):
+        layout = args[0]._skimp_layout_of()
+        first = meta.empty(layout.shape, args[0]._dtype, layout.strides)
+        args, named["device"] = (first, *args[1:]), "cpu"
 
-    def again(_: Sequence[Storage]) -> list[Storage | None]:
-        return [form.run(*args, dtype=dtype)._storage]
+    def again(_: Sequence[Storage], **more: Any) -> list[Storage | None]:
+        return [form.run(*args, **named, **more)._storage]
 
     _note(call, s, again, noted, seconds)
 
@@ -113,45 +130,49 @@ def fills(call: Call, target: Any) -> bool:
     return plain and not layout.offset and size * int(np.prod(layout.shape)) == len(s)
 
 
-def state_of(call: Call) -> Any:
-    """The state of the generator that a drawing op is about to draw from."""
-    drawing: Any = call.op.raw.draws  # type: ignore[attr-defined]
-    return np.array(drawing.get_state()._skimp_array())
+def drawn(call: Call) -> tuple[Any, Any]:
+    """The result of a call that draws, and the generator's state before: the draw notes it itself,
+    for other threads draw as well. None where it did not, or drew more than once.
+    """
+    asked: Any = call.op.raw.draws.asked  # type: ignore[attr-defined]
+    before, asked.states = asked.states, []
+    try:
+        result = call.below()
+        states = asked.states
+    finally:
+        asked.states = before
+    return result, states[0] if len(states) == 1 else None
 
 
 def note_draw(call: Call, target: Any, noted: Any, seconds: float) -> None:
     """Have a tensor know that it was filled by a call, from the state that was `noted`."""
-    form, rest, named = call.form, call.args[1:], call.kwargs
+    form, rest = call.form, call.args[1:]
+    named = {name: value for name, value in call.kwargs.items() if name != "generator"}
     layout, dtype, nbytes = target._skimp_layout_of(), target._dtype, len(target._storage)
 
-    def again(_: Sequence[Storage]) -> list[Storage | None]:
+    def again(_: Sequence[Storage], **more: Any) -> list[Storage | None]:
         made = storages.empty(nbytes)
-        form.run(wrap(made, layout, dtype), *rest, **named)
+        form.run(wrap(made, layout, dtype), *rest, **named, **more)
         return [made]
 
     _note(call, target._storage, again, noted, seconds)
 
 
 def _note(
-    call: Call,
-    s: Any,
-    again: Callable[[Sequence[Storage]], list[Storage | None]],
-    noted: Any,
-    seconds: float,
+    call: Call, s: Any, again: Callable[..., list[Storage | None]], noted: Any, seconds: float
 ) -> None:
-    drawing: Any = None if noted is None else call.op.raw.draws  # type: ignore[attr-defined]
+    """`noted`: the state from which a call draws, which makes it draw from a generator."""
+    draws: Any = getattr(call.op.raw, "draws", None)
+    if draws is not None and noted is None:
+        return
 
     def run(given: Sequence[Storage]) -> list[Storage | None]:
-        if noted is None:
-            with as_it_was():
+        with as_it_was():
+            if noted is None:
                 return again(given)
-        state = drawing.get_state()
-        try:
-            with as_it_was():
-                drawing.set_state(_as_tensor(noted))
-                return again(given)
-        finally:
-            insist(drawing.set_state, state)
+            generator = type(draws)()  # the default one is other threads' as well
+            generator.set_state(_as_tensor(noted))
+            return again(given, generator=generator)
 
     recipe = recipes.Called(call.form.name, [], run)
     recipe.seconds = recipes.usual(call.form.name, [s], seconds)

@@ -14,6 +14,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
+from skimp._engine.autograd import saving
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
@@ -327,10 +328,11 @@ def _writing(call: Call) -> Any:
     noted = None
     if drawing is None and (again := _before_write(call, target)) is not None:
         return _written(call, *again)
-    if drawing is not None and filling.fills(call, target):
-        noted = filling.state_of(call)
     began = perf_counter()
-    result = call.below()
+    if drawing is not None and filling.fills(call, target):
+        result, noted = filling.drawn(call)
+    else:
+        result = call.below()
     s = None if getattr(target, "_hollow", True) else target._storage  # type: ignore[union-attr]
     if type(s) is Evictable:
         s.settled = True
@@ -391,15 +393,25 @@ def begin(ready: Callable[[], bool] | None = None) -> None:
 
 
 # where code of this package is no op that may have begun: what calls ops and programs' functions,
-# and ops' first lines
+# what runs backward (formulas are not among these), and ops' first lines
+_SURFACE: Final = ["nn", "optim", "amp", "lens", "cli", "__main__", "autograd", "func", "utils"]
+_BACKWARD: Final = [
+    "calls", "captures", "engine", "graph_hooks", "hooks", "methods", "modes", "nodes", "op_node",
+    "tasks",
+]  # fmt: skip
 _CALLERS: Final = tuple(
-    [call_site.OWN_CODE[0] + name for name in ("nn", "optim", "amp", "lens", "cli", "__main__")]
+    [call_site.OWN_CODE[0] + name for name in _SURFACE]
     + [
         call_site.OWN_CODE[0] + os.path.join("_engine", *names)
-        for names in (("budget",), ("dispatch",), ("autograd", "modes"))
+        for names in (("budget",), ("dispatch",), *[("autograd", name) for name in _BACKWARD])
     ]
     + [call_site.OWN_CODE[1]]
 )
+
+
+# backward asks for what was saved before a formula begins. What saves is not among the callers: an
+# op may have taken an array to write to by then
+_UNPACKS: Final = frozenset({saving.Packed.unpack.__code__, saving.one.__code__})
 
 
 @lru_cache(4096)
@@ -417,7 +429,9 @@ def is_only_op(earlier: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
         calls += code is dispatch.__code__
-        if frame is earlier or calls > 1 or not _may_call(code.co_filename):
+        if frame is earlier or calls > 1:
+            return False
+        if not (_may_call(code.co_filename) or code in _UNPACKS):
             return False
         frame = frame.f_back
     return True

@@ -13,6 +13,7 @@ from typing import Any, Final
 from skimp._engine.budget import (
     choice,
     evictable,
+    formulas,
     lending,
     recipes,
     recording,
@@ -51,11 +52,9 @@ class Spending:
     """A budget that is obeyed.
 
     Knowing storages and noting recipes cost every op some time, and a budget that nothing breaks
-    wants neither. So one that spills is asleep at first. When it has to make room, it looks for the
-    storages that there are, large ones first, and writes them to the file; once much is written
-    between two backwards, it notes recipes, as long as they are used. One that may not spill needs
-    all of it from the start, until the program repeats what fitted as it was (`Repetition`), and
-    when it does anything else.
+    wants neither. So one that spills is asleep until it has to make room: it writes storages to the
+    file, large ones first; once much is written between two backwards, it notes recipes, as long as
+    they are used. One that may not spill needs all of it but while the program repeats itself.
 
     `least`: bytes from which a storage may be evicted. `always`: whatever may go, goes at every
     allocation, though there is room: a test's way to meet everything in every state.
@@ -80,7 +79,7 @@ class Spending:
         self.notes = self.knows = always or not spills  # recipes; storages
         self.least = least if self.knows else max(least, POOLED)
         self.repetition: Final = Repetition()
-        self._soon = False  # notes are due
+        self.notes_soon = False  # notes are due
         self._under_way: FrameType | None = None  # the op in which it was seen that notes are due
         self._written = counts.written  # when backward last began
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
@@ -93,6 +92,8 @@ class Spending:
         self.highest = 0  # bytes since an op began that is noted
         self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled now
+
+    gather = formulas.gather
 
     @property
     def kept_below(self) -> int:
@@ -161,7 +162,7 @@ class Spending:
         much = counts.written - written > self.nbytes // LITTLE
         self._backwards += 1
         self.repetition.started = self.repetition.at
-        wanted = self._soon
+        wanted = self.notes_soon
         if self.notes:
             if self.spills and much:
                 self._judge()
@@ -193,7 +194,7 @@ class Spending:
         elif repetition.notes():
             if not self.notes:
                 self._note_soon()
-        elif self.notes or self._soon:
+        elif self.notes or self.notes_soon:
             self._note_no_more()
 
     def _depart(self) -> None:
@@ -253,19 +254,19 @@ class Spending:
 
     def _note_no_more(self) -> None:
         recording.end()
-        self.notes = self.knows = self._soon = False
+        self.notes = self.knows = self.notes_soon = False
         self._under_way = None
         self.least = max(self.smallest, POOLED)
         host.spend(self)
 
     def _note_soon(self) -> None:
         """Note recipes from the next op on, for this may be in the middle of one."""
-        if not self._soon:
-            self._soon = True
+        if not self.notes_soon:
+            self.notes_soon = True
             self._under_way = call_site.outermost_op()
-            recording.begin(self._begins_to_note)
+            recording.begin(self.begins_to_note)
 
-    def _begins_to_note(self) -> bool:
+    def begins_to_note(self) -> bool:
         """An op begins: begin to note if it is the only one under way."""
         alone = recording.is_only_op(self._under_way)
         if self._under_way is not None and not call_site.is_running(self._under_way):
@@ -284,7 +285,7 @@ class Spending:
             return
         self.least = self.smallest
         self.knows = self.notes = True
-        self._soon, self._under_way = False, None
+        self.notes_soon, self._under_way = False, None
         recording.begin()
         host.spend(self)
 
@@ -292,7 +293,7 @@ class Spending:
         """Know all storages and note recipes, from now on. Nothing is under way."""
         self.least = self.smallest
         self.knows = self.notes = True
-        self._soon, self._under_way = False, None
+        self.notes_soon, self._under_way = False, None
         self._trial = self._backwards, counts.dropped, counts.evicted
         self.begin()
         host.spend(self)

@@ -20,6 +20,7 @@ OWN_CODE: Final = (f"{os.path.dirname(os.path.dirname(_ROOM))}{os.sep}", "<skimp
 _MODES: Final = os.path.join("_engine", "autograd", "modes")  # `@no_grad()` is no op
 _SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES)])
 _OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + os.path.join("_engine", "dispatch"), OWN_CODE[1])
+_RUNS: Final = "run_"  # how the names of texts that run nodes begin (autograd/runner.py)
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
 _MANY: Final = 4096  # file names that are remembered: notebooks have one for each cell
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -103,11 +104,16 @@ def elsewhere() -> bool:
 
 
 def outermost_op() -> FrameType | None:
-    """The frame of the op that is under way in this thread, and of which all others are parts."""
+    """The frame of the op that is under way in this thread, and of which all others are parts. What
+    runs a node of backward is none: the formula that it calls is.
+    """
     found = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_OPS):
+        code = frame.f_code
+        name = code.co_filename
+        runs = name.startswith(OWN_CODE[1]) and code.co_name.startswith(_RUNS)
+        if name.startswith(_OPS) and not runs:
             found = frame
         frame = frame.f_back
     return found

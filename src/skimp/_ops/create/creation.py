@@ -296,6 +296,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         batch=batching.dims.ELEMENTWISE,
         sparse=sparse.nothing_like if value <= 0 else None,
         unset=value < 0,
+        makes=value >= 0,
     )
 
     def fast_new(input: Any, *size: Any, dtype: Any = None) -> Tensor | None:
@@ -313,6 +314,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype.\n\nShape: `size`."),
         namespaces=(),
         fast=fast_new,
+        makes=value >= 0,
     )
 
 
@@ -407,7 +409,7 @@ def _small_full_like(input: Tensor, fill_value: Any) -> Tensor | None:
     return _small_of(x.shape, fill_value, input._dtype)
 
 
-@created(_small_full_like, composite=False, batch=batching.dims.ELEMENTWISE)
+@created(_small_full_like, composite=False, batch=batching.dims.ELEMENTWISE, makes=True)
 @making(LikeOptions)
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Unpack[LikeOptions]
@@ -457,7 +459,7 @@ def new_tensor(
     return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
 
 
-export("new_full", new_full, namespaces=(), fast=_small_new_full)
+export("new_full", new_full, namespaces=(), fast=_small_new_full, makes=True)
 export("new_tensor", new_tensor, namespaces=())
 
 

@@ -130,6 +130,7 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
                 _back(g0, query, key, value, mask, causal, scale, kept, grow, result0, result1)
             )
         },
+        at_once=True,
     ),
     batch=batching.layers.attention_rule,
     meta=shapes.attention,

@@ -142,6 +142,7 @@ _TOGETHER = Rule(
             )
         )
     },
+    at_once=True,
 )
 
 

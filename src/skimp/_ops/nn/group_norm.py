@@ -181,6 +181,7 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
                 _group_back(g0, input, groups, weight, result1, result2, eps)
             )
         },
+        at_once=True,
     ),
     batch=batching.layers.group_norm,
 )

@@ -264,6 +264,7 @@ _LAYER_NORM = Rule(
             _layer_norm_back(g0, input, normalized_shape, weight, result1, result2, eps, needs)
         )
     },
+    at_once=True,
     rematerialize=lambda input, weight, bias, result1, result2: _affine(
         input - result1, weight, bias, result2
     ),
@@ -388,6 +389,7 @@ _RMS_NORM = Rule(
             _rms_back(g0, input, normalized_shape, weight, result1, eps, needs)
         )
     },
+    at_once=True,
     rematerialize=lambda input, weight, result1: _affine(input, weight, None, result1),
 )
 _RMS_RECORDED = recording(_RMS_NORM, ("input", "normalized_shape", "weight", "eps"), (1,))

@@ -206,7 +206,7 @@ def _move(running: Any, step: Array, momentum: float) -> None:
 
 @hidden(
     nondiff=(1, 2),
-    rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}),
+    rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}, at_once=True),
     batch=batching.layers.batch_norm,
     meta=shapes.batch_norm,
 )

@@ -177,7 +177,7 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
 
 @hidden(
     nondiff=(1, 2),
-    rule=Rule("GruBackward0", {_NAMES: _back}, releases_early=True),
+    rule=Rule("GruBackward0", {_NAMES: _back}, releases_early=True, at_once=True),
     batch=batching.layers.recurrent,
     meta=shapes.gru_layer,
 )
@@ -190,7 +190,7 @@ def _gru_layer(
 
 @hidden(
     nondiff=(1, 2),
-    rule=Rule("ThnnFusedGruCellBackward0", {_NAMES: _step_back}),
+    rule=Rule("ThnnFusedGruCellBackward0", {_NAMES: _step_back}, at_once=True),
     batch=batching.layers.recurrent,
     meta=shapes.gru_layer,
 )

@@ -187,7 +187,7 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
 
 @hidden(
     nondiff=(2, 3),
-    rule=Rule("LstmBackward0", {_NAMES: _back}, releases_early=True),
+    rule=Rule("LstmBackward0", {_NAMES: _back}, releases_early=True, at_once=True),
     batch=batching.layers.recurrent,
     meta=shapes.lstm_layer,
 )
@@ -215,7 +215,7 @@ def _carried_again(c0: Any, result2: Any) -> Any:
 
 @hidden(
     nondiff=(2,),
-    rule=Rule("ThnnFusedLstmCellBackward0", {_NAMES: _step_back}),
+    rule=Rule("ThnnFusedLstmCellBackward0", {_NAMES: _step_back}, at_once=True),
     batch=batching.layers.recurrent,
     meta=shapes.lstm_step,
     apart={1: _carried_again, 0: _shown_again},

@@ -126,7 +126,7 @@ def _relu_back(d: Array, dh: Array, g: Array, out: Array, times_w: Any) -> None:
 
 
 @hidden(
-    rule=Rule("RnnBackward0", {_NAMES: _back}),
+    rule=Rule("RnnBackward0", {_NAMES: _back}, at_once=True),
     batch=batching.layers.recurrent,
     meta=shapes.rnn_layer,
 )

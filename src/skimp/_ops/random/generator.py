@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -23,8 +24,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 LOCK = Guard()  # a draw and the state it leaves belong together
 
 
+class _Asked(threading.local):
+    """Where this thread's draws leave the state that they began with, if somebody asks for it."""
+
+    states: list[Any] | None = None
+
+
 class Generator:
     """A stream of random numbers of its own."""
+
+    asked = _Asked()  # of the default one's draws
 
     def __init__(self, device: Any = "cpu") -> None:
         try:
@@ -158,6 +167,21 @@ def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[No
 
 for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
     publish(Op(_f.__name__, _f), _f.__name__, _f, method=False)  # they concern no transform
+
+
+def draw(into: Any, numbers: Callable[[Any], None]) -> None:
+    """Draw numbers into an array. Between the state that is noted for whoever asks and the last
+    number no other thread draws.
+    """
+    with LOCK():
+        states = Generator.asked.states
+        if states is None:
+            numbers(into)
+            return
+        engine = default_generator._engine
+        with engine.lock:
+            states.append(engine.get_state())
+            numbers(into)
 
 
 def engine_of(generator: Any) -> Engine:

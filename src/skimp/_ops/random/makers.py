@@ -136,7 +136,7 @@ def _maker(
     export(name, made, method=False, fast=_few(few), makes=True)
     title = f"{name}_like"
     shaped = named(like, title, f"A tensor of {doc}, shaped as the input.")
-    export(title, drawn(shaped), method=False, fast=_few_like(few))
+    export(title, drawn(shaped), method=False, fast=_few_like(few), makes=True)
 
 
 _maker(
@@ -440,7 +440,7 @@ for _made, _fast in (
     (normal, None),
     (poisson, None),
 ):
-    makes = _made in (randint, randperm)
+    makes = _made in (randint, randint_like, randperm)
     export(_made.__name__, drawn(_made), method=False, fast=_fast, makes=makes)
 export("multinomial", drawn(multinomial))
 

@@ -31,7 +31,14 @@ from skimp._kernels.random import (
 )
 from skimp._kernels.random.mt19937 import Engine
 from skimp._ops.create.options import empty_as
-from skimp._ops.random.generator import LOCK, default_generator, drawing, drawn, engine_of
+from skimp._ops.random.generator import (
+    LOCK,
+    default_generator,
+    draw as drawn_into,
+    drawing,
+    drawn,
+    engine_of,
+)
 
 FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
 _ONE_BITS = 0x3F800000  # of 1 in float32
@@ -47,9 +54,7 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     """
     array = t._np
     if array is not None and array.flags.c_contiguous:
-        array = t._skimp_writable()
-        with LOCK():
-            draw(array)
+        drawn_into(t._skimp_writable(), draw)
         return
     layout = t._skimp_layout_of()
     if not layouts.is_contiguous(layout):
@@ -59,13 +64,12 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
         t._skimp_bump()
         return
     array = t._skimp_writable().transpose(layouts.memory_order(layout))
-    with LOCK():
-        if array.flags.c_contiguous:
-            draw(array)
-        else:
-            filled = np.empty(array.shape, array.dtype)
-            draw(filled)
-            copy(array, filled)
+    if array.flags.c_contiguous:
+        drawn_into(array, draw)
+        return
+    filled = np.empty(array.shape, array.dtype)
+    drawn_into(filled, draw)
+    copy(array, filled)
 
 
 def one_by_one(mean: float, std: float, engine: Engine) -> Draw:

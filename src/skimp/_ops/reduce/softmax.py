@@ -357,9 +357,13 @@ def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y)) if made is None else made
 
 
-SOFTMAX = Rule("SoftmaxBackward0", input=lambda g, result, dim: _softmax_back(g, result, dim))
+SOFTMAX = Rule(
+    "SoftmaxBackward0", input=lambda g, result, dim: _softmax_back(g, result, dim), at_once=True
+)
 LOG_SOFTMAX = Rule(
-    "LogSoftmaxBackward0", input=lambda g, result, dim: _log_softmax_back(g, result, dim)
+    "LogSoftmaxBackward0",
+    input=lambda g, result, dim: _log_softmax_back(g, result, dim),
+    at_once=True,
 )
 
 

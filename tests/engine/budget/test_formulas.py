@@ -1,0 +1,73 @@
+"""What a formula of backward works on at once is there before it takes the first, and what only it
+still has it may write over, within a budget as well.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+import skimp as torch
+from skimp._engine.memory.ledger import host
+from tests.engine.budget.holding import MIB
+from tests.engine.budget.test_giving_up import WIDE, evict, square, wide, within
+from tests.engine.budget.test_together import made
+from tests.support.running import default_mode
+
+pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
+
+
+@pytest.mark.usefixtures("obeyed")
+def test_a_formula_has_what_it_works_on_before_it_takes_the_first() -> None:
+    """It takes the result, and then the gradient, whose recipe has no room beside that."""
+    x = square(1).requires_grad_()
+    y = x.softmax(-1)
+    g = wide(x.detach())
+    y.backward(g, retain_graph=True)
+    wanted, x.grad = x.grad.tolist(), None
+    evict(y, g)
+    with within(4 * MIB):
+        y.backward(g)
+        assert made() == {**WIDE, "_softmax": 1}
+    assert x.grad.tolist() == wanted
+
+
+@pytest.mark.usefixtures("obeyed")
+def test_a_formula_that_has_no_room_for_all_at_once_is_not_refused_for_that() -> None:
+    """It may do with one after the other."""
+    x = square(2)
+    a, b = wide(x), wide(x + 1)
+    evict(a, b)
+    with within(4 * MIB):
+        host.budget.gather((a, None, 3, b))  # type: ignore[union-attr]
+    assert a._storage.held == b._storage.held == 0
+
+
+LAYERS: dict[str, Any] = {  # of which all is kept for backward
+    "LSTM": lambda: torch.nn.LSTM(128, 256, 2),
+    "GRU": lambda: torch.nn.GRU(128, 256, 2),
+}
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+def test_gradients_of_gates_take_the_place_of_the_gates_within_a_budget_too(make: Any) -> None:
+    """What nobody else reads needs not stay as it is because it could be made again."""
+
+    def train(net: Any, x: Any) -> tuple[Any, int]:
+        gc.collect()
+        before = host.allocated
+        torch.memory.reset_peak_memory_stats()
+        net(x)[0].square().mean().backward()
+        found = [p.grad.tolist() for p in net.parameters()]
+        net.zero_grad()
+        return found, host.peak - before
+
+    torch.manual_seed(0)
+    net, x = make(), torch.randn(48, 64, 128)
+    wanted, peak = train(net, x)
+    with torch.memory.budget("64GiB", spill=False):
+        found, within_it = train(net, x)
+    assert found == wanted
+    assert within_it <= peak + MIB // 4
