@@ -43,7 +43,7 @@ def _above(x: Any, high: Any, *, out: Any) -> None:
 def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
     """`g` where the input is within its limits, of which one may be None; else 0."""
     found = unrecorded(g, input)
-    if found is not None and found[0].shape == found[1].shape and _numbers(min, max):
+    if found is not None and found[0].shape == found[1].shape and _numbers(g._dtype, min, max):
         a, x = found
         inside: Any = None if min is None else np.greater_equal(x, min)
         if max is not None:

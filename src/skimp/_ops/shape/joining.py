@@ -70,13 +70,10 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int, edges: Any) -> list[Tenso
     grads: list[Tensor | None] = []
     start = 0
     for to, shape in zip(edges[::2], tensors_shape, strict=True):
-        if to is None:
-            grads.append(None)
-        elif _skipped(tuple(shape)):
-            grads.append(g.new_zeros((0,)))
+        if _skipped(tuple(shape)):
+            grads.append(None if to is None else g.new_zeros((0,)))
             continue
-        else:
-            grads.append(g.narrow(dim, start, shape[dim]))
+        grads.append(None if to is None else g.narrow(dim, start, shape[dim]))
         start += shape[dim]
     return grads
 

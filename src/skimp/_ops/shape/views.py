@@ -53,9 +53,12 @@ def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
 
 def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
     a = g._np
-    if a is None or not (a.size and a.flags.c_contiguous) or _active:
+    if a is None or _active:
         return reshape(g, tuple(input_shape))
-    return small_view(g, a.reshape(input_shape), _VIEW_RECORDED)
+    if a.size and a.flags.c_contiguous:
+        return small_view(g, a.reshape(input_shape), _VIEW_RECORDED)
+    made = None if modes.state.grad else _small_reshape(g, *input_shape)  # without the wrapper
+    return reshape(g, tuple(input_shape)) if made is None else made
 
 
 BACK = {"input": _as_before}
