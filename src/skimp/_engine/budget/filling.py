@@ -154,7 +154,7 @@ def _note(
             insist(drawing.set_state, state)
 
     recipe = recipes.Called(call.form.name, [], run)
-    recipe.seconds = recipes.usual(call.form.name, [s], seconds)
+    recipe.seconds = recipes.usual((call.form.name, s.size), seconds)
     recipes.give(recipe, [s])
 
 

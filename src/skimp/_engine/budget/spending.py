@@ -105,12 +105,12 @@ class Spending:
 
     def receive(self, nbytes: int, owner: Any) -> None:
         """Know an owner of `nbytes`, which are about to be charged."""
-        if self.notes:
-            self.highest = max(self.highest, host.total - host.freed + nbytes)
+        if self.notes and (held := host.total - host.freed + nbytes) > self.highest:
+            self.highest = held
         back = counts.bringing > 0
         if nbytes >= KEPT and not back:
             self._large(nbytes, owner)
-        if nbytes < self._lowest():
+        if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
             self._know(owner)
@@ -325,13 +325,15 @@ class Spending:
                 t._np = None
 
     def _know(self, s: Any, made_at: call_site.Site | None = None) -> bool:
-        known = evictable.enrol(s)
+        new = type(s) is not Evictable
+        known = not new or evictable.enrol(s)
         if known:
             key = id(s)
             if len(self.known) > self._many:
                 self._forget_dead()
             self.known[key] = weakref.ref(s)
-            self.gone.drop(key)
+            if not new:
+                self.gone.drop(key)
             s.loose = True
             if s.made_at is None:
                 s.made_at = made_at or call_site.find()

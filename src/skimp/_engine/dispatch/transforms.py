@@ -143,7 +143,9 @@ def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     usual = noted or REGIONS.issuperset(active)
     if not (usual and _usual(args) and (not kwargs or _usual(kwargs.values()))):
         return _down(Call(form, args, kwargs))
-    return _down(Call(form, args, kwargs, BUDGET if noted else PROFILING, True))
+    if noted and (budget := TRANSFORMS[BUDGET]) is not None:
+        return budget.note(form, args, kwargs)  # type: ignore[attr-defined]
+    return _down(Call(form, args, kwargs, PROFILING, True))
 
 
 def _usual(values: Any) -> bool:
