@@ -97,9 +97,24 @@ def _lent(t: Tensor) -> Any:
     layout, s = t._skimp_layout, t._storage
     if layout is None or s.deferred is not None or t._conj or t._skimp_neg:
         return t._np
-    if math.prod(layout.shape) >= config.small_below:
+    shape, strides, offset = layout
+    size = math.prod(shape)
+    if size >= config.small_below:
         return None
+    block, dtype = s.block, t._dtype.np
+    if block is not None and not offset and strides == contiguous_strides(shape):
+        if block.shape == shape and block.dtype is dtype and block.flags.c_contiguous:
+            return block  # a result of NumPy's
+        if (
+            block.dtype is _BYTE
+            and block.ndim == 1
+            and 0 < size * t._dtype.itemsize <= (s.size or 0)
+        ):
+            return np.ndarray(shape, dtype, block)
     return t._skimp_array()
+
+
+_BYTE: Final = np.dtype(np.uint8)
 
 
 class _Here(threading.local):

@@ -107,13 +107,14 @@ def _begins(repetition: Repetition) -> None:
 class _Read:
     """What a call reads, and what of it is seen before the call."""
 
-    __slots__ = ("away", "nbytes", "noted", "sizes", "states", "storages")
+    __slots__ = ("away", "nbytes", "noted", "now", "sizes", "states", "storages")
 
     def __init__(self) -> None:
         self.storages: list[Any] = []
         self.states: list[int] = []  # what grows when the bytes change
         self.sizes: list[int] = []
         self.nbytes = 0
+        self.now = perf_counter()
         self.away = False  # one of them has to be made again
         self.noted = True  # writes to all of them are counted
 
@@ -141,6 +142,7 @@ def _reading(args: Iterable[Any], read: _Read) -> bool:
             read.states.append(s.version)
         else:
             read.states.append(s.version + s.writes)
+            s.used = read.now
             if s.needs is not None:
                 read.away = True
         size = s.size

@@ -334,6 +334,8 @@ class Spending:
             self.known[key] = weakref.ref(s)
             if not new:
                 self.gone.drop(key)
+            if s.size is None and s.block is not None:
+                s.size = s.block.nbytes  # found once, for all who ask how many bytes it has
             s.loose = True
             if s.made_at is None:
                 s.made_at = made_at or call_site.find()
