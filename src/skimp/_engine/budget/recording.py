@@ -58,7 +58,8 @@ class Recording:
         sort = self._sort_of(form)
         if sort == _PASSED:
             op = form.op  # the short way of a composite one is made of no ops, which would be noted
-            return (quick(form) if op.kind == "view" or op.looks else form.run)(*args, **kwargs)
+            short = op.kind == "view" or op.looks or (here.inside and not op.composite)
+            return (quick(form) if short else form.run)(*args, **kwargs)
         if sort == _NOTED:
             return _noted(form, quick(form), args, kwargs)
         call = Call(form, args, kwargs, BUDGET, True)
