@@ -19,6 +19,7 @@ from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.filling import AS_IS, as_it_was, here
 from skimp._engine.budget.quick import quick
+from skimp._engine.budget.reading import SIMPLE, Read, reading, states
 from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import floor
@@ -105,62 +106,12 @@ def _begins(repetition: Repetition) -> None:
         repetition.started = repetition.at
 
 
-class _Read:
-    """What a call reads, and what of it is seen before the call."""
-
-    __slots__ = ("away", "nbytes", "noted", "now", "sizes", "states", "storages")
-
-    def __init__(self) -> None:
-        self.storages: list[Any] = []
-        self.states: list[int] = []  # what grows when the bytes change
-        self.sizes: list[int] = []
-        self.nbytes = 0
-        self.now = perf_counter()
-        self.away = False  # one of them has to be made again
-        self.noted = True  # writes to all of them are counted
-
-
-def _reading(args: Iterable[Any], read: _Read) -> bool:
-    """See the storages of tensors among arguments; False: a call of these can't be noted."""
-    found = read.storages
-    for value in args:
-        kind = type(value)
-        if kind in _SIMPLE:
-            continue
-        if kind is list or kind is tuple:
-            if not _reading(value, read):
-                return False
-            continue
-        if not isinstance(value, Tensor):
-            continue
-        if value._hollow:
-            return False
-        s: Any = value._storage
-        if s in found:
-            continue
-        if type(s) is not Evictable and not evictable.enrol(s):  # from now on, writes are counted
-            read.noted = False
-            read.states.append(s.version)
-        else:
-            read.states.append(s.version + s.writes)
-            s.used = read.now
-            if s.needs is not None:
-                read.away = True
-        size = s.size
-        if size is None:
-            size = len(s)
-        found.append(s)
-        read.sizes.append(size)
-        read.nbytes += size
-    return True
-
-
 def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
     """A call, whose results know afterwards how they were made: `way`, with these arguments."""
     if kwargs and kwargs.get("out") is not None:
         return way(*args, **kwargs)
-    read = _Read()
-    if not _reading(args, read) or (kwargs and not _reading(kwargs.values(), read)):
+    read = Read()
+    if not reading(args, read) or (kwargs and not reading(kwargs.values(), read)):
         return way(*args, **kwargs)
     if not read.storages or form.op.unset:
         return way(*args, **kwargs)
@@ -179,7 +130,7 @@ def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: A
         return result
     made = _made(result, age)
     new = [s for s in made if s is not None]
-    if new and read.noted and here.again and _states(read.storages) == read.states:
+    if new and read.noted and here.again and states(read.storages) == read.states:
         _note(form, way, args, kwargs, read, made, seconds, result)
     for s in new:
         s.settled = True
@@ -212,14 +163,6 @@ def _as_one(
         if nbytes > floor.nbytes:
             floor.see(nbytes)
     return result, seconds
-
-
-def _states(found: Iterable[Any]) -> list[int]:
-    """What grows when the bytes change."""
-    return [s.version + s.writes for s in found]
-
-
-_SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 
 
 def _results(result: Any) -> Sequence[Any]:
@@ -319,7 +262,7 @@ def _repeated(
                 layout = a._skimp_layout or a._skimp_layout_of()
                 packed.append(_tuple(_Slot, (read.index(a._storage), layout, a._dtype)))
             else:
-                packed.append(a if kind in _SIMPLE else _packed(a, read))
+                packed.append(a if kind in SIMPLE else _packed(a, read))
         named = kwargs
         if kwargs:
             named = {k: _packed(a, read) for k, a in kwargs.items() if a is not None or k != "out"}
@@ -333,7 +276,7 @@ def _note(
     way: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    read: _Read,
+    read: Read,
     made: list[Evictable | None],
     seconds: float,
     result: Any,
@@ -449,7 +392,7 @@ def _writing(call: Call) -> Any:
 _WRITES: Final = 4  # of one storage that are noted: what is written to at each step has no end
 
 
-def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, _Read] | None:
+def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, Read] | None:
     """The recipe of what a large target will be: what it was, and the call once more."""
     if type(target) not in ORDINARY or target._hollow:
         return None
@@ -458,10 +401,10 @@ def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, _
         return None
     if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
-    form, read = call.form, _Read()
+    form, read = call.form, Read()
     if form.op.unset or call.kwargs.get("out") is not None or not AS_IS.issuperset(active):
         return None
-    if not _reading((*call.args, *call.kwargs.values()), read) or s not in read.storages:
+    if not reading((*call.args, *call.kwargs.values()), read) or s not in read.storages:
         return None
     at = read.storages.index(s)
     repeated = _repeated(form.name, form.run, call.args, call.kwargs, read.storages)
@@ -478,13 +421,13 @@ def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, _
     return s, recipe, read
 
 
-def _written(call: Call, s: Evictable, recipe: recipes.Called, read: _Read) -> Any:
+def _written(call: Call, s: Evictable, recipe: recipes.Called, read: Read) -> Any:
     """The call, after which its target knows how it was made, if nothing else has changed."""
     form, others = call.form, [one for one in read.storages if one is not s]
-    before = _states(others)
+    before = states(others)
     result, recipe.seconds = _as_one(form, form.run, call.args, call.kwargs, read.nbytes)
     s.settled = True
-    same = s.recipe is None and here.again and _states(others) == before
+    same = s.recipe is None and here.again and states(others) == before
     # what was written may be read from here from now on: it can't be made from that
     if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
         recipes.give(recipe, [s])

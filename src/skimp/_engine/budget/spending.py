@@ -325,17 +325,13 @@ class Spending:
                 t._np = None
 
     def _know(self, s: Any, made_at: call_site.Site | None = None) -> bool:
-        new = type(s) is not Evictable
-        known = not new or evictable.enrol(s)
+        known = evictable.enrol(s)
         if known:
             key = id(s)
             if len(self.known) > self._many:
                 self._forget_dead()
             self.known[key] = weakref.ref(s)
-            if not new:
-                self.gone.drop(key)
-            if s.size is None and s.block is not None:
-                s.size = s.block.nbytes  # found once, for all who ask how many bytes it has
+            self.gone.drop(key)
             s.loose = True
             if s.made_at is None:
                 s.made_at = made_at or call_site.find()
