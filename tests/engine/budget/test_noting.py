@@ -158,7 +158,7 @@ def test_what_an_op_was_writing_when_the_budget_woke_has_no_stale_copy() -> None
 
 # the package's functions that run, about; by the general way 87, 72, 58, 111 and 37, and without a
 # budget 3, 3, 5, 11 and 1
-MOST = {"mul": 50, "tanh": 46, "sum": 28, "mm": 82, "view": 18}
+MOST = {"mul": 54, "tanh": 50, "sum": 30, "mm": 82, "view": 18}
 
 
 @pytest.mark.parametrize("name", list(MOST))

@@ -128,8 +128,6 @@ def enrol(s: Any) -> bool:
         return False
     s.__class__ = Evictable
     s._flat = None
-    if s.size is None and s.block is not None:
-        s.size = s.block.nbytes  # found once, for all who ask how many bytes it has
     s.used = perf_counter()
     _known[0] = s.born = _known[0] + 1
     return True
