@@ -175,7 +175,7 @@ def _note(
             return again(given, generator=generator)
 
     recipe = recipes.Called(call.form.name, [], run)
-    recipe.seconds = recipes.usual(call.form.name, [s], seconds)
+    recipe.seconds = recipes.usual((call.form.name, s.size), seconds)
     recipes.give(recipe, [s])
 
 

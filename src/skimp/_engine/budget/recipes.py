@@ -38,12 +38,14 @@ DEEPEST: Final = 256  # recipes above each other, of which the lower ones are fo
 _usual: Final[dict[tuple[Any, ...], float]] = {}
 
 
-def usual(name: str, storages: Sequence[Any], seconds: float) -> float:
-    """Seconds that an op on storages of these sizes takes where nothing else has the processor: the
-    least that was seen, of which a hundredth is forgotten each time.
+def usual(kind: tuple[Any, ...], seconds: float) -> float:
+    """Seconds that a call of this kind (its op, and how large what it makes and reads is) takes
+    where nothing else has the processor: the least that was seen, of which a hundredth is forgotten
+    each time.
     """
-    kind = name, *[0 if s is None else s.size for s in storages]
-    least = min(seconds, 1.01 * _usual.get(kind, seconds))
+    least = 1.01 * _usual.get(kind, seconds)
+    if seconds < least:
+        least = seconds
     if len(_usual) > KINDS:
         _usual.clear()
     _usual[kind] = least
@@ -61,7 +63,10 @@ class Source:
             of_expression(s, s.deferred)  # it may never be materialized
             recipe = s.recipe
         self.ref: Final = weakref.ref(s)
-        self.kept: Final = s if (s.size or len(s)) < host.kept_below else None  # as it can't go
+        size = s.size
+        if size is None:
+            size = len(s)
+        self.kept: Final = s if size < host.kept_below else None  # as it can't go
         self.writes: Final = s.writes
         deep = recipe is None or recipe[0].depth >= DEEPEST
         self.origin: tuple[Recipe, int] | None = None if deep else recipe
@@ -83,12 +88,14 @@ class Source:
 class Recipe:
     """What `make` needs (`sources`), and for whom it was made first (`results`)."""
 
-    def __init__(self, sources: list[Source]) -> None:
+    __slots__ = ("depth", "name", "noted", "results", "seconds", "sources")
+
+    def __init__(self, sources: list[Source], name: str = "") -> None:
         self.sources: Final = sources
-        self.results: list[weakref.ref[Evictable] | None] = []
+        self.results: Sequence[weakref.ref[Evictable] | None] = ()
         self.seconds = 0.0  # that making took
         self.noted = (-1, -1, -1)  # in which period, and from where to where in it
-        self.name = ""
+        self.name: Final = name
         depth = 0  # of what it is made from
         for one in sources:
             if one.origin is not None and one.origin[0].depth > depth:
@@ -117,9 +124,10 @@ class Recipe:
 class Pointwise(Recipe):
     """An expression. Its nodes refer to leaves by their numbers, so that no array is kept."""
 
+    __slots__ = ("_leaves", "_nodes", "_shape", "size")
+
     def __init__(self, expr: Expr, sources: list[Source]) -> None:
-        super().__init__(sources)
-        self.name = expr.kernel.name
+        super().__init__(sources, expr.kernel.name)
         self.size: Final = expr.size  # ops in it
         self.seconds = expr.size * math.prod(expr.shape) * expr.dtype.itemsize / RATE
         numbers: dict[int, int] = {}
@@ -140,7 +148,8 @@ class Pointwise(Recipe):
     def taken(self, seconds: float) -> None:
         """Know how long it took."""
         made = self.results[0]
-        self.seconds = usual(f"{self.name}{self.size}", [made and made()], seconds)
+        s = None if made is None else made()
+        self.seconds = usual((self.name, self.size, None if s is None else s.size), seconds)
 
     def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
         new = storages.defer(self._expression(given))
@@ -164,14 +173,15 @@ class Pointwise(Recipe):
 class Called(Recipe):
     """A call: `again(storages)` makes it and gives its results' storages."""
 
+    __slots__ = ("_again",)
+
     def __init__(
         self,
         name: str,
         sources: list[Source],
         again: Callable[[Sequence[Storage]], list[Storage | None]],
     ) -> None:
-        super().__init__(sources)
-        self.name = name
+        super().__init__(sources, name)
         self._again: Final = again
 
     def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
@@ -189,7 +199,9 @@ def _read(s: Storage, array_of: Callable[[Storage], Array], like: Like) -> Expr 
 def sources_of(needed: Sequence[Any]) -> list[Source] | None:
     """The sources that these storages are; None where one of them can't be followed."""
     for s in needed:
-        if s.has_outsiders() or not (type(s) is Evictable or evictable.enrol(s)):
+        if type(s) is not Evictable and not evictable.enrol(s):
+            return None
+        if s.exported and s.has_outsiders():
             return None
     return [Source(s) for s in needed]
 
@@ -215,7 +227,7 @@ def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
         recipe.noted = budget.repetition.moment()
     recipe.results = [None if s is None else weakref.ref(s) for s in results]
     for i, s in enumerate(results):
-        if s is not None and not s.has_outsiders():
+        if s is not None and not (s.exported and s.has_outsiders()):
             s.recipe = (recipe, i)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from time import perf_counter
 from types import FrameType
@@ -19,9 +19,12 @@ from skimp._engine.autograd.rules import parameters
 from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.filling import AS_IS, as_it_was, here
+from skimp._engine.budget.quick import quick
+from skimp._engine.budget.reading import SIMPLE, Read, reading, states
+from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import floor
-from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.row import ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, dispatch
 from skimp._engine.interrupts import insist
 from skimp._engine.memory import call_site, storage as storages
@@ -40,17 +43,7 @@ class Recording:
 
     def concerns(self, call: Call) -> bool:
         """All but what computes nothing; inside a call that is noted, what draws or is cast."""
-        if self._ready is not None and not self._ready():
-            return False
-        op = call.form.op
-        if here.inside:
-            if hasattr(op.raw, "draws") or (here.casts and op.autocast is not None):
-                here.again = False
-            return False
-        _begins()
-        if op.composite:  # its parts are noted
-            return call.form.writes or op.makes
-        return not (op.looks or op.kind == "view" or hasattr(op.raw, "draws"))
+        return self._sort_of(call.form) != _PASSED
 
     def run(self, call: Call) -> Any:
         """The call; its results know afterwards how they were made."""
@@ -58,90 +51,119 @@ class Recording:
             return _writing(call)
         if call.op.makes:
             return filling.make(call)
-        read = _read(call)
-        if not read:
+        if not AS_IS.issuperset(active):
             return call.below()
-        before = _states(read)
-        age = evictable.age()
-        held: list[Evictable] = []
-        try:
-            evictable.gather(read, held)
-            result, seconds = _as_one(call, read)
-        finally:
-            if held:
-                insist(evictable.let_go, held)
-        made = [] if evictable.age() == age else _made(result, age)
-        noted = here.again and any([s is not None for s in made])
-        if noted and _states(read) == before:
-            _note(call, read, made, seconds, result)
-        for s in made:
-            if s is not None:
-                s.settled = True
-        return result
+        return _noted(call.form, call.form.run, call.args, call.kwargs)
+
+    def note(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that no other transform concerns, by the quick way."""
+        sort = self._sort_of(form)
+        if sort == _PASSED:
+            op = form.op  # the short way of a composite one is made of no ops, which would be noted
+            short = op.kind == "view" or op.looks or (here.inside and not op.composite)
+            return (quick(form) if short else form.run)(*args, **kwargs)
+        if sort == _NOTED:
+            return _noted(form, quick(form), args, kwargs)
+        call = Call(form, args, kwargs, BUDGET, True)
+        return _writing(call) if sort == _WRITING else filling.make(call)
+
+    def _sort_of(self, form: Form) -> int:
+        """How a call of a form is to be noted, now."""
+        if self._ready is not None and not self._ready():
+            return _PASSED
+        sort = _sorts.get(form)
+        if sort is None:
+            sort = _sorts[form] = _sort(form)
+        if here.inside:
+            if sort & _DRAWING or (here.casts and form.op.autocast is not None):
+                here.again = False
+            return _PASSED
+        budget: Any = host.budget
+        if budget is not None and budget.repetition.started != budget.repetition.at:
+            _begins(budget.repetition)
+        return sort & ~_DRAWING
 
 
-def _begins() -> None:
+# how a call is noted: not, as an op and its arguments, as a write, as a maker; whether it draws
+_PASSED, _NOTED, _WRITING, _MAKING, _DRAWING = 0, 1, 2, 3, 4
+_sorts: Final[dict[Form, int]] = {}
+
+
+def _sort(form: Form) -> int:
+    op = form.op
+    draws = _DRAWING if hasattr(op.raw, "draws") else 0
+    if op.composite:  # its parts are noted
+        return draws | (_WRITING if form.writes else _MAKING if op.makes else _PASSED)
+    if op.looks or op.kind == "view" or draws:
+        return draws
+    return _WRITING if form.writes else _MAKING if op.makes else _NOTED
+
+
+def _begins(repetition: Repetition) -> None:
     """Have it known how far the program was when an op began that is part of no other: there
     noting can begin when the program is there again.
     """
-    budget: Any = host.budget
-    if budget is not None:
-        repetition = budget.repetition
-        if repetition.started != repetition.at and is_only_op(None):
-            repetition.started = repetition.at
+    if is_only_op(None):
+        repetition.started = repetition.at
 
 
-def _as_one(call: Call, read: Sequence[Storage]) -> tuple[Any, float]:
+def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+    """A call, whose results know afterwards how they were made: `way`, with these arguments."""
+    if kwargs and kwargs.get("out") is not None:
+        return way(*args, **kwargs)
+    read = Read()
+    if not reading(args, read) or (kwargs and not reading(kwargs.values(), read)):
+        return way(*args, **kwargs)
+    if not read.storages or form.op.unset:
+        return way(*args, **kwargs)
+    age = evictable._known[0]
+    if read.away:
+        held: list[Evictable] = []
+        try:
+            evictable.gather(read.storages, held)
+            result, seconds = _as_one(form, way, args, kwargs, read.nbytes)
+        finally:
+            if held:
+                insist(evictable.let_go, held)
+    else:
+        result, seconds = _as_one(form, way, args, kwargs, read.nbytes)
+    if evictable._known[0] == age:
+        return result
+    made = _made(result, age)
+    new = [s for s in made if s is not None]
+    if new and read.noted and here.again and states(read.storages) == read.states:
+        _note(form, way, args, kwargs, read, made, seconds, result)
+    for s in new:
+        s.settled = True
+    return result
+
+
+def _as_one(
+    form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, nbytes: int
+) -> tuple[Any, float]:
     """The call, whose parts are not noted, and the seconds that it took, without the budget's. What
-    it needs at once is seen, unless something goes or comes meanwhile.
+    it needs at once is seen (it reads `nbytes`), unless something goes or comes meanwhile.
     """
     budget: Any = host.budget
     before, gone = host.total - host.freed, counts.evictions
     if budget is not None:
         budget.highest = before
-    form, now = call.form, here.__dict__
     casts = len(active) > 1 and form.op.autocast is None
+    now = here.__dict__
     spent, began = counts.seconds, perf_counter()
     now["inside"], now["again"], now["casts"] = True, True, casts
     try:
-        result = form.run(*call.args, **call.kwargs)  # this transform is the innermost one
+        result = way(*args, **kwargs)  # this transform is the innermost one
     finally:
         now["inside"] = False
     seconds = perf_counter() - began
     if counts.seconds != spent:
         seconds -= counts.seconds - spent
     elif budget is not None and gone == counts.evictions:
-        floor.see(sum([s.size or len(s) for s in read]) + budget.highest - before)
+        nbytes += budget.highest - before
+        if nbytes > floor.nbytes:
+            floor.see(nbytes)
     return result, seconds
-
-
-def _states(found: list[Storage]) -> list[int]:
-    """What grows when the bytes change."""
-    return [s.version + getattr(s, "writes", 0) for s in found]
-
-
-def _read(call: Call) -> list[Storage]:
-    """The storages of a call's tensors; none where it can't be noted."""
-    out = call.kwargs and call.kwargs.get("out") is not None
-    if out or call.op.unset or not AS_IS.issuperset(active):
-        return []
-    found: dict[int, Storage] = {}
-    for value in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
-        kind = type(value)
-        if kind in _SIMPLE:
-            continue
-        for t in value if kind is list or kind is tuple else (value,):
-            if isinstance(t, Tensor):
-                if t._hollow:
-                    return []
-                s: Any = t._storage
-                if type(s) is not Evictable:  # from now on its writes are counted
-                    evictable.enrol(s)
-                found[id(s)] = s
-    return list(found.values())
-
-
-_SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 
 
 def _results(result: Any) -> Sequence[Any]:
@@ -152,10 +174,14 @@ def _made(result: Any, age: int) -> list[Evictable | None]:
     """The storages of results that were made by this call, and know no recipe; then those that
     are `_beneath` them.
     """
+    if type(result) is Tensor:
+        s: Any = result._storage
+        if type(s) is Evictable and s.block is not None:
+            return [s if s.born > age and s.recipe is None else None]
     found: list[Evictable | None] = []
     waits = False
     for t in _results(result):
-        s: Any = t._storage if isinstance(t, Tensor) and not t._hollow else None
+        s = t._storage if isinstance(t, Tensor) and not t._hollow else None
         if type(s) is not Evictable or s.block is None:
             waits = waits or (s is not None and s.deferred is not None)
             s = None
@@ -193,6 +219,8 @@ class _Slot(NamedTuple):
 class _Repeated(recipes.Recipe):
     """A call that can be made again: results, and what is `_beneath` them."""
 
+    __slots__ = ("args", "kwargs", "run_it")
+
     def __init__(
         self,
         name: str,
@@ -201,8 +229,7 @@ class _Repeated(recipes.Recipe):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(sources)
-        self.name = name
+        super().__init__(sources, name)
         self.run_it: Final = run_it
         self.args: Final = args
         self.kwargs: Final = kwargs
@@ -225,44 +252,66 @@ def _repeated(
     name: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], read: list[Any]
 ) -> _Repeated | None:
     """The call of `f`, which reads these storages; None where it can't be made again."""
-    numbers = {id(s): i for i, s in enumerate(read)}
+    sources = recipes.sources_of(read)
+    if sources is None:
+        return None
+    packed: list[Any] = []
     try:
-        packed = tuple([a if type(a) in _SIMPLE else _packed(a, numbers) for a in args])
-        named = {k: _packed(a, numbers) for k, a in kwargs.items()} if kwargs else kwargs
+        for a in args:
+            kind = type(a)
+            if kind is Tensor and not a._skimp_marked:
+                layout = a._skimp_layout or a._skimp_layout_of()
+                packed.append(_tuple(_Slot, (read.index(a._storage), layout, a._dtype)))
+            else:
+                packed.append(a if kind in SIMPLE else _packed(a, read))
+        named = kwargs
+        if kwargs:
+            named = {k: _packed(a, read) for k, a in kwargs.items() if a is not None or k != "out"}
     except _NotPlain:
         return None
-    sources = recipes.sources_of(read)
-    return None if sources is None else _Repeated(name, sources, f, packed, named)
+    return _Repeated(name, sources, f, tuple(packed), named)
 
 
 def _note(
-    call: Call, read: list[Storage], made: list[Evictable | None], seconds: float, result: Any
+    form: Form,
+    way: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    read: Read,
+    made: list[Evictable | None],
+    seconds: float,
+    result: Any,
 ) -> None:
     """Have the results know the call; and those that can be made `apart`, that alone."""
-    form = call.form
-    recipe = _repeated(form.name, form.run, call.args, call.kwargs, read)
+    recipe = _repeated(form.name, way, args, kwargs, read.storages)
     if recipe is None:
         return
-    recipe.seconds = recipes.usual(form.name, [*made, *read], seconds)
-    apart = _apart(call, result, made) if form.op.apart else None
+    recipe.seconds = recipes.usual((form.name, *_sizes(made), *read.sizes), seconds)
+    apart = _apart(form.op, args, kwargs, result, made) if form.op.apart else None
     if apart:
         recipes.give(recipe, [None if i in apart else s for i, s in enumerate(made)])
-        for i, (f, args) in apart.items():
-            _note_apart(form.name, f, args, made[i])
+        for i, (f, given) in apart.items():
+            _note_apart(form.name, f, given, made[i])
     else:
         recipes.give(recipe, made)
+
+
+def _sizes(found: Iterable[Any]) -> list[int | None]:
+    return [None if s is None else s.size for s in found]
 
 
 Apart = tuple[Callable[..., Any], list[Any]]  # a function, and what it is given
 
 
-def _apart(call: Call, result: Any, made: list[Evictable | None]) -> dict[int, Apart]:
+def _apart(
+    op: Op, args: Sequence[Any], kwargs: dict[str, Any], result: Any, made: list[Evictable | None]
+) -> dict[int, Apart]:
     """How large results are made of others and of arguments, by their numbers. Small ones go beside
     the others, and come back with them: where a program repeats they would go last by themselves.
     """
-    op, results = call.op, _results(result)
-    values = dict(zip([name for name, _, _ in op.parameters], call.args, strict=False))
-    values |= call.kwargs
+    results = _results(result)
+    values = dict(zip([name for name, _, _ in op.parameters], args, strict=False))
+    values |= kwargs
     values |= {f"result{i}": t for i, t in enumerate(results)}
     return {
         i: (f, [values[name] for name in parameters(f)])
@@ -288,18 +337,19 @@ _IMMUTABLE: Final = frozenset(
 )
 
 
-def _packed(value: Any, numbers: dict[int, int]) -> Any:
+def _packed(value: Any, read: list[Any]) -> Any:
+    """An argument without its bytes: those are of one of the storages that the call reads."""
     kind = type(value)
     if kind in ORDINARY:
         if value._conj or value._skimp_neg:
             raise _NotPlain
         layout = value._skimp_layout or value._skimp_layout_of()
-        return _tuple(_Slot, (numbers[id(value._storage)], layout, value._dtype))
+        return _tuple(_Slot, (read.index(value._storage), layout, value._dtype))
     if kind in (list, tuple):
-        return kind([_packed(v, numbers) for v in value])
+        return kind([_packed(v, read) for v in value])
     if isinstance(value, tuple) and not any([isinstance(v, Tensor) for v in value]):
         for v in value:
-            _packed(v, numbers)
+            _packed(v, read)
         return value
     settings = getattr(kind, "__dataclass_params__", None)
     if settings is not None and settings.frozen and kind.__module__.startswith("skimp._kernels"):
@@ -344,9 +394,7 @@ def _writing(call: Call) -> Any:
 _WRITES: Final = 4  # of one storage that are noted: what is written to at each step has no end
 
 
-def _before_write(
-    call: Call, target: Any
-) -> tuple[Evictable, recipes.Called, list[Storage]] | None:
+def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, Read] | None:
     """The recipe of what a large target will be: what it was, and the call once more."""
     if type(target) not in ORDINARY or target._hollow:
         return None
@@ -355,11 +403,13 @@ def _before_write(
         return None
     if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
-    read = _read(call)
-    if s not in read:
+    form, read = call.form, Read()
+    if form.op.unset or call.kwargs.get("out") is not None or not AS_IS.issuperset(active):
         return None
-    form, at = call.form, read.index(s)
-    repeated = _repeated(form.name, form.run, call.args, call.kwargs, read)
+    if not reading((*call.args, *call.kwargs.values()), read) or s not in read.storages:
+        return None
+    at = read.storages.index(s)
+    repeated = _repeated(form.name, form.run, call.args, call.kwargs, read.storages)
     if repeated is None or repeated.sources[at].origin is None:
         return None
 
@@ -370,15 +420,16 @@ def _before_write(
         return [new]
 
     recipe = recipes.Called(call.form.name, repeated.sources, again)
-    return s, recipe, [one for one in read if one is not s]
+    return s, recipe, read
 
 
-def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Storage]) -> Any:
+def _written(call: Call, s: Evictable, recipe: recipes.Called, read: Read) -> Any:
     """The call, after which its target knows how it was made, if nothing else has changed."""
-    before = _states(others)
-    result, recipe.seconds = _as_one(call, [s, *others])
+    form, others = call.form, [one for one in read.storages if one is not s]
+    before = states(others)
+    result, recipe.seconds = _as_one(form, form.run, call.args, call.kwargs, read.nbytes)
     s.settled = True
-    same = s.recipe is None and here.again and _states(others) == before
+    same = s.recipe is None and here.again and states(others) == before
     # what was written may be read from here from now on: it can't be made from that
     if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
         recipes.give(recipe, [s])

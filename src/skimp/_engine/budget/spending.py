@@ -106,12 +106,12 @@ class Spending:
 
     def receive(self, nbytes: int, owner: Any) -> None:
         """Know an owner of `nbytes`, which are about to be charged."""
-        if self.notes:
-            self.highest = max(self.highest, host.total - host.freed + nbytes)
+        if self.notes and (held := host.total - host.freed + nbytes) > self.highest:
+            self.highest = held
         back = counts.bringing > 0
         if nbytes >= KEPT and not back:
             self._large(nbytes, owner)
-        if nbytes < self._lowest():
+        if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
             self._know(owner)
@@ -173,9 +173,7 @@ class Spending:
             self._note_now()
 
     def _judge(self) -> None:
-        """Much was written though recipes are noted: where hardly anything went because of one,
-        they don't repay what an op takes longer, and are noted no more for some time.
-        """
+        """Much was written though recipes are noted: no more for a while, if few went by one."""
         began, dropped, evicted = self._trial
         dropped, evicted = counts.dropped - dropped, counts.evicted - evicted
         if self._backwards - began >= TRIAL and WORTH * dropped < evicted:
@@ -277,9 +275,7 @@ class Spending:
         return True
 
     def _note_now(self) -> None:
-        """Note recipes from now on, of what is expected to need them or of all. Nothing is under
-        way.
-        """
+        """Note recipes from now on, of all or of what is expected to need them; no op runs."""
         if self.repetition.expected is None:
             self.note()
             return
@@ -326,13 +322,17 @@ class Spending:
                 t._np = None
 
     def _know(self, s: Any, made_at: call_site.Site | None = None) -> bool:
-        known = evictable.enrol(s)
+        new = type(s) is not Evictable
+        known = not new or evictable.enrol(s)
         if known:
             key = id(s)
             if len(self.known) > self._many:
                 self._forget_dead()
             self.known[key] = weakref.ref(s)
-            self.gone.drop(key)
+            if not new:
+                self.gone.drop(key)
+            if s.size is None and s.block is not None:
+                s.size = s.block.nbytes  # found once, for all who ask how many bytes it has
             s.loose = True
             if s.made_at is None:
                 s.made_at = made_at or call_site.find()

@@ -141,9 +141,12 @@ def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     # in such regions, arguments that concern no other transform need not be shown to them
     noted = active == NOTED
     usual = noted or REGIONS.issuperset(active)
-    if not (usual and _usual(args) and (not kwargs or _usual(kwargs.values()))):
+    bare = not kwargs or (kwargs.get("out", args) is None and len(kwargs) == 1)
+    if not (usual and _usual(args) and (bare or _usual(kwargs.values()))):
         return _down(Call(form, args, kwargs))
-    return _down(Call(form, args, kwargs, BUDGET if noted else PROFILING, True))
+    if noted and (budget := TRANSFORMS[BUDGET]) is not None:
+        return budget.note(form, args, {} if bare else kwargs)  # type: ignore[attr-defined]
+    return _down(Call(form, args, kwargs, PROFILING, True))
 
 
 def _usual(values: Any) -> bool:

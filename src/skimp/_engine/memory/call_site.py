@@ -23,6 +23,7 @@ _OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + os.path.join("_engine", "disp
 _RUNS: Final = "run_"  # how the names of texts that run nodes begin (autograd/runner.py)
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations
 _MANY: Final = 4096  # file names that are remembered: notebooks have one for each cell
+_tuple: Final = tuple.__new__  # of a named one, whose own way is a function of Python's
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -58,7 +59,8 @@ def find() -> Site:
         elif kind is _FOLDED:
             folded = code
         else:
-            return Site(code.co_filename, frame.f_lineno or 0, op_name(entry or folded or code))
+            op = op_name(entry or folded or code)
+            return _tuple(Site, (code.co_filename, frame.f_lineno or 0, op))
         frame = frame.f_back
     caller = entry or folded
     return Site("", 0, op_name(caller) if caller else "")
@@ -153,7 +155,7 @@ def op_name(code: CodeType) -> str:
     """
     name = code.co_name
     if name not in _OWNERS_NAME:
-        return op_name_of(name)
+        return _DUNDERS.get(name, name)
     owner = code.co_qualname.removesuffix(name).removesuffix("<locals>.").removesuffix(".")
     return owner.rpartition(".")[2].strip("_") or name
 
