@@ -7,7 +7,7 @@ kind must stand in the same frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -292,9 +292,14 @@ def _look(
     judge(form, given, finer, key)
 
 
-def _is_of_others(value: Any) -> bool:
-    """Whether it is a tensor of a transform's or a program's own class."""
-    return isinstance(value, Tensor) and type(value) not in KNOWN
+def _may_be_the_objects(error: Exception, values: Sequence[Any]) -> bool:
+    """Whether a call may have failed for what its values are, which nobody else takes over: what an
+    op says of a storage is its own.
+    """
+    unknown = [v for v in values if type(v) not in KNOWN]
+    if any([isinstance(v, Tensor) for v in unknown]):
+        return False
+    return not unknown or isinstance(error, (AttributeError, TypeError))
 
 
 def behind(form: Form, f: Function) -> Function:
@@ -313,7 +318,7 @@ def behind(form: Form, f: Function) -> Function:
         try:
             return f(*args, **kwargs)
         except Exception as error:
-            if not any([_is_of_others(v) for v in (*args, *kwargs.values())]):
+            if _may_be_the_objects(error, (*args, *kwargs.values())):
                 _refuse_bound(form, args, kwargs, error)
             raise
 
