@@ -10,6 +10,7 @@ import torch
 
 import skimp
 from skimp.config import config
+from tests.support.frames import frames_of
 
 Array = np.ndarray[Any, Any]
 
@@ -308,6 +309,17 @@ def test_norms_channels_last_do_not_depend_on_threads_or_deferral(norm: str) -> 
                 y.backward(_lying(skimp, g, "last").detach())
                 found.append((y.detach().numpy().tobytes(), leaf.grad.numpy().tobytes()))
     assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", "group_norm"])
+@pytest.mark.parametrize("how", ["last", "turned", "apart"])
+def test_norms_of_images_that_lie_otherwise_are_not_ops(norm: str, how: str) -> None:
+    """Those take ten times as long there."""
+    x = _lying(skimp, np.ones((8, 16, 32, 32), "f4"), how)
+    g = _lying(skimp, np.ones((8, 16, 32, 32), "f4"), how).detach()
+    more = (None, None, None, None, True) if norm == "batch_norm" else (4,)
+    names = frames_of(lambda: getattr(skimp.nn.functional, norm)(x, *more).backward(g), warm=2)
+    assert not {"standard_back", "mean", "var"} & set(names)
 
 
 def test_large_numbers_channels_last_are_normalized() -> None:

@@ -130,6 +130,9 @@ def in_format(result: Any, input: Any) -> Any:
 def in_sums_order(input: Any) -> Any:
     """Images as `channel_sums` or `channel_places` read them, if they are many: where they lie, or
     a copy in PyTorch's order."""
+    own = input._np
+    if own is not None and (own.size < channel_places.LEAST or own.flags.c_contiguous):
+        return input
     if input._hollow or input.numel() < channel_places.LEAST or channel_sums.has_rows(input):
         return input
     return input if channel_places.lie_last(input) else in_format(input, input)
