@@ -38,7 +38,7 @@ def put(source: Array, out: Array) -> None:
     size = out.itemsize
     if (
         out.size >= _MANY
-        and source.ndim == out.ndim > 2
+        and source.ndim == out.ndim > 1
         and source.shape == out.shape
         and source.strides[-1] == size == out.strides[-1]
         and out.shape[-1] * size <= _RUN

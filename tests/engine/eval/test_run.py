@@ -10,11 +10,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 
+import skimp
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf, walk
 from skimp._engine.eval.run import boxes, evaluate, evaluate_many, threads_for
 from skimp.config import config
+from tests.support.frames import frames_of
 
 F4, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
@@ -412,3 +415,39 @@ def test_a_few_brief_steps_stay_on_their_thread() -> None:
         with config.using(threads=2, threads_from=50_000, block=1000, small_below=0):
             evaluate(root, np.empty_like(x))
         assert len(seen) == most
+
+
+# -- strided memory -------------------------------------------------------------------------------
+
+VIEWS: dict[str, Any] = {
+    "long runs": lambda x: x[:, 1],
+    "short rows": lambda x: x[:, :, 1],
+    "turned rows": lambda x: x.permute(1, 0, 2, 3)[1],
+    "columns": lambda x: x[:, :, :, 1],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("kind", ["float32", "float16", "int64"])
+def test_writes_to_strided_memory(view: str, kind: str) -> None:
+    """In place and into new memory, beside what is dense, broadcast, strided, or the target."""
+    found = []
+    for lib in (torch, skimp):
+        x = (lib.arange(64 * 20 * 12 * 16) % 5).reshape(64, 20, 12, 16).to(getattr(lib, kind))
+        own = VIEWS[view](x)
+        dense = own.clone()
+        made = [own * dense, own + own, own * dense[:1], own - VIEWS[view](x.clone())]
+        own.mul_(dense).add_(own[:1]).sub_(own)
+        own.add_(dense).add_(2)
+        lib.add(dense, own, out=own)
+        found.append([each.numpy() for each in (x, *made)])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_one_kernel_into_strided_memory_makes_no_plan() -> None:
+    x, y = skimp.ones(16, 4, 512, 16), skimp.ones(16, 512, 16)
+    for view in (x[:, 1], x.reshape(16, 512, 4, 16)[:, :, 1]):
+        with config.using(threads=1, defer="auto"):
+            names = frames_of(lambda view=view: view.mul_(y), warm=5)  # type: ignore[misc]
+        assert not {"prepare", "map_rows"} & set(names)

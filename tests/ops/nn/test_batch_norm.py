@@ -10,6 +10,7 @@ import torch
 
 import skimp
 from skimp.config import config
+from tests.support.frames import frames_of
 
 Array = np.ndarray[Any, Any]
 
@@ -237,3 +238,107 @@ def test_group_norms_gradients_by_rows_are_pytorchs(
         found.append([leaf.grad.numpy() for leaf in leaves])
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=3e-5 * np.abs(theirs).max())
+
+
+def _lying(lib: Any, x: Array, how: str) -> Any:
+    """The elements as a tensor that lies in another order than its dims."""
+    t = lib.from_numpy(x)
+    if how == "last":
+        made = t.contiguous(
+            memory_format=lib.channels_last if x.ndim == 4 else lib.channels_last_3d
+        )
+    elif how == "turned":
+        made = t.transpose(-1, -2).contiguous().transpose(-1, -2)
+    else:
+        made = lib.stack([t, t], 2)[:, :, 0]
+    return made.detach().requires_grad_()
+
+
+# runs of several places and some left over, several images at once, parts of one, long runs, and
+# volumes
+LAST = [(3, 12, 29, 31), (9, 64, 7, 7), (2, 4, 200, 190), (1, 2100, 3, 5), (2, 8, 6, 15, 16)]
+
+
+@pytest.mark.parametrize("shape", LAST)
+@pytest.mark.parametrize("how", ["last", "turned", "apart"])
+@pytest.mark.parametrize("norm", ["batch", "group"])
+def test_norms_of_images_that_lie_otherwise(shape: tuple[int, ...], how: str, norm: str) -> None:
+    """Values beside PyTorch's in float64, far from zero in some channels; strides as PyTorch's."""
+    rng = np.random.default_rng(0)
+    x, g = [rng.standard_normal(shape).astype("f4") for _ in range(2)]
+    x[:, ::2] += 50
+    factors = [
+        rng.uniform(0.5, 2, shape[1]).astype("f4"),
+        rng.standard_normal(shape[1]).astype("f4"),
+    ]
+    found: list[Any] = []
+    strides: list[Any] = []
+    for lib, kind in ((skimp, "f4"), (torch, "f8")):
+        leaf = _lying(lib, x.astype(kind), how)
+        vectors = [lib.from_numpy(a.astype(kind)).requires_grad_() for a in factors]
+        for waits in (False, True):
+            if norm == "batch":
+                y = lib.nn.functional.batch_norm(leaf, None, None, *vectors, True)
+            else:
+                y = lib.nn.functional.group_norm(leaf, shape[1] // 2, *vectors)
+            strides.append(y.stride())
+            out = lib.relu(y) if waits else y
+            out.backward(_lying(lib, g.astype(kind), how).detach())
+            found += [y.detach(), leaf.grad, *[v.grad for v in vectors]]
+            strides.append(leaf.grad.stride())
+            for each in (leaf, *vectors):
+                each.grad = None
+    assert strides[:4] == strides[4:]
+    for ours, theirs in zip(found[:8], found[8:], strict=True):
+        want = theirs.numpy()
+        bound = 1e-5 * float(np.abs(want).max())
+        np.testing.assert_allclose(ours.numpy(), want, rtol=1e-4, atol=bound)
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", "group_norm"])
+def test_norms_channels_last_do_not_depend_on_threads_or_deferral(norm: str) -> None:
+    rng = np.random.default_rng(0)
+    x, g = [rng.standard_normal((5, 24, 40, 33)).astype("f4") for _ in range(2)]
+    found = []
+    for defer in ("auto", "always", "never"):
+        for threads in (1, 3):
+            with config.using(defer=defer, threads=threads, threads_from=0):
+                leaf = _lying(skimp, x, "last")
+                more = (None, None, None, None, True) if norm == "batch_norm" else (4,)
+                y = skimp.relu(getattr(skimp.nn.functional, norm)(leaf, *more))
+                y.backward(_lying(skimp, g, "last").detach())
+                found.append((y.detach().numpy().tobytes(), leaf.grad.numpy().tobytes()))
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", "group_norm"])
+@pytest.mark.parametrize("how", ["last", "turned", "apart"])
+def test_norms_of_images_that_lie_otherwise_are_not_ops(norm: str, how: str) -> None:
+    """Those take ten times as long there."""
+    x = _lying(skimp, np.ones((8, 16, 32, 32), "f4"), how)
+    g = _lying(skimp, np.ones((8, 16, 32, 32), "f4"), how).detach()
+    more = (None, None, None, None, True) if norm == "batch_norm" else (4,)
+    names = frames_of(lambda: getattr(skimp.nn.functional, norm)(x, *more).backward(g), warm=2)
+    assert not {"standard_back", "mean", "var"} & set(names)
+
+
+def test_large_numbers_channels_last_are_normalized() -> None:
+    """Their squares are beyond float32."""
+    x = skimp.from_numpy(_far([0.0, 2.0, 5.0], (4, 3, 40, 40))) * 1e22
+    for norm in (
+        lambda t: skimp.nn.functional.batch_norm(t, None, None, training=True),
+        lambda t: skimp.nn.functional.group_norm(t, 3),
+    ):
+        y = norm(x.contiguous(memory_format=skimp.channels_last))
+        assert abs(float(y.var(correction=0)) - 1) < 1e-3
+
+
+def test_a_gradient_that_waits_is_kept_once_channels_last() -> None:
+    x = skimp.randn(16, 32, 32, 32).contiguous(memory_format=skimp.channels_last).requires_grad_()
+    g = skimp.ones(16, 32, 32, 32).contiguous(memory_format=skimp.channels_last)
+    with config.using(defer="auto"):
+        y = skimp.relu(skimp.nn.functional.batch_norm(x, None, None, training=True))
+        before = skimp.cuda.memory_allocated()
+        skimp.cuda.reset_peak_memory_stats()
+        y.backward(g)
+        assert skimp.cuda.max_memory_allocated() - before < 1.1 * g.nbytes

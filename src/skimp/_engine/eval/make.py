@@ -12,6 +12,7 @@ from skimp._engine.eval.expr import COPY, Kernel, Shape
 from skimp._engine.eval.program import CONSTANT, LEAF, NODE, Arg, LeafLayout, Node, Plan, Step
 
 _SHORT_ROW: Final = 512  # below it NumPy's time per row shows: broadcast leaves are spread first
+_ITEM: Final = 128  # bytes of a row up to which those that lie apart are copied as items first
 
 
 def make(
@@ -165,12 +166,24 @@ class _Maker:
         layout = self.leaves[number]
         if layout.strides[-1] == layout.dtype.itemsize:
             spread = 0 in layout.strides and self.domain[-1] < _SHORT_ROW
-            return spread and self._same_in_every_block(number)
-        arg = (LEAF, number)
-        readers = [kernel for kernel, args, _ in self.nodes if arg in args]
+            return (spread and self._same_in_every_block(number)) or self._lies_apart(number)
+        readers = self._readers(number)
         if self.tiled and layout.strides[-1]:
             return collides(layout.strides[-1]) or any(kernel is not COPY for kernel in readers)
         return any(not kernel.strided for kernel in readers)
+
+    def _readers(self, number: int) -> list[Kernel]:
+        arg = (LEAF, number)
+        return [kernel for kernel, args, _ in self.nodes if arg in args]
+
+    def _lies_apart(self, number: int) -> bool:
+        """Whether a dense copy of the leaf's short rows takes less time than NumPy's loop has over
+        them, which begins anew with each."""
+        dtype, strides = self.leaves[number]
+        row = self.domain[-1] * dtype.itemsize
+        if row > _ITEM or len(strides) < 2 or strides[-2] == row or self.block[-2] < 2:
+            return False
+        return all([kernel is not COPY for kernel in self._readers(number)])
 
     def _same_in_every_block(self, number: int) -> bool:
         strides = self.leaves[number].strides

@@ -130,10 +130,10 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
     if root.size > 1:
         _evaluate_nodes(root, out)
     elif kernel.aliases or not _meets(out, root.leaves):
-        kernel.fn(*[_operand(arg, kernel, out.shape) for arg in root.args], out=out)
+        kernel.fn(*[operand(arg, kernel, out.shape) for arg in root.args], out=out)
     else:
         value = np.empty(root.shape, root.dtype)
-        kernel.fn(*[_operand(arg, kernel, out.shape) for arg in root.args], out=value)
+        kernel.fn(*[operand(arg, kernel, out.shape) for arg in root.args], out=value)
         out[...] = value
 
 
@@ -142,13 +142,13 @@ def _call_of(root: Expr, out: Array) -> list[Call]:
     kernel = root.kernel
     if not (kernel.aliases or not _meets(out, root.leaves)):
         return []
-    return kernel.calls(tuple([_operand(arg, kernel, out.shape) for arg in root.args]), out)
+    return kernel.calls(tuple([operand(arg, kernel, out.shape) for arg in root.args]), out)
 
 
 def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
     """The values of one kernel over what it reads, in pieces."""
     kernel, flat = root.kernel, out.reshape(-1)
-    operands = [_operand(arg, kernel, out.shape) for arg in root.args]
+    operands = [operand(arg, kernel, out.shape) for arg in root.args]
     if any([a.ndim and a.shape != out.shape for a in operands]):
         _evaluate_blocks((root,), (out,), then)
         return
@@ -198,7 +198,7 @@ def _evaluate_nodes(root: Expr, out: Array) -> None:
     for node in walk((root,)):
         kernel = node.kernel
         args = [
-            values[id(arg)] if type(arg) is Expr else _operand(arg, kernel, out.shape)
+            values[id(arg)] if type(arg) is Expr else operand(arg, kernel, out.shape)
             for arg in node.args
         ]
         direct = node is root and (kernel.aliases or not _meets(out, root.leaves))
@@ -208,7 +208,7 @@ def _evaluate_nodes(root: Expr, out: Array) -> None:
         out[...] = value
 
 
-def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
+def operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
     """What the kernel reads, in a layout that gives the bits of contiguous arrays."""
     if type(arg) is not Leaf:
         spread = kernel.dense and (not kernel.strided or math.prod(shape) >= _SPREAD_FROM)

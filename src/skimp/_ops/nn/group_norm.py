@@ -21,9 +21,15 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, shaping
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.nn import channel_sums
+from skimp._ops.nn import channel_places, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
-from skimp._ops.nn.normalization_channels import accumulated, in_format, moments, standard_back
+from skimp._ops.nn.normalization_channels import (
+    accumulated,
+    in_format,
+    in_sums_order,
+    moments,
+    standard_back,
+)
 from skimp._ops.reduce.softmax import floating
 
 Ints = tuple[int, ...]
@@ -47,8 +53,12 @@ def _group_shapes(input: Any, groups: int) -> tuple[Ints, Ints]:
 def _group_back(
     g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
 ) -> Any:
-    if not (modes.state.grad or g._hollow) and channel_sums.has_rows(input):
-        return _group_back_in_rows(g, input, groups, weight, result1, result2)
+    if not (modes.state.grad or g._hollow):
+        images = in_sums_order(input)
+        if channel_sums.has_rows(images):
+            return _group_back_in_rows(g, images, groups, weight, result1, result2)
+        if channel_places.lie_last(images):
+            return _group_back_of_places(g, images, groups, weight, result1, result2)
     whole, affine = _group_shapes(input, groups)
     x, g = [accumulated(in_format(t, t)).reshape(whole) for t in (input, g)]
     w = None if weight is None else accumulated(weight).reshape(affine)
@@ -83,6 +93,23 @@ def _group_back_in_rows(
     return dx, fresh(dw, dx._dtype), fresh(db, dx._dtype)
 
 
+def _group_back_of_places(
+    g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any
+) -> Any:
+    """The same of images that lie channels last."""
+    n, c = shape_of(input)[:2]
+    dx, into = channel_places.room_like(input)
+    mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
+    values = channel_places.gradient_images(accumulated(g), into)
+    x = channel_places.images_of(input)
+    sums = channel_places.gradient_sums(values, x, mean.repeat(c // groups, 1))
+    scale = None if weight is None else accumulated(weight)._skimp_array()
+    apart = np.ones(mean.shape, bool)
+    *line, dw, db = quietly(_line_back, x.shape[1], mean, rstd, scale, sums, apart)
+    channel_places.blend(values, x, into, *[each.reshape(n, c) for each in line])
+    return dx, fresh(dw, dx._dtype), fresh(db, dx._dtype)
+
+
 def _line_back(
     places: int, mean: Array, rstd: Array, weight: Array | None, sums: Array, apart: Array | None
 ) -> list[Array]:
@@ -102,23 +129,40 @@ def _line_back(
 
 
 def _in_rows(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
-    """`_group_norm` where the places of each channel are a row, as of batch_norm: one pass for the
-    sums of each row, and one for x * a + b."""
+    """`_group_norm` where the places of each channel are a row, or the channels of each place, as
+    of batch_norm: one pass for the sums of each, and one for x * a + b."""
     n, c, *size = shape = shape_of(input)
     acc = dtypes.accumulator(input._dtype)
-    mean, var = channel_sums.group_moments(input, groups).reshape(2, n, groups, 1)
+    last = channel_places.lie_last(input)
+    if last:
+        own = channel_places.images_of(accumulated(input))
+        mean, var = quietly(_places_moments, own, groups)
+    else:
+        mean, var = channel_sums.group_moments(input, groups).reshape(2, n, groups, 1)
     affine = [
         None if t is None else accumulated(t)._skimp_array().reshape(groups, -1)
         for t in (weight, bias)
     ]
     numbers = quietly(_line, c // groups, mean, var, eps, *affine)
     mean, rstd, *line = [v.astype(acc.np) for v in (mean, *numbers)]
+    if last:
+        line = channel_places.beside(input, *[v.reshape(n, c) for v in line])
+        y = call(channel_sums.SCALED, (accumulated(input), *line)).to(input._dtype)
+        return y, *[fresh(v.reshape(n, groups), acc) for v in (mean, rstd)]
     # each channel of each image is one of a single image
     images = accumulated(input.reshape((1, n * c, *size)))
     beside = [fresh(v.reshape(1, -1, *(1,) * len(size)), acc) for v in line]
     y = call(channel_sums.SCALED, (images, *beside)).to(input._dtype)
     y = ghost(y.reshape(shape))  # a result of its own, no view: what follows may write to it
     return y, *[fresh(v.reshape(n, groups), acc) for v in (mean, rstd)]
+
+
+def _places_moments(images: Array, groups: int) -> tuple[Array, Array]:
+    """Mean and variance of each group, (n, groups, 1), of images that lie channels last."""
+    mean, var = [v.reshape(len(v), groups, -1) for v in channel_places.moments(images)]
+    middle = np.add.reduce(mean, 2, keepdims=True) / mean.shape[2]
+    var += np.square(mean - middle)
+    return middle, np.add.reduce(var, 2, keepdims=True) / var.shape[2]
 
 
 def _line(
@@ -186,10 +230,12 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     batch=batching.layers.group_norm,
 )
 def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
-    if input.numel() >= _LARGE and channel_sums.has_rows(input) and not input._hollow:
-        return _in_rows(input, groups, weight, bias, eps)
+    images = in_sums_order(input)
+    rows = input.numel() >= _LARGE and channel_sums.has_rows(images) and not input._hollow
+    if rows or channel_places.lie_last(images):
+        return _in_rows(images, groups, weight, bias, eps)
     whole, affine = _group_shapes(input, groups)
-    x = in_format(input, input).reshape(whole)
+    x = in_format(images, images).reshape(whole)
     mean, var = moments(x, [2, 3])
     rstd = (var + eps) ** -0.5
     w, b = [None if t is None else accumulated(t).reshape(affine) for t in (weight, bias)]

@@ -23,7 +23,7 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn import channel_few, channel_sums
+from skimp._ops.nn import channel_few, channel_places, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.reduce.softmax import floating
 from skimp.config import config
@@ -86,8 +86,12 @@ def _batch_back(
     training: bool,
     eps: float,
 ) -> Any:
-    if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
-        return _batch_back_in_rows(g0, input, weight, result1, result2)
+    if training and not (modes.state.grad or g0._hollow):
+        images = in_sums_order(input)
+        if channel_sums.has_rows(images):
+            return _batch_back_in_rows(g0, images, weight, result1, result2)
+        if channel_places.lie_last(images):
+            return _batch_back_of_places(g0, images, weight, result1, result2)
     if training and not modes.state.grad:
         few = _batch_back_of_few(g0, input, weight, result1, result2)
         if few is not None:
@@ -123,6 +127,17 @@ def in_format(result: Any, input: Any) -> Any:
     return result.contiguous(memory_format=formats.suggested(input))
 
 
+def in_sums_order(input: Any) -> Any:
+    """Images as `channel_sums` or `channel_places` read them, if they are many: where they lie, or
+    a copy in PyTorch's order."""
+    own = input._np
+    if own is not None and (own.size < channel_places.LEAST or own.flags.c_contiguous):
+        return input
+    if input._hollow or input.numel() < channel_places.LEAST or channel_sums.has_rows(input):
+        return input
+    return input if channel_places.lie_last(input) else in_format(input, input)
+
+
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c."""
     mean, rstd = result1._skimp_array(), result2._skimp_array()
@@ -138,6 +153,23 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, rows, apart)
     channel_sums.blend(g, input._skimp_array(), into, *line)
+    return dx, _vector(dw), _vector(db)
+
+
+def _batch_back_of_places(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
+    """The same of images that lie channels last."""
+    mean, rstd = result1._skimp_array(), result2._skimp_array()
+    scale = None if weight is None else accumulated(weight)._skimp_array()
+    # first: a gradient that waits is not to be made for room that is asked for while it is read
+    dx, into = channel_places.room_like(input)
+    g = channel_places.gradient_images(accumulated(g0), into)
+    x = channel_places.images_of(input)
+    g, x, out = [channel_places.as_one(each) for each in (g, x, into)]
+    rows = channel_places.gradient_sums(g, x, mean[None])
+    apart = np.ones(mean.shape, bool)
+    n = input.numel() // input.shape[1]
+    *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, rows, apart)
+    channel_places.blend(g, x, out, *[each[None] for each in line])
     return dx, _vector(dw), _vector(db)
 
 
@@ -159,6 +191,8 @@ def _channels(like: Any, kept: bool, *numbers: Array) -> list[Any]:
     which takes twice as long for rows of 256. For fewer elements only if it is not `kept` to make
     the result again.
     """
+    if channel_places.lie_last(like):
+        return channel_places.beside(like, *[each.reshape(1, -1) for each in numbers])
     n, count, *size = shape_of(like)
     places = math.prod(size)
     least = config.threads_from if kept else config.defer_from
@@ -223,7 +257,8 @@ def _batch_norm(
     """(normalised, the batch's mean, one over its deviation); updates the running statistics in
     place."""
     affine = _numbers(weight), _numbers(bias)
-    x, acc = channel_sums.small(input), dtypes.accumulator(input._dtype).np
+    images = in_sums_order(input)
+    x, acc = channel_sums.small(images), dtypes.accumulator(input._dtype).np
     running = [t for t in (running_mean, running_var) if t is not None]
     ready: list[Any] = []
     whole = None
@@ -231,7 +266,7 @@ def _batch_norm(
         whole = np.array([_numbers(t) for t in running], np.float64)
     else:
         if x is None or not channel_sums.in_rows(x):
-            whole = _batch_moments(input, x)
+            whole = _batch_moments(images, x)
         if len(running) == _STATISTICS:
             ready = [_to_move(t, acc) for t in running]
             ready = [] if ready[0] is None or ready[1] is None else ready
@@ -248,9 +283,9 @@ def _batch_norm(
     if made is not None:
         y = fresh(made, input._dtype)
     else:
-        images = input if channel_sums.has_rows(input) else in_format(input, input)
+        images = images if channel_sums.has_rows(images) else in_format(images, images)
         line = channel_sums.STANDARDIZED if training else channel_sums.SCALED
-        y = call(line, (accumulated(images), *_channels(input, training, a, b)))
+        y = call(line, (accumulated(images), *_channels(images, training, a, b)))
         y = y if y._dtype is input._dtype else y.to(input._dtype)
     if not training:
         nothing = _vector(np.empty(0, input._dtype.np))
@@ -263,6 +298,10 @@ def _batch_moments(input: Any, small: Array | None) -> Array:
     `small` and no rows, or of a tensor that may have rows."""
     if small is None and channel_sums.has_rows(input):
         return channel_sums.moments(input)
+    if small is None and channel_places.lie_last(input):
+        images = channel_places.images_of(accumulated(input))
+        whole = quietly(channel_places.moments, channel_places.as_one(images))
+        return np.concatenate(whole)
     if small is not None and small.flags.c_contiguous and channel_few.is_few(small):
         found = channel_few.moments_of_few(small)
     else:
