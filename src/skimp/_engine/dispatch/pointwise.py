@@ -261,10 +261,12 @@ def _compute(
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = result_strides(row, args, compute, shape)
     layout = _tuple(Layout, (shape, strides, 0))
-    root = expression(row, kernel, args, compute, result, layout)
     if numel >= config.defer_from and not any([t._storage.exported for t in tensors]):
+        root = expression(row, kernel, args, compute, result, layout)
         return wrap(storages.defer(root), layout, result)
+    # Room comes first: others are computed for it, over what they alone are known to read.
     made = empty(shape, result, strides)
+    root = expression(row, kernel, args, compute, result, layout)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
     return made
 

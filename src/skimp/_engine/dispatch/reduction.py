@@ -104,8 +104,6 @@ def reduced(
             return fresh(value if value.dtype == result.np else value.astype(result.np), result)
     if t._hollow:
         return meta.empty(kept_shape(tuple(t.shape), dims, keepdim), result)
-    source, order = source_of(t, in_order)
-    axes = tuple([i for i, d in enumerate(order) if d in dims])
     shape = kept_shape(tuple(t.shape), dims, keepdim)
     kept = kept_shape(tuple(t.shape), dims, False)
     n = layouts.numel(shape)
@@ -115,6 +113,9 @@ def reduced(
     else:
         made = empty(shape, result)
         target = np.ndarray(kept, result.np, made._storage.flat())
+    # After there is room: others are computed for that, over what they alone are known to read.
+    source, order = source_of(t, in_order)
+    axes = tuple([i for i, d in enumerate(order) if d in dims])
     inner = [d for d in order if d not in dims]
     ranks = sorted(range(len(inner)), key=inner.__getitem__)
     into = target.transpose(np.argsort(ranks)) if ranks != sorted(ranks) else target

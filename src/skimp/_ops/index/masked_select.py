@@ -55,8 +55,7 @@ class Mask:
     def __init__(self, mask: Tensor) -> None:
         self.shape = tuple(mask.shape)
         self.size = layouts.numel(self.shape)
-        self.source = _mask_source(mask)
-        self.prepared = prepare_runs(self.source)
+        self.look(mask)
         starts = range(0, self.size, _RUN)
         self.counts = np.zeros(len(starts) + 1, np.int64)
 
@@ -68,6 +67,13 @@ class Mask:
         self._each(count)
         np.cumsum(self.counts, out=self.counts)
         self.count = int(self.counts[-1])
+
+    def look(self, mask: Tensor) -> None:
+        """Where the bools are: once more after anything else asked for room, for others that were
+        computed for it may have taken over what the mask is computed from.
+        """
+        self.source = _mask_source(mask)
+        self.prepared = prepare_runs(self.source)
 
     def _each(self, work: Any) -> None:
         numbers = iter(range(len(self.counts) - 1))
@@ -130,6 +136,7 @@ def selected(input: Tensor, mask: Tensor) -> Tensor:
         else:
             np.compress(holds, run, out=into[first:last])
 
+    trues.look(mask)
     trues.each(work)
     return result
 
