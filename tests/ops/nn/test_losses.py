@@ -333,3 +333,31 @@ def test_weights_change_neither_type_nor_shape(name: str, word: str) -> None:
             for lib in (torch, skimp):
                 with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
                     run(lib, kind, size, own)
+
+
+@pytest.mark.parametrize("name", ["nll_loss", "cross_entropy"])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(3, 4), (300, 500), (2, 4, 5)])
+def test_rows_that_are_ignored_have_no_gradient_where_the_mean_is_of_none(
+    name: str, reduction: str, shape: tuple[int, ...]
+) -> None:
+    found = []
+    for m in (torch, skimp):
+        x = m.ones(shape, requires_grad=True)
+        target = m.full((shape[0], *shape[2:]), -100)
+        loss = getattr(m.nn.functional, name)(x, target, reduction=reduction)
+        (first,) = m.autograd.grad(loss.sum(), x, retain_graph=True)
+        (again,) = m.autograd.grad(loss.sum(), x, create_graph=True)
+        found.append((loss.tolist(), first.tolist(), again.tolist()))
+    assert str(found[0]) == str(found[1])  # nan of the mean, +0.0 of the gradients
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_what_is_in_a_row_that_is_ignored_is_not_in_the_loss(reduction: str) -> None:
+    rows = [[-math.inf, -1.0], [-2.0, -3.0], [math.nan, math.inf]]
+    found = []
+    for m in (torch, skimp):
+        x = m.tensor(rows, requires_grad=True)
+        loss = m.nn.functional.nll_loss(x, m.tensor([-100, 1, -100]), reduction=reduction)
+        found.append((loss.tolist(), m.autograd.grad(loss.sum(), x)[0].tolist()))
+    assert str(found[0]) == str(found[1])

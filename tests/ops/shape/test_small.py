@@ -89,6 +89,7 @@ VIEWS: dict[str, Case] = {
     "pieces of a piece": lambda m, t: t(X).split(4, 1)[0].unsqueeze(0).split(2, 2),
     "transpose 0-d": lambda m, t: t(ZERO).transpose(0, -1),
     "permute a vector": lambda m, t: t(V).permute(0),
+    "permute by a size": lambda m, t: t(X).permute(m.Size([2, 0, 1])),
     "unsqueeze": lambda m, t: t(X).unsqueeze(1),
     "unsqueeze last": lambda m, t: t(X).unsqueeze(-1),
     "unsqueeze turned": lambda m, t: t(M).t().unsqueeze(-3),

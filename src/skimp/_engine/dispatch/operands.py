@@ -158,6 +158,8 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
     """
     if isinstance(value, int):
         refuse_huge(value)
+    elif isinstance(value, (np.integer, np.floating)):
+        value = value.item()
     if isinstance(value, complex) and not isinstance(value, np.generic):
         fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
     elif dtype.category == dtypes.INT and isinstance(value, (int, float)):

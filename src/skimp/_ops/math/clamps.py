@@ -15,7 +15,13 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import check_number, refuse_complex, require_tensor, unrecorded
+from skimp._engine.dispatch.operands import (
+    check_number,
+    number_of,
+    refuse_complex,
+    require_tensor,
+    unrecorded,
+)
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
 from skimp._engine.dispatch.result_types import common, same
@@ -106,8 +112,14 @@ def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = Tr
             check_number(v, common_type)
 
 
+def _plain(v: Any) -> Any:
+    """A limit; NumPy's numbers as Python's, which are checked against the type."""
+    return number_of(v) if isinstance(v, np.generic) else v
+
+
 def _limit(v: Any, input: Any) -> Any:
-    """A limit beside `input`: what is written as a complex number is a real one beside floats."""
+    """A limit of `clamp`: what is written as a complex number is a real one beside floats."""
+    v = _plain(v)
     if not isinstance(v, complex) or not isinstance(input, Tensor):
         return v
     if input._dtype.category != FLOAT:
@@ -198,7 +210,7 @@ def clamp_min(
     input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
     """Each element, but not below `min`."""
-    min = _limit(min, input)
+    min = _plain(min)
     _check_limits("clamp_min", input, {"min": min})
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out, inplace)
 
@@ -208,7 +220,7 @@ def clamp_max(
     input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
     """Each element, but not above `max`."""
-    max = _limit(max, input)
+    max = _plain(max)
     _check_limits("clamp_max", input, {"max": max})
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out, inplace)
 

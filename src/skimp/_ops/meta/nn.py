@@ -177,7 +177,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: str, *_
     return loss, empty(rows, _accumulated(input))
 
 
-def nll(input: Tensor, target: Tensor, shares: Any) -> Tensor:
+def nll(input: Tensor, target: Tensor, shares: Any, valid: Any) -> Tensor:
     return empty(target.shape, input._dtype)
 
 

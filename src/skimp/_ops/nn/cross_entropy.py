@@ -20,6 +20,7 @@ from skimp._kernels import bare, shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.scratch import Scratch, less_column, starts
 from skimp._ops import batching
+from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.softmax import (
@@ -66,6 +67,12 @@ class Rows:
         if self.weight is None and self.valid is None:
             return self.at.size
         return self.share.sum()
+
+    def used(self, values: Array) -> Array:
+        """The values, and 0 for rows that are ignored, whatever was computed of them."""
+        if self.valid is None:
+            return values
+        return bare.where(self.valid, values, values.dtype.type(0))
 
     def per_class(self, ndim: int) -> Any:
         """The weights as they broadcast against a block."""
@@ -161,7 +168,7 @@ def _gradient(
     if reduction == "mean":
         scale = scale / rows.total()
     whole, pick, each = [
-        shaping.broadcast(np.asarray(f * scale, acc), rows.at.shape) for f in factors
+        shaping.broadcast(rows.used(np.asarray(f * scale, acc)), rows.at.shape) for f in factors
     ]
     result, into = blank(tuple(input.shape), input._dtype)
     whole, pick, each = (np.ascontiguousarray(a) for a in (whole, pick, each))
@@ -214,6 +221,8 @@ def _rematerialize(g: Any, input: Any, rows: Rows, reduction: str, smoothing: fl
         classes = rows.weight if rows.weight is not None else np.ones(rows.classes, acc)
         trailing = [1] * (input.ndim - rows.dim - 1)
         less = less + each * fresh(classes.reshape(-1, *trailing).copy(), whole._dtype)
+    if rows.valid is not None:
+        g = where(fresh(rows.valid.reshape(shape), dtypes.bool), g, 0)
     return (_log_softmax(input, rows.dim).exp() * whole - less) * g
 
 
@@ -314,7 +323,7 @@ def _weighted(losses: Array, spread: Array | None, rows: Rows, smoothing: float)
         losses = losses * ((1.0 - smoothing) * rows.share)
     if spread is not None:
         losses = losses - spread * (smoothing / rows.classes)
-    return losses if rows.valid is None else bare.where(rows.valid, losses, losses.dtype.type(0))
+    return rows.used(losses)
 
 
 def _reduced(losses: Array, rows: Rows, reduction: str, shape: tuple[int, ...]) -> Any:

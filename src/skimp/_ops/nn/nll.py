@@ -12,10 +12,11 @@ from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.operands import unrecorded
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.scratch import starts
 from skimp._ops import batching
+from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes
 from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
@@ -29,16 +30,26 @@ from skimp._ops.ties import tie, tied
     meta=shapes.nll,
     rule=Rule(
         "NllLossBackward0",
-        input=lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
-            1, target, -(g * shares)
+        input=lambda g, input_shape, target, shares, valid: _back(
+            g, input_shape, target, shares, valid
         ),
     ),
 )
-def _nll(input: Any, target: Any, shares: Any) -> Any:
+def _nll(input: Any, target: Any, shares: Any, valid: Any) -> Any:
     """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner)
-    input."""
+    input; 0 where a row isn't valid, if that is told, whatever its element is."""
     picked = shaping.along(input._skimp_array(), target._skimp_array(), 1)
-    return fresh(-picked * shares._skimp_array(), input._dtype)
+    losses = -picked * shares._skimp_array()
+    if valid is not None:
+        losses = bare.where(valid._skimp_array(), losses, losses.dtype.type(0))
+    return fresh(losses, input._dtype)
+
+
+def _back(g: Any, input_shape: Any, target: Any, shares: Any, valid: Any) -> Any:
+    given = -(g * shares)
+    if valid is not None:  # of no valid row the mean's gradient is nan
+        given = where(valid, given, 0)
+    return g.new_zeros(tuple(input_shape)).scatter(1, target, given)
 
 
 def _node(input: Any, **_: Any) -> str | None:
@@ -129,7 +140,10 @@ def nll_loss(
         outer, 1, inner
     )
     at = fresh(rows.at.reshape(outer, 1, inner).astype(np.int64), dtypes.int64)
-    losses = _nll(tied(input).reshape(outer, n, inner), at, fresh(shares, input._dtype))
+    valid = None
+    if rows.valid is not None:
+        valid = fresh(rows.valid.reshape(outer, 1, inner), dtypes.bool)
+    losses = _nll(tied(input).reshape(outer, n, inner), at, fresh(shares, input._dtype), valid)
     if reduction == "none":
         return losses.reshape(tuple(target.shape))
     total = losses.sum()
@@ -139,7 +153,7 @@ def nll_loss(
 def _without_bytes(input: Any, target: Any, reduction: str) -> Any:
     outer, n, inner = sides(tuple(input.shape), 1 if input.ndim > 1 else 0)
     at = target.reshape(outer, 1, inner)
-    losses = _nll(input.reshape(outer, n, inner), at, meta.empty(at.shape, input._dtype))
+    losses = _nll(input.reshape(outer, n, inner), at, meta.empty(at.shape, input._dtype), None)
     return losses.reshape(tuple(target.shape)) if reduction == "none" else losses.sum()
 
 

@@ -116,7 +116,7 @@ def t(layout: Layout) -> Layout:
 
 def _unpermuted(g: Tensor, order: tuple[Any, ...], dims: Any) -> Tensor:
     given = order if dims is None else dims
-    if len(given) == 1 and type(given[0]) in (tuple, list):
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = given[0]
     return g.permute(_back(tuple(given)))
 
