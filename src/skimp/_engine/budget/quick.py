@@ -157,5 +157,5 @@ def _fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
 
 
 def _as_it_lies(array: Any, dtype: dtypes.dtype) -> Tensor:
-    """`_fresh`, of an array that may lie in another order than row-major, and is then no block's."""
+    """`_fresh`, of an array that may lie in another order, and is then of no storage yet."""
     return _fresh(array, dtype) if array.flags.c_contiguous else as_it_lies(array, dtype)
