@@ -313,7 +313,10 @@ def behind(form: Form, f: Function) -> Function:
         try:
             return f(*args, **kwargs)
         except Exception as error:
-            if not any([_is_of_others(v) for v in (*args, *kwargs.values())]):
+            values = *args, *kwargs.values()
+            # with objects of other classes (storages), the op's refusal is about something else
+            own = isinstance(error, RuntimeError) and not KNOWN.issuperset(map(type, values))
+            if not own and not any([_is_of_others(v) for v in values]):
                 _refuse_bound(form, args, kwargs, error)
             raise
 
