@@ -236,6 +236,24 @@ def test_what_was_held_for_a_reader_may_go_after_an_interrupt(kind: type[Moments
         assert z.sum().item() == expected
 
 
+def test_bytes_that_are_made_again_are_counted_once_after_an_interrupt() -> None:
+    """The block goes to the storage that it is of, with its count, in one step."""
+    with torch.memory.budget(held() + 8 * MIB, spill=False):
+        budget: Any = host.budget
+        x = numbers(0).view(512, 512)
+        y = x.cumsum(1)
+        expected, before = y.sum().item(), host.total - host.freed
+        at, came = 1, True
+        while came:
+            budget._evict(y._storage)
+            assert is_away(y), at
+            came = interrupt(at, lambda: bring_back(y._storage))
+            assert y.sum().item() == expected
+            assert host.total - host.freed == before, at
+            at += 1
+        assert at > 50
+
+
 @pytest.mark.parametrize("spill", [True, False])
 def test_whatever_is_away_is_known_to_be_after_an_interrupt(spill: bool) -> None:
     """What seems to be there would be left to itself once the program is known to repeat."""

@@ -14,6 +14,7 @@ import skimp as torch
 from skimp._engine.budget import filling, setting
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
+from skimp._ops.random import generator
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, N, held
 from tests.engine.budget.test_recipes import drop
@@ -181,6 +182,27 @@ def test_making_a_draw_again_leaves_the_stream_to_others() -> None:
     assert len(seen) == 1
     assert seen[0] is not engine
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_making_a_draw_again_does_not_wait_for_who_draws() -> None:
+    """Who draws may need the storages' lock, which the other one has: for what its numbers are
+    drawn by, or for room for them.
+    """
+    drawn, rates = torch.randn(512, 512), torch.ones(512, 512).cumsum(0)
+    expected = drawn.sum().item()
+    assert drop(drawn)
+    assert drop(rates)
+    found: list[Any] = []
+    other = threading.Thread(target=lambda: found.append(drawn.sum().item()), daemon=True)
+    with generator.LOCK():
+        other.start()
+        other.join(20)
+        waits = other.is_alive()
+        if not waits:
+            torch.poisson(rates)
+    other.join()
+    assert not waits
+    assert found == [expected]
 
 
 def test_data_that_a_program_draws_goes_without_a_file() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, setting, spending
+from skimp._engine.budget import choice, quick, setting, spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.transforms import active
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from tests.engine.budget.holding import MIB, held, is_away, numbers
@@ -185,3 +188,39 @@ def test_a_noted_op_takes_the_short_way_of_one_without_a_budget(name: str) -> No
     general = {"_compute", "run_view", "bind", "wrapper.<locals>.general"}
     assert general.isdisjoint(ran)
     assert len(ran) <= MOST[name]
+
+
+BROADCAST: dict[str, Callable[[Any], Any]] = {
+    "row": lambda x: x * x[0],
+    "column": lambda x: x + x[:, :1],
+    "part": lambda x: torch.mul(x[:, :-1], x[:, 1:]),
+    "turned": lambda x: torch.maximum(x, x.t()),
+}
+
+
+@pytest.mark.parametrize("f", BROADCAST.values(), ids=BROADCAST)
+def test_a_result_of_any_layouts_is_counted_once(f: Callable[[Any], Any]) -> None:
+    """The array that a fast path fills is the result's storage, and nobody's once it is given."""
+    with torch.memory.budget("1GiB", spill=False):
+        x = numbers(0, 1 << 16).view(256, 256)
+        f(x)
+        before = host.total - host.freed
+        made = f(x)
+        assert host.total - host.freed - before == made.numel() * made.itemsize
+        del made
+        assert host.total - host.freed == before
+        assert quick._here.made == (None, None)
+
+
+def test_what_a_kernel_fails_to_fill_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        quick._empty((POOLED,), np.dtype(np.uint8))
+        raise ZeroDivisionError
+
+    row: Any = object()
+    monkeypatch.setitem(quick._rows, row, fails)
+    before = host.total - host.freed
+    with pytest.raises(ZeroDivisionError):
+        quick._call(row, ())
+    assert host.total - host.freed == before
+    assert quick._here.made == (None, None)

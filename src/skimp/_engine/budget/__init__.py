@@ -8,6 +8,9 @@
     choice          which storage goes
     recipes         how bytes were made, from which others
     recording       where ops note it
+    reading         what a call reads
+    quick           ops while calls are noted, the short way
+    formulas        what a formula of backward needs at once
     filling         what is made from numbers alone
     rematerializing following recipes
     spill           the file that bytes are written to

@@ -26,7 +26,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, fresh, wrap
+from skimp._engine.tensor.tensor import Tensor, as_it_lies, fresh, wrap
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -85,9 +85,16 @@ def _call(
     if out is None:
         fast = _rows.get(row)
         if fast is None:
-            given = {"empty": _empty, "fresh": _fresh, "small_array": _lent}
+            given = {
+                "as_it_lies": _as_it_lies, "empty": _empty, "fresh": _fresh, "small_array": _lent,
+            }  # fmt: skip
             fast = _rows[row] = _with(fast_of(row), given)
-        if (made := fast(*args, *params)) is not None:
+        try:
+            made = fast(*args, *params)
+        except BaseException:
+            _here.made = None, None  # nobody will ask for it
+            raise
+        if made is not None:
             return made  # type: ignore[no-any-return]
     return pointwise.call(row, args, params, out, inplace)
 
@@ -140,8 +147,15 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 def _fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """The tensor of a result, on the storage that `_empty` made for it."""
     mine, s = _here.made
-    if mine is not array:
+    if mine is None:
         return fresh(array, dtype)
     _here.made = None, None
+    if mine is not array:  # it was rounded from there
+        return fresh(array, dtype)
     shape = array.shape
     return wrap(s, _tuple(Layout, (shape, contiguous_strides(shape), 0)), dtype)
+
+
+def _as_it_lies(array: Any, dtype: dtypes.dtype) -> Tensor:
+    """`_fresh`, of an array that may lie in another order, and is then of no storage yet."""
+    return _fresh(array, dtype) if array.flags.c_contiguous else as_it_lies(array, dtype)

@@ -304,12 +304,12 @@ def adopt(s: Evictable, new: Storage) -> None:
     if flat.nbytes != len(s):
         raise RuntimeError(f"{flat.nbytes} bytes were made again where there were {len(s)}")
     del flat
+    s.used = perf_counter()  # what was made on the way is wanted about as soon
     block: Any = new.block
     nbytes = new.nbytes
     s.block = block
     s.nbytes = nbytes
     s.needs = None
-    s.used = perf_counter()  # what was made on the way is wanted about as soon
     new.block = None
     new.nbytes = -1  # one step with the lines above
     if host.watched:

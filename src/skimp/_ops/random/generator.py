@@ -12,6 +12,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.row import KNOWN, Op, publish
+from skimp._engine.dispatch.transforms import straight
 from skimp._engine.interrupts import insist, region
 from skimp._engine.memory import call_site
 from skimp._engine.tensor import devices, dtypes
@@ -172,7 +173,13 @@ for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
 def draw(into: Any, numbers: Callable[[Any], None]) -> None:
     """Draw numbers into an array. Between the state that is noted for whoever asks and the last
     number no other thread draws.
+
+    What draws again does so under the storages' lock, by a generator that nobody else has: it does
+    not wait for who draws, and may need that lock for what the numbers are drawn by, or for room.
     """
+    if straight.now:
+        numbers(into)
+        return
     with LOCK():
         states = Generator.asked.states
         if states is None:
