@@ -23,7 +23,7 @@ from skimp._engine.tensor.tensor import Tensor
 
 _new = object.__new__
 _DIFFERENTIABLE = (2, 3)  # categories FLOAT and COMPLEX
-_COUNTS: Final = 3  # numbers of outputs for which one rule is written out
+_COUNTS: Final = 16  # numbers of outputs for which one rule is written out
 USES: Final = 16  # of a recording before it is written out: compiling takes as long as 50 to 100
 
 

@@ -279,8 +279,12 @@ def numbers(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def listed(values: Any) -> Sequence[Any]:
-    """A list of integers, or what stands for a list of one: a number of any kind, a tensor too."""
-    return values if isinstance(values, (tuple, list)) else (operator.index(values),)
+    """A list of integers, or what stands for a list of one: a number of any kind, a tensor too. (A
+    bool stays one: who reads the list refuses it.)
+    """
+    if isinstance(values, (tuple, list)):
+        return values
+    return (values if isinstance(values, bool) else operator.index(values),)
 
 
 def left_out(dims: Any) -> bool:

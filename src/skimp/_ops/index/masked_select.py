@@ -55,6 +55,7 @@ class Mask:
     def __init__(self, mask: Tensor) -> None:
         self.shape = tuple(mask.shape)
         self.size = layouts.numel(self.shape)
+        self.waits: Any = None  # the mask's expression, when it was looked at
         self.look(mask)
         starts = range(0, self.size, _RUN)
         self.counts = np.zeros(len(starts) + 1, np.int64)
@@ -69,11 +70,14 @@ class Mask:
         self.count = int(self.counts[-1])
 
     def look(self, mask: Tensor) -> None:
-        """Where the bools are: once more after anything else asked for room, for others that were
-        computed for it may have taken over what the mask is computed from.
+        """Where the bools are: once more after anything asked for room, for what waited may have
+        been computed for it, over what it reads. What still waits reads what it read.
         """
-        self.source = _mask_source(mask)
-        self.prepared = prepare_runs(self.source)
+        waits = mask._storage.deferred
+        if waits is None or waits is not self.waits:
+            self.source = _mask_source(mask)
+            self.prepared = prepare_runs(self.source)
+            self.waits = waits
 
     def _each(self, work: Any) -> None:
         numbers = iter(range(len(self.counts) - 1))
