@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Array, Expr, Leaf
+from skimp._engine.eval.make import ITEM
 from skimp._engine.eval.program import steps_of
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import evaluate, observed, operand, threads_for
@@ -19,7 +20,6 @@ from skimp.config import config
 
 _SMALL = 1 << 14  # elements that may as well be computed beside and copied
 _MIDDLE = 1 << 18  # elements up to which one kernel's plan costs more than it saves
-_ITEM = 128  # bytes of a row up to which copies of items beat a loop that begins anew with each
 
 
 def write(root: Expr, out: Array) -> None:
@@ -81,7 +81,7 @@ def _write_single(root: Expr, out: Array) -> None:
 
 
 def _in_short_rows(a: Array) -> bool:
-    return a.strides[-1] == a.itemsize and _run_of(a) * a.itemsize <= _ITEM
+    return a.strides[-1] == a.itemsize and _run_of(a) * a.itemsize <= ITEM
 
 
 def _run_of(a: Array) -> int:

@@ -12,7 +12,7 @@ from skimp._engine.eval.expr import COPY, Kernel, Shape
 from skimp._engine.eval.program import CONSTANT, LEAF, NODE, Arg, LeafLayout, Node, Plan, Step
 
 _SHORT_ROW: Final = 512  # below it NumPy's time per row shows: broadcast leaves are spread first
-_ITEM: Final = 128  # bytes of a row up to which those that lie apart are copied as items first
+ITEM: Final = 128  # bytes of a row up to which copies of items beat a loop over each
 
 
 def make(
@@ -181,7 +181,7 @@ class _Maker:
         them, which begins anew with each."""
         dtype, strides = self.leaves[number]
         row = self.domain[-1] * dtype.itemsize
-        if row > _ITEM or len(strides) < 2 or strides[-2] == row or self.block[-2] < 2:
+        if row > ITEM or len(strides) < 2 or strides[-2] == row or self.block[-2] < 2:
             return False
         return all([kernel is not COPY for kernel in self._readers(number)])
 

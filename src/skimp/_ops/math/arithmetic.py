@@ -34,12 +34,12 @@ from skimp._engine.dispatch.result_types import common, floating, predicate, sam
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR, conj, refused, zeros
 from skimp._engine.generated import compiled
-from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
+from skimp._ops.math import older
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
 
@@ -114,16 +114,6 @@ SCALED = {
 }
 
 
-def _say_older(name: str) -> None:
-    """Of add(input, alpha, other), in the words for the method."""
-    warn_once(
-        f"This overload of {name} is deprecated:\n\t{name}(Number alpha, Tensor other)\n"
-        f"Consider using one of the following signatures instead:\n\t{name}(Tensor other, *, "
-        "Number alpha = 1)",
-        "overloads",
-    )
-
-
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
     f = binary(row, inplace=False, method=False, namespaces=(), doc=doc, foreach=2)
     ufunc, ok = direct(row)
@@ -132,7 +122,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None
     ) -> Tensor:
         if rest:  # add(input, alpha, other), which PyTorch has deprecated
-            _say_older(row.name)
+            older.say_factor_first(row.name)
             alpha, other = other, rest[0]
         elif alpha == 1 and out is None and row is ADD and type(alpha) is int:
             return f(input, other)
@@ -140,7 +130,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
 
     def function_(input: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
         if rest:
-            _say_older(f"{row.name}_")
+            older.say_factor_first(f"{row.name}_")
             alpha, other = other, rest[0]
         x = input._np
         plain = x is not None and type(alpha) is int and alpha == 1
@@ -320,11 +310,7 @@ DIV = Pointwise(
     "div",
     np.true_divide,
     floating,
-    Rule(
-        "DivBackward0",
-        input=lambda g, other: g / conj(other),
-        other=lambda g, input, other: _divisor_back(g, input, other),
-    ),
+    Rule("DivBackward0", input=lambda g, other: g / conj(other), other=_divisor_back),
     PAIR,
     bare=True,
 )
