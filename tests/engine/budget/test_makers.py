@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from skimp._ops.random import generator
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, N, held
 from tests.engine.budget.test_recipes import drop
+from tests.support.books import on_threads
 from tests.support.running import default_mode
 
 # what is noted follows the mode
@@ -151,16 +151,8 @@ def test_threads_that_draw_at_once_make_their_own_numbers_again(draw: Callable[[
         for _ in range(4000):
             torch.rand(7)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=f) for f in (work, work, few)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-    finally:
-        sys.setswitchinterval(interval)
+    each = iter((work, work, few))
+    on_threads(lambda: next(each)(), 3)
     assert not wrong
 
 
