@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import skimp
+from skimp._engine.eval import into
 
 SHAPE = (1 << 19, 4)  # a column of it is large too: room for it is asked of the pool
 ELEMENTS = (np.random.default_rng(0).random(SHAPE) + 0.05).astype(np.float32)
@@ -63,3 +64,25 @@ def test_a_gradient_is_the_same_while_the_result_is_held(f: str, read: str) -> N
         (getattr(few * few, f)() * 3).sum().backward()
         np.testing.assert_allclose(got[:8], few.grad.numpy(), rtol=1e-4)
         assert y.requires_grad
+
+
+def test_an_expression_that_nobody_knows_of_keeps_what_it_reads() -> None:
+    """Such as an op has that is under way and did not ask for its room first."""
+    with skimp.config.using(defer="auto"):
+        one, other = _one_and_other()
+        under_way = one._storage.deferred
+        assert under_way is not None
+        del one
+        three_times = other.numpy()  # the squares die with it, and only `under_way` reads them now
+        got = np.empty(SHAPE, np.float32)
+        into.write(under_way, got)
+        np.testing.assert_allclose(got * 1.5, three_times, rtol=1e-6)
+
+
+def test_what_an_expression_alone_reads_is_computed_over() -> None:
+    with skimp.config.using(defer="auto"):
+        squares = skimp.from_numpy(ELEMENTS) * skimp.from_numpy(ELEMENTS)
+        address = squares.data_ptr()
+        chain = (squares + 1) * squares.exp()  # two ways to it, and all of them its own
+        del squares
+        assert chain.data_ptr() == address

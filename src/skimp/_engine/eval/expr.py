@@ -6,6 +6,7 @@ tensor, so it does nothing but count its nodes and collect its leaves.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval.convert import convert
+from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
@@ -220,6 +222,35 @@ def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
             inner.sort(key=_size)
         stack.append((node, True))
         stack += inner
+
+
+def is_shared(root: Expr) -> bool:
+    """Whether somebody holds a node or a leaf inside `root` that is no part of it: another
+    expression, which may be an op's that is under way, and known to nobody else.
+    """
+    inner, held = _inside(root)
+    listed = HELD_BY_VARIABLE + 1
+    if any([sys.getrefcount(node) > listed + held[id(node)] for node in inner]):
+        return True
+    return any([sys.getrefcount(leaf) > HELD_BY_VARIABLE + held[id(leaf)] for leaf in root.leaves])
+
+
+def _inside(root: Expr) -> tuple[list[Expr], dict[int, int]]:
+    """The nodes inside `root`, and how often it holds each of them, and each leaf, by its id."""
+    nodes, held, sets = [root], dict.fromkeys(map(id, root.leaves), 0), {}
+    for node in nodes:  # which grow meanwhile
+        sets[id(node.leaves)] = node.leaves
+        for arg in node.args:
+            kind = type(arg)
+            if kind is Leaf or kind is Expr:
+                if kind is Expr and id(arg) not in held:
+                    held[id(arg)] = 0
+                    nodes.append(arg)
+                held[id(arg)] += 1
+    for leaves in sets.values():
+        for leaf in leaves:
+            held[id(leaf)] += 1
+    return nodes[1:], held
 
 
 def _size(item: tuple[Expr, bool]) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.eval import into, run
-from skimp._engine.eval.expr import COPY, Expr, Leaf
+from skimp._engine.eval.expr import COPY, Expr, Leaf, is_shared
 from skimp._engine.interpreter import (
     HELD_BY_ARGUMENT,
     HELD_BY_ATTRIBUTE,
@@ -288,7 +288,7 @@ class Storage:
         if donor is None and WAITING and size >= POOLED:
             relieve()  # after which nobody else may read what this reads
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
-        if donor is not None:
+        if donor is not None and not is_shared(expr):
             self._compute_over(donor, expr)
             return
         try:
