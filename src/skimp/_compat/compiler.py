@@ -1,12 +1,14 @@
-"""torch.compile, and the backend that it would use: functions run as they are."""
+"""torch.compile, and the backend that it would use: functions and modules run as they are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from skimp._compat import notices
+from skimp.nn.modules.compiled import OptimizedModule
+from skimp.nn.modules.module import Module
 
-__all__ = ["compile", "get_default_backend", "set_default_backend"]
+__all__ = ["compile", "disable", "get_default_backend", "set_default_backend"]
 
 
 def compile(
@@ -19,7 +21,8 @@ def compile(
     options: Any = None,
     disable: bool = False,
 ) -> Any:
-    """The function or module itself; without one, a decorator.
+    """The function itself, or a module around the one that is given (`OptimizedModule`), which
+    runs as it is; without one, a decorator.
 
     Raises: RuntimeError for both a mode and options.
     """
@@ -31,12 +34,24 @@ def compile(
         )
     if not callable(model):
         raise TypeError(f"torch.compile takes a function or a module, not {type(model).__name__}")
-    if not disable:
-        notices.once(
-            "torch.compile returns the function as it is: pointwise work is deferred and fused "
-            "without it"
-        )
-    return model
+    if disable:
+        return model
+    notices.once(
+        "torch.compile returns the function as it is: pointwise work is deferred and fused "
+        "without it"
+    )
+    return _around(model)
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """The function itself, or a module around the one that is given; without one, a decorator."""
+    return disable if fn is None else _around(fn)
+
+
+def _around(thing: Any) -> Any:
+    if isinstance(thing, Module) and not isinstance(thing, OptimizedModule):
+        return OptimizedModule(thing)
+    return thing
 
 
 _backend: Any = "inductor"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
+from skimp.nn.modules.compiled import WRAPPED
+
 _FEW: Final = 64  # modules that may be gone
 
 
@@ -60,6 +62,8 @@ class Paths:
         if parent is not None:
             above = self.known[inside]
             name = _name_in(parent, module)
+            if name == WRAPPED:
+                return inside  # what `torch.compile` was given is called by its own name
             if name is not None:
                 return self.number(Path(above.root, f"{above.path}.{name}".lstrip(".")))
         for ref, root in self._roots:
@@ -74,13 +78,14 @@ class Paths:
     def _new_root(self, module: Any) -> int:
         self._roots = [one for one in self._roots if one[0]() is not None]
         taken = {root.root for _, root in self._roots}
-        name = type(module).__name__
+        inner = module._modules.get(WRAPPED, module)
+        name = type(inner).__name__
         # a program may make modules all the time: names of those that are gone are given again
         free = chain([name], (f"{name}#{number}" for number in count(2)))
         root = Path(next(n for n in free if n not in taken), "")
         self._roots.append((weakref.ref(module), root))
         number = self.number(root)
-        self._met(module, root)
+        self._met(inner, root)
         return number
 
 

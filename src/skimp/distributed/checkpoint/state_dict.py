@@ -12,6 +12,7 @@ from skimp.distributed.fsdp.wrapper import FullyShardedDataParallel, named_state
 from skimp.distributed.groups import get_rank
 from skimp.distributed.objects import broadcast_object_list
 from skimp.distributed.tensor.spec import full_tensor, spec_of
+from skimp.nn.modules.compiled import OptimizedModule
 from skimp.nn.parallel.distributed import DistributedDataParallel
 
 # what programs name in annotations
@@ -37,10 +38,13 @@ class StateDictOptions:
 
 
 def _inner(model: Any) -> Any:
-    wrappers = (FullyShardedDataParallel, DistributedDataParallel)
-    while isinstance(model, wrappers):
-        model = model.module
-    return model
+    while True:
+        if isinstance(model, (FullyShardedDataParallel, DistributedDataParallel)):
+            model = model.module
+        elif isinstance(model, OptimizedModule):
+            model = model._orig_mod
+        else:
+            return model
 
 
 def get_model_state_dict(

@@ -1,0 +1,68 @@
+"""What `torch.compile` makes of a module: another around it, whose state has its names below
+`_orig_mod`, as programs expect that save, load and unwrap it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, Final
+
+from skimp.nn.modules.module import Module
+
+__all__ = ["OptimizedModule"]
+
+WRAPPED: Final = "_orig_mod"
+
+
+class OptimizedModule(Module):
+    """Calls the module that it is given, which runs as it is. Attributes and the training mode are
+    that module's; hooks are its own.
+
+    Shape: the module's.
+    Raises: TypeError for `len` of a module that has none.
+    Memory: nothing beside the module's own tensors.
+    """
+
+    def __init__(self, mod: Module) -> None:
+        super().__init__()
+        self._modules[WRAPPED] = mod
+        del self.__dict__["training"]  # it is asked for below
+
+    @property
+    def _orig_mod(self) -> Module:
+        return self.__dict__["_modules"][WRAPPED]  # type: ignore[no-any-return]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module gives."""
+        return self._orig_mod(*args, **kwargs)
+
+    @property
+    def training(self) -> bool:
+        """The module's."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._orig_mod.training = mode
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name in self.__dict__ or hasattr(type(self), name)
+        object.__setattr__(self, name, value) if own else setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        own = name in self.__dict__ or hasattr(type(self), name)
+        object.__delattr__(self, name) if own else delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self) -> int:
+        if isinstance(self._orig_mod, Sized):
+            return len(self._orig_mod)
+        raise TypeError(f"{type(self._orig_mod).__name__} does not support len()")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._orig_mod,)
