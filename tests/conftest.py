@@ -62,6 +62,8 @@ ONCE = (
     *("engine/memory/test_segments.py", "engine/eval/test_copy.py"),
     *("engine/tensor/test_printing.py", "engine/tensor/test_promotion.py"),
     *("kernels/test_arithmetic.py", "kernels/test_draws.py", "kernels/test_few_draws.py"),
+    *("kernels/test_foreign.py", "kernels/test_lapack.py", "kernels/test_locks.py"),
+    *("kernels/test_order.py", "kernels/test_shaping.py"),
     *(
         "kernels/test_pointwise.py",
         "kernels/test_pointwise_gradients.py",
@@ -72,6 +74,14 @@ ONCE = (
 # Where what is computed at once could differ from what waits: memory, errors' lines, gradients of
 # large tensors, twins.
 NEVER = ("engine", "kernels", "surface/memory", "surface/nn", "surface/optim")
+
+# Functions of arrays, which know nothing that waits: `always` runs them without oneDNN, and `never`
+# would run again what the default mode has run.
+ARRAYS = (
+    *("kernels/test_conv_depthwise.py", "kernels/test_conv_products.py"),
+    *("kernels/test_conv_rows.py", "kernels/test_pool_onednn.py"),
+    *("kernels/test_recurrence_onednn.py", "kernels/test_signals.py", "kernels/test_teams.py"),
+)
 
 # What starts, interrupts and kills processes meets the scheduler's moods, and is tried three times.
 # Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
@@ -155,7 +165,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
         return None
     left_out = among(collection_path, ONCE)
     if mode == "never":
-        left_out = left_out or not among(collection_path, NEVER)
+        left_out = left_out or not among(collection_path, NEVER) or among(collection_path, ARRAYS)
     return left_out or None
 
 
