@@ -48,10 +48,12 @@ wheel: $(VENV)/.skimp
 	env/bin/python -c "import skimp, sys; assert skimp.__file__.startswith(sys.prefix), skimp"; \
 	env/bin/skimp run demo.py
 
-# Hypothesis looks for examples that nobody has tried; SEED=... tries the same ones again.
+# Hypothesis looks for examples that nobody has tried; SEED=... tries the same ones again. (Finding
+# the tests of the other files takes as long as half of the examples.)
 explore: $(VENV)/.skimp-test
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "SEED=$$seed"; \
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-seed=$$seed
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-seed=$$seed \
+	    $$(grep -rl hypothesis tests --include='test_*.py')
 
 # Whether steps leave anything behind, in rounds of 10,000 steps of each family.
 leaks: $(VENV)/.skimp-test

@@ -62,6 +62,8 @@ ONCE = (
     *("engine/memory/test_segments.py", "engine/eval/test_copy.py"),
     *("engine/tensor/test_printing.py", "engine/tensor/test_promotion.py"),
     *("kernels/test_arithmetic.py", "kernels/test_draws.py", "kernels/test_few_draws.py"),
+    *("kernels/test_foreign.py", "kernels/test_lapack.py", "kernels/test_locks.py"),
+    *("kernels/test_order.py", "kernels/test_shaping.py"),
     *(
         "kernels/test_pointwise.py",
         "kernels/test_pointwise_gradients.py",
@@ -72,6 +74,14 @@ ONCE = (
 # Where what is computed at once could differ from what waits: memory, errors' lines, gradients of
 # large tensors, twins.
 NEVER = ("engine", "kernels", "surface/memory", "surface/nn", "surface/optim")
+
+# Functions of arrays, which know nothing that waits: `always` runs them without oneDNN, and `never`
+# would run again what the default mode has run.
+ARRAYS = (
+    *("kernels/test_conv_depthwise.py", "kernels/test_conv_products.py"),
+    *("kernels/test_conv_rows.py", "kernels/test_pool_onednn.py"),
+    *("kernels/test_recurrence_onednn.py", "kernels/test_signals.py", "kernels/test_teams.py"),
+)
 
 # What starts, interrupts and kills processes meets the scheduler's moods, and is tried three times.
 # Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
@@ -114,6 +124,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
+def pytest_collectstart() -> None:
+    """What is found stays: to look for garbage in it meanwhile took a fifth of the time."""
+    gc.disable()  # until all is found
+
+
 def collect() -> None:
     """Free what is garbage, and keep what is not out of collections from now on.
 
@@ -138,6 +153,7 @@ def pytest_collection_finish() -> None:
         torch.random._manual_seed_impl = lambda seed: torch.default_generator.manual_seed(int(seed))
     if "PYTEST_XDIST_WORKER" in os.environ:
         use_threads(1)
+    gc.enable()
     collect()
     assert host.allocated == 0, "a test file keeps a tensor: tests that count bytes would count it"
 
@@ -149,7 +165,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
         return None
     left_out = among(collection_path, ONCE)
     if mode == "never":
-        left_out = left_out or not among(collection_path, NEVER)
+        left_out = left_out or not among(collection_path, NEVER) or among(collection_path, ARRAYS)
     return left_out or None
 
 
