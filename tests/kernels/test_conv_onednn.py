@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from skimp._kernels import conv_onednn, onednn
+from skimp._kernels import conv_lanes, conv_onednn, onednn
 from skimp._kernels.im2col import Window, out_size
 from skimp.config import config
 from tests.kernels.windows import by_pytorch, numbers, windows
@@ -156,6 +156,43 @@ def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) ->
                 np.testing.assert_array_equal(a, b)
     assert shared > 60  # of 180
     conv_onednn._works.cache_clear()
+
+
+@there
+@pytest.mark.parametrize(("n", "ci", "co"), [(2, 16, 16), (16, 32, 32), (6, 16, 48), (3, 64, 16)])
+@pytest.mark.parametrize("how", ["dense", "every other image"])
+def test_the_gradient_of_few_channels_is_a_sum_of_groups(
+    monkeypatch: pytest.MonkeyPatch, n: int, ci: int, co: int, how: str
+) -> None:
+    """Of images that follow each other, of which a team then has several: with the same bits on any
+    number of threads, and smaller errors."""
+    size, ones = (28, 28), (1, 1)
+    w = Window(size, (3, 3), ones, ones, ones, size)
+    x, g = [numbers(i, 2 * n, c, *size).astype("f4") for i, c in ((1, ci), (2, co))]
+    x, g = (x[::2], g[::2]) if how != "dense" else (x[:n], g[:n])
+    weight, bias = np.empty((co, ci, 3, 3), "f4"), np.empty(co, "f4")
+    arrays = split(x, 1, 1), split(weight, 0, 1), split(g, 1, 1)
+    grouped = conv_lanes.lanes(arrays, bias[None], w, conv_onednn._TEAM)
+    assert (grouped is not None) is (how == "dense")
+    found, teams = [], []
+    for threads in (1, 2, 3, 4):
+        with config.using(threads=threads, threads_from=1):
+            assert conv_onednn.weights(arrays[2], arrays[0], arrays[1], w, bias[None])
+            found.append((weight.copy(), bias.copy()))
+            if grouped is not None:
+                works = conv_onednn._works_for("weights", grouped.arrays, w, True)
+                teams.append(works is not None and len(works) > 1)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    exact = by_pytorch(*[a.astype("f8") for a in (x, weight, bias, g)], w, 1)[2:]
+    monkeypatch.setattr(conv_onednn, "lanes", lambda *_: None)
+    assert conv_onednn.weights(arrays[2], arrays[0], arrays[1], w, bias[None])
+    for a, b, whole in zip(found[0], exact, (weight, bias), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6 * float(np.abs(b).max()))
+        if how != "dense":
+            np.testing.assert_array_equal(a, whole)
+    assert not teams or any(teams[1:])
 
 
 @there

@@ -23,6 +23,7 @@ import numpy as np
 
 from skimp._kernels import conv_depthwise, conv_products, onednn, shaping, teams
 from skimp._kernels.blas import shares, spread
+from skimp._kernels.conv_lanes import Lanes, lanes
 from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
 from skimp._kernels.locks import reentrant
@@ -77,14 +78,19 @@ Asked = tuple[str, Three, Array | None]  # a face, its x, w and g, the bias
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
-    if w.taps == 1 and onednn.library() is not None:
+    if onednn.library() is None:
+        return False
+    if w.taps == 1:
         asked = tuple([each for each in asked if not conv_products.made(*each, w)])
     found: list[tuple[_Work, ...]] = []
     rest: list[Asked] = []
+    some: Lanes | None = None
     for face, arrays, bias in asked:
         window = w
         if conv_depthwise.is_depthwise(arrays[1]):
             arrays, window = conv_depthwise.of_two_dims(arrays, w)
+        elif face == "weights" and (some := lanes(arrays, bias, w, _TEAM)) is not None:
+            arrays, bias = some.arrays, some.bias
         # oneDNN's adjoint knows no bias: pieces add it
         works = _works_for(face, arrays, window, bias is not None and face != "adjoint")
         if works is None:
@@ -94,6 +100,8 @@ def _made(w: Window, *asked: Asked) -> bool:
             rest.append((face, arrays, bias))
     if found:
         _make(found, rest)
+    if some is not None:
+        quietly(some.join)
     return True
 
 
@@ -128,7 +136,7 @@ def _make(found: list[tuple[_Work, ...]], asked: Sequence[Asked]) -> None:
 def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[_Work, ...] | None:
     x, weight, g = arrays
     dtype = x.dtype
-    if onednn.library() is None or not dtype == weight.dtype == g.dtype:
+    if not dtype == weight.dtype == g.dtype:
         return None
     lie = (x.strides, weight.strides, g.strides) if dtype == TYPE else None
     if lie is None and working(dtype) != TYPE:
@@ -172,6 +180,8 @@ def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], li
     if team > 1 and face != "weights" and groups == 1:
         cuts = -(-cuts // 2)
         images = max(images, -(-n // -(-n * image // _TOGETHER)))
+    elif team > 1 and face == "weights" and bundle == 1:  # threads share groups
+        cuts = 1
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
 

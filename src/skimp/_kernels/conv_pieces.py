@@ -254,10 +254,9 @@ class Plan:
 class Room:
     """Scratch memory of a thread for one piece after another."""
 
-    def __init__(self) -> None:
-        self._flat: Array | None = None
-        self._length = -1
-        self._start = self.address = 0
+    _flat: Array | None = None
+    _length = -1
+    _start = address = 0
 
     def hold(self, elements: int) -> None:
         """Have room for so many."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,16 +24,17 @@ LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
 
 
-@dataclass(frozen=True)
-class Window:
-    """Where a kernel goes: the sizes of input, kernel and output, and its steps."""
-
+class _Steps(NamedTuple):
     size: Ints
     kernel: Ints
     stride: Ints
     padding: Ints
     dilation: Ints
     out: Ints
+
+
+class Window(_Steps):
+    """Where a kernel goes: the sizes of input, kernel and output, and its steps."""
 
     @cached_property
     def reach(self) -> Ints:

@@ -12,6 +12,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.autograd.rules import parameters
 from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, number
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.view_forms import small_array
@@ -114,12 +115,13 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
 
 
 def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
-    """f(*tensors, *params): the same over the first argument, where nobody differentiates it;
-    whether the call was for it.
+    """f(*tensors, *params): the same over the first argument, where nobody differentiates it, or a
+    result is written over that no formula reads; whether the call was for it.
     """
     if row.unwatched:
         return lambda *_: None
     names = _Names(row)
+    history = _OF_A_RESULT if _forgets(row) else "False"
     text = [
         f"def function({names.given}):",
         "    if type(a0) not in ordinary:",
@@ -127,8 +129,8 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         *_typed_text(row, names),
         "    mine = a0._np",
         "    if (",
-        "        mine is None or (needed and state.grad) or typed.result is not a0._dtype",
-        "        or shape != mine.shape",
+        "        mine is None or typed.result is not a0._dtype or shape != mine.shape",
+        f"        or (needed and state.grad and not ({history}))",
         f"        or (odd and not is_over(typed.kernel, mine, [{', '.join(names.arrays)}]))",
         "    ):",
         "        return",
@@ -147,10 +149,32 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "        array = empty(shape, typed.made)",
         f"        typed.kernel.fn({names.passed}, out=array)",
         "        mine[...] = array",
-        "    return True",
     ]
+    if _forgets(row):  # after the write, as what is saved has the version that it leaves
+        text += ["    if needed and state.grad:", f"        recording.record(a0, {names.given})"]
+    text.append("    return True")
     space = _space(row) | {"is_over": _is_over, "to_write": to_write}
     return function_of(f"{row.name}_fast_", text, space)
+
+
+# of a tensor that an op has made, beside which nothing else has to move when another writes over it
+_OF_A_RESULT = (
+    "a0._rg and a0._skimp_node is not None and a0._base is None"
+    " and not (a0._skimp_retains or a0._skimp_marked)"
+)
+
+
+def _forgets(row: Pointwise) -> bool:
+    """Whether nobody asks for the values that an in-place op writes over, nor for its result once
+    more: then it is recorded as any other result of its arguments is."""
+    if row.rule is None:
+        return False
+    rules = [row.rule, *row.rule.numbers.values()]
+    own = row.args[0]
+    if any([rule.rematerialize is not None or rule.unfolds is not None for rule in rules]):
+        return False
+    formulas = [f for rule in rules for f in rule.formulas.values()]
+    return own in row.rule.names and not any([own in parameters(f) for f in formulas])
 
 
 def _is_over(kernel: Kernel, mine: Array, arrays: list[Array]) -> bool:

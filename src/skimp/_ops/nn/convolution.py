@@ -102,22 +102,22 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
             _summed(g) if "bias" in needs else None,
         )
     stride, padding, dilation, groups = steps
-    size, kernel, out = [shape_of(t)[2:] for t in (input, weight, g)]
+    shape, kernel = shape_of(input), shape_of(weight)
     if "weight" not in needs:
         to_input = input_gradient(g, weight, input.shape, *steps) if "input" in needs else None
         return to_input, None, _summed(g) if "bias" in needs else None
-    window = _window(size, kernel, stride, padding, dilation, out)
-    to_weight, into = blank(shape_of(weight), input._dtype)
+    window = _window(shape[2:], kernel[2:], stride, padding, dilation, shape_of(g)[2:])
+    to_weight, into = blank(kernel, input._dtype)
     kernels = _kernels(into, groups)
     to_bias, sums = None, None
     if "bias" in needs:
-        to_bias, sums = blank(shape_of(weight)[:1], input._dtype)
+        to_bias, sums = blank(kernel[:1], input._dtype)
         sums = sums.reshape(groups, -1)
     places, images = _images(g, groups), _images(conj(input), groups)
     if "input" not in needs:
         conv_kernels.weights(places, images, kernels, window, sums)
         return None, to_weight, to_bias
-    to_input, target = _result(shape_of(input), g)
+    to_input, target = _result(shape, g)
     turned = _kernels(conj(weight)._skimp_array(), groups)
     adjoint_and_weights(places, images, turned, _split(target, groups), kernels, window, sums)
     return to_input, to_weight, to_bias
@@ -349,7 +349,7 @@ def _declare(nd: int) -> None:
     doc = f"{adjoint}\n\n{_SECTIONS.format('(ci, co / groups, ...)')}"
     transpose = of_dims(_transpose, nd, f"conv_transpose{nd}d", doc)
     for f in (conv, transpose):
-        export(f.__name__, f, ("", "nn.functional"), method=False, autocast="lower")
+        export(f.__name__, f, ("", "nn.functional"), method=False, autocast="lower", quick=True)
 
 
 for _nd in (1, 2, 3):
