@@ -93,7 +93,7 @@ class Spending:
         self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled now
 
-    gather = formulas.gather
+    working = formulas.Working
 
     @property
     def kept_below(self) -> int:
