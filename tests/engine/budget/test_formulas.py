@@ -11,7 +11,7 @@ import pytest
 
 import skimp as torch
 from skimp._engine.memory.ledger import host
-from tests.engine.budget.holding import MIB
+from tests.engine.budget.holding import MIB, is_away
 from tests.engine.budget.test_giving_up import WIDE, evict, square, wide, within
 from tests.engine.budget.test_together import made
 from tests.support.running import default_mode
@@ -41,8 +41,28 @@ def test_a_formula_that_has_no_room_for_all_at_once_is_not_refused_for_that() ->
     a, b = wide(x), wide(x + 1)
     evict(a, b)
     with within(4 * MIB):
-        host.budget.gather((a, None, 3, b))  # type: ignore[union-attr]
+        working = host.budget.working()  # type: ignore[union-attr]
+        working.gather((a, None, 3, b))
+        working.end()
     assert a._storage.held == b._storage.held == 0
+
+
+@pytest.mark.usefixtures("obeyed")
+def test_what_a_formula_works_on_is_not_what_goes_for_its_results() -> None:
+    """Though nobody has used it for long, and it costs little: it would be made again beside."""
+    source = square(1)
+    x, other = wide(source).view(8, 64, 512).requires_grad_(), wide(source)
+    y = torch.nn.functional.batch_norm(x, None, None, training=True)
+    g = square(3).view(8, 64, 512)
+    wanted = torch.autograd.grad(y, x, g, retain_graph=True)[0].tolist()
+    x._storage.used, other._storage.recipe[0].seconds = 0.0, 9.0
+    other._storage.price = -1, None
+    with within(MIB // 2):
+        found = torch.autograd.grad(y, x, g)[0]
+        assert made() == {}
+        assert is_away(other)
+    assert found.tolist() == wanted
+    assert x._storage.held == 0
 
 
 LAYERS: dict[str, Any] = {  # of which all is kept for backward

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, quick, setting, spending
+from skimp._engine.budget import choice, quick, setting, waking
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory.caching import POOLED
@@ -95,7 +95,7 @@ def test_recipes_are_noted_with_a_file_only_while_they_are_used(
     worth: bool, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(choice, "spilling_of", lambda _: 9e9 if worth else 0.0)
-    monkeypatch.setattr(spending, "RESTS", 2)
+    monkeypatch.setattr(waking, "RESTS", 2)
     torch.manual_seed(0)
     net = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(8)])
     x = torch.randn(512, 128)

@@ -14,6 +14,7 @@ from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.autograd.ops import zero
 from skimp._engine.autograd.rules import ARG, OF_NODE, RESULT, Plan, Slot, Step, passes_on
 from skimp._engine.generated import function_of
+from skimp._engine.interrupts import insist
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.tensor import Tensor
 
@@ -81,6 +82,7 @@ def runner(plan: Plan) -> Runner:
         "check": saving.check,
         "freed": errors.freed,
         "host": host,
+        "insist": insist,
         "names": tuple(plan.rule.names),
         "revived": saving.revived,
         "slots": plan.slots,
@@ -155,7 +157,9 @@ def _run(plan: Plan, i: int, step: Step, unless: str | None = "") -> list[str]:
     else:
         call = f"f{i}({', '.join([f'v{r}' if isinstance(r, int) else r for r in step.reads])})"
     made = ", ".join([f"r{p}" for p in step.positions])
-    given = [*_gathered(plan, step), f"{made}{',' if step.joint else ''} = {call}"]
+    given = [f"{made}{',' if step.joint else ''} = {call}"]
+    if plan.rule.at_once:
+        given = _working(plan, step, given[0])
     if unless is None:
         return given
     ends = [
@@ -165,16 +169,23 @@ def _run(plan: Plan, i: int, step: Step, unless: str | None = "") -> list[str]:
     return [f"if {unless}{' or '.join(ends)}:", *[f"    {line}" for line in given]]
 
 
-def _gathered(plan: Plan, step: Step) -> list[str]:
-    """The lines that have all that a formula reads there before it begins, where it asks for it:
+def _working(plan: Plan, step: Step, run: str) -> list[str]:
+    """The lines that have all that a formula reads there before it begins, and until it is over:
     else it would have the first in use while the others are made again.
     """
-    if not plan.rule.at_once:
-        return []
     slots = plan.slots
     read = [r if isinstance(r, str) else f"v{r}" for r in step.reads
             if r != "node" and (isinstance(r, str) or slots[r].kind in (ARG, RESULT))]  # fmt: skip
-    return ["if host.budget is not None:", f"    host.budget.gather(({', '.join(read)},))"]
+    return [
+        "working = None if host.budget is None else host.budget.working()",
+        "try:",
+        "    if working is not None:",
+        f"        working.gather(({', '.join(read)},))",
+        f"    {run}",
+        "finally:",
+        "    if working is not None:",
+        "        insist(working.end)",
+    ]
 
 
 def _early(plan: Plan, made: str, grads: list[str]) -> list[str]:

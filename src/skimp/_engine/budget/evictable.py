@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -199,16 +199,28 @@ class Gathered:
             del self._held[i]  # one step with the line above
 
 
+class Reader(Protocol):
+    """Who has what it is about to read, or works on."""
+
+    def offers(self) -> list[Evictable]:
+        """What may go where nothing else may, and was not given up before."""
+
+    def give_up(self, s: Evictable) -> None:
+        """Hold a storage no longer, if it goes."""
+
+
 class _Gathering(threading.local):
     def __init__(self) -> None:
-        self.now: list[Gathered] = []
+        self.now: list[Reader] = []
 
 
 _gathering: Final = _Gathering()
 
 
-def gathered() -> list[Gathered]:
-    """What this thread's ops have so far of what they are about to read."""
+def gathered() -> list[Reader]:
+    """What this thread's ops have so far of what they are about to read, and what its formulas
+    work on.
+    """
     return _gathering.now
 
 

@@ -47,7 +47,7 @@ def gives_up() -> bool:
     """
     if any([order.settle() for order in _orders]):
         return True
-    readers: list[_Order | evictable.Gathered] = [*_orders, *evictable.gathered()]
+    readers: list[evictable.Reader] = [*_orders, *evictable.gathered()]
     offers = Counter([s for one in readers for s in one.offers()])
     found: list[tuple[float, int, Any, Any]] = []
     for s, times in offers.items():

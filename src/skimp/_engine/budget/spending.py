@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import weakref
 from functools import partial
 from time import perf_counter
-from types import FrameType
 from typing import Any, Final
 
 from skimp._engine.budget import (
@@ -16,7 +13,6 @@ from skimp._engine.budget import (
     formulas,
     lending,
     recipes,
-    recording,
     rematerializing,
     spill as files,
     telling,
@@ -24,40 +20,25 @@ from skimp._engine.budget import (
 from skimp._engine.budget.computing import Computing
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.recipes import Recipe
-from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
-from skimp._engine.interrupts import WeakValues
-from skimp._engine.memory import allocator, call_site
+from skimp._engine.budget.waking import Waking
+from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import KEPT, SMALL, host
-from skimp._engine.memory.pending import LOCK, pending
-from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.memory.pending import LOCK
 from skimp._kernels import scratch
 from skimp.errors import OutOfMemoryError
 
-_MANY: Final = 1 << 10
-BEFORE: Final = call_site.Site("", 0, "made before")  # the line of what nobody looked at
 FEW: Final = 3  # tensors that any op may read at once
 SHARE: Final = 8  # of the budget that a deferred expression of more may read
-TRIAL: Final = 2  # backwards that recipes are noted before they are judged
 AGED: Final = 0.5  # of the time that something was not used, for which what goes with it was not
-WORTH: Final = 8  # of evicted bytes: where less go because of recipes, these are not worth noting
-RESTS: Final = 8  # half of the backwards for which they are not noted then; each time twice as many
-CLOSE: Final = 16  # of the budget: with less left, pages that nobody uses are given back
-LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
 
 
-class Spending:
+class Spending(Waking):
     """A budget that is obeyed.
 
-    Knowing storages and noting recipes cost every op some time, and a budget that nothing breaks
-    wants neither. So one that spills is asleep until it has to make room: it writes storages to the
-    file, large ones first; once much is written between two backwards, it notes recipes, as long as
-    they are used. One that may not spill needs all of it but while the program repeats itself.
-
-    `least`: bytes from which a storage may be evicted. `always`: whatever may go, goes at every
-    allocation, though there is room: a test's way to meet everything in every state.
+    `always`: whatever may go, goes at every allocation, though there is room: a test's way to meet
+    everything in every state.
     """
 
     def __init__(
@@ -68,32 +49,13 @@ class Spending:
         always: bool = False,
         least: int | None = None,
     ) -> None:
-        self.nbytes: Final = nbytes
-        self.spills = spills
+        super().__init__(nbytes, spills, always, least)
         self.directory: Final = directory
         self.verifies = False  # checksums are compared
-        self.always: Final = always
-        if least is None:
-            least = 1 if always else choice.goes_from(nbytes)
-        self.smallest: Final = least  # what `least` is when all that may go is known
-        self.notes = self.knows = always or not spills  # recipes; storages
-        self.least = least if self.knows else max(least, POOLED)
-        self.repetition: Final = Repetition()
-        self.notes_soon = False  # notes are due
-        self._under_way: FrameType | None = None  # the op in which it was seen that notes are due
-        self._written = counts.written  # when backward last began
-        self.known: Final[choice.Known] = {}  # whose bytes are here, or were
-        self.gone: Final = WeakValues[int, Evictable]()
-        self.clock: Final = telling.Clock()
-        self._backwards = 0  # that have begun
-        self._trial = 0, 0, 0  # of them, dropped and evicted bytes when noting began
-        self._rests = RESTS
-        self._rest = 0  # backwards in which much was written, until recipes are tried once more
         self.highest = 0  # bytes since an op began that is noted
-        self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled now
 
-    gather = formulas.gather
+    working = formulas.Working
 
     @property
     def kept_below(self) -> int:
@@ -106,11 +68,16 @@ class Spending:
 
     def receive(self, nbytes: int, owner: Any) -> None:
         """Know an owner of `nbytes`, which are about to be charged."""
-        if self.notes and (held := host.total - host.freed + nbytes) > self.highest:
+        held = host.total - host.freed + nbytes
+        if self.notes and held > self.highest:
             self.highest = held
         back = counts.bringing > 0
-        if nbytes >= KEPT and not back:
-            self._large(nbytes, owner)
+        if nbytes >= POOLED and not back:
+            self.calm.seen += nbytes
+            if self.calm.on:
+                self._near(held)
+            if nbytes >= KEPT:
+                self._large(nbytes, owner)
         if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
@@ -141,208 +108,6 @@ class Spending:
         """Know an owner that has bytes again, which somebody else had allocated."""
         if len(owner) >= self.smallest:
             self._know(owner)
-
-    def begin(self) -> None:
-        """What this needs of what was there before. Nothing is under way."""
-        if self.knows:
-            self.enrol_all(settled=True)
-        if self.notes:
-            recording.begin()
-        else:
-            recording.end()
-
-    def between_ops(self) -> None:
-        """No op of this thread is under way, and backward begins: the time to note recipes from now
-        on, if much was written since the last; or no longer, if nothing went and nothing new came.
-        """
-        written, self._written = self._written, counts.written
-        self._give_back()
-        if self.always:
-            return
-        much = counts.written - written > self.nbytes // LITTLE
-        self._backwards += 1
-        self.repetition.started = self.repetition.at
-        wanted = self.notes_soon
-        if self.notes:
-            if self.spills and much:
-                self._judge()
-        elif self.spills:
-            self._rest -= much
-            wanted = self.knows and much and self._rest < 0
-        if wanted and not call_site.elsewhere():
-            self._note_now()
-
-    def _judge(self) -> None:
-        """Much was written though recipes are noted: no more for a while, if few went by one."""
-        began, dropped, evicted = self._trial
-        dropped, evicted = counts.dropped - dropped, counts.evicted - evicted
-        if self._backwards - began >= TRIAL and WORTH * dropped < evicted:
-            self._rest = self._rests = 2 * self._rests
-            self.notes = False
-            recording.end()
-
-    def _large(self, nbytes: int, owner: Any) -> None:
-        """A large allocation: the one that is expected, or one to be remembered."""
-        repetition = self.repetition
-        if repetition.expected is None:
-            if self.knows:
-                repetition.remember(nbytes, owner)
-        elif not repetition.goes_on(nbytes, owner):
-            self._depart()
-        elif repetition.notes():
-            if not self.notes:
-                self._note_soon()
-        elif self.notes or self.notes_soon:
-            self._note_no_more()
-
-    def _depart(self) -> None:
-        """What was expected does not come. Where there is a file, whatever has to go can."""
-        self.repetition.depart()
-        if not self.spills:
-            self._note_soon()
-
-    def after_backward(self) -> None:
-        """Backward has ended: what comes may be known, if nothing is away but in the file."""
-        repetition = self.repetition
-        self.clock.ends_step()
-        self._give_back()
-        pool.renew()
-        if self.always or any(
-            [s.block is None and s.needs is not None for s in self.gone.values()]
-        ):
-            return
-        if repetition.expected is not None:
-            after = repetition.after()
-            if after is None:
-                self._depart()
-                return
-        elif self.knows:
-            after = repetition.turn(self.nbytes)
-            if after is None or not self._sleep():
-                return
-        else:
-            return
-        evictable.leave_all(list(self.known.values()))
-        self.known.clear()
-        repetition.follow(after)
-        if repetition.notes():
-            self._note_now()
-        elif self.notes:
-            self._note_no_more()
-
-    def _give_back(self) -> None:
-        """Have the C library give back what kernels' temporaries were in: their ends are no
-        tensors', which would have it do so.
-        """
-        if pool.measure() > self.nbytes - self.nbytes // CLOSE:
-            allocator.trim()
-
-    def _sleep(self) -> bool:
-        """Know no storages any more, and note nothing; False: something is away."""
-        if call_site.elsewhere():
-            return False
-        with LOCK():
-            known = [weakref.ref(s) for s in gc.get_objects() if type(s) is Evictable]
-            if any([s.needs is not None for ref in known if (s := ref()) is not None]):
-                return False
-            self._note_no_more()
-            evictable.leave_all(known)
-            self.known.clear()
-        return True
-
-    def _note_no_more(self) -> None:
-        recording.end()
-        self.notes = self.knows = self.notes_soon = False
-        self._under_way = None
-        self.least = max(self.smallest, POOLED)
-        host.spend(self)
-
-    def _note_soon(self) -> None:
-        """Note recipes from the next op on, for this may be in the middle of one."""
-        if not self.notes_soon:
-            self.notes_soon = True
-            self._under_way = call_site.outermost_op()
-            recording.begin(self.begins_to_note)
-
-    def begins_to_note(self) -> bool:
-        """An op begins: begin to note if it is the only one under way."""
-        alone = recording.is_only_op(self._under_way)
-        if self._under_way is not None and not call_site.is_running(self._under_way):
-            self._under_way = None  # it is over, and its frame would keep what its callers had
-        if not alone or call_site.elsewhere():
-            return False
-        self._note_now()
-        return True
-
-    def _note_now(self) -> None:
-        """Note recipes from now on, of all or of what is expected to need them; no op runs."""
-        if self.repetition.expected is None:
-            self.note()
-            return
-        self.least = self.smallest
-        self.knows = self.notes = True
-        self.notes_soon, self._under_way = False, None
-        recording.begin()
-        host.spend(self)
-
-    def note(self) -> None:
-        """Know all storages and note recipes, from now on. Nothing is under way."""
-        self.least = self.smallest
-        self.knows = self.notes = True
-        self.notes_soon, self._under_way = False, None
-        self._trial = self._backwards, counts.dropped, counts.evicted
-        self.begin()
-        host.spend(self)
-
-    def _wake(self) -> bool:
-        """Know more storages, in the middle of an op; False: all are known."""
-        if self.knows and self.least == self.smallest:
-            return False
-        if self.knows:
-            self.least = self.smallest
-        self.knows = True
-        self.enrol_all(settled=False)
-        host.spend(self)
-        return True
-
-    def enrol_all(self, settled: bool) -> None:
-        """Know the storages that were there before. `settled`: no op writes to them now."""
-        for s in pending():
-            evictable.enrol(s)
-        objects = gc.get_objects()
-        for s in objects:
-            # by its type: what has a `__class__` of its own may do anything when asked for it
-            if issubclass(type(s), Storage) and s.nbytes >= self.least:
-                made_at = getattr(s, "made_at", None) or BEFORE
-                if self._know(s, made_at) and settled:
-                    s.settled = True
-        for t in objects:
-            if issubclass(type(t), Tensor) and t._np is not None and t._storage.loose:
-                t._skimp_layout_of()
-                t._np = None
-
-    def _know(self, s: Any, made_at: call_site.Site | None = None) -> bool:
-        new = type(s) is not Evictable
-        known = not new or evictable.enrol(s)
-        if known:
-            key = id(s)
-            if len(self.known) > self._many:
-                self._forget_dead()
-            self.known[key] = weakref.ref(s)
-            if not new:
-                self.gone.drop(key)
-            if s.size is None and s.block is not None:
-                s.size = s.block.nbytes  # found once, for all who ask how many bytes it has
-            s.loose = True
-            if s.made_at is None:
-                s.made_at = made_at or call_site.find()
-        return known
-
-    def _forget_dead(self) -> None:
-        for key, ref in list(self.known.items()):
-            if ref() is None:
-                self.known.pop(key, None)
-        self._many = max(_MANY, 2 * len(self.known))
 
     def deferring(self, owner: Any) -> None:
         """Know a new expression. One that reads so much that it had better not wait is computed,

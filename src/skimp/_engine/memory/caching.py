@@ -163,7 +163,8 @@ class Pool:
     @property
     def rounding(self) -> int:
         """Bytes of blocks in use that nobody asked for."""
-        self._collect()
+        if self._ended or self._left:  # `_collect`, as in `take`: each large block asks twice
+            self._take_back()
         leased, asked = self._leased, self._asked
         return leased.allocated - leased.freed - asked.allocated + asked.freed
 
@@ -373,7 +374,8 @@ class Pool:
     @property
     def overhead(self) -> int:
         """Bytes that are held from the system and that nobody asked for: rounding, the cache."""
-        self._collect()
+        if self._ended or self._left:
+            self._take_back()
         held, asked, ledger = self.held, self._asked, self._ledger
         use = asked.allocated - asked.freed
         others = ledger.total - ledger.freed - use
