@@ -113,26 +113,23 @@ class _Normals:
         return made[start - first : end - first].copy()
 
     def _phase(self, start: int, n: int) -> tuple[int, F32]:
-        count = (self._words.size - start) // GROUP
-        made = np.zeros(self._words.size - start, np.float32)
-        if self._parts is None and n % (GROUP // 2) == 0 and len(self._phases) < 2:
-            words = self._words[start : start + count * GROUP]
-            made[: count * GROUP] = standard_singles(words)
-            return start, made
-        start %= GROUP
+        alone = self._parts is None and n % (GROUP // 2) == 0 and len(self._phases) < 2
+        first = start if alone else start % GROUP
+        made = np.zeros(self._words.size - first, np.float32)
+        whole = made.size // GROUP * GROUP
+        if alone:
+            made[:whole] = standard_singles(self._words[first : first + whole])
+            return first, made
         if self._parts is None:
             self._parts = boxmuller.parts(self._words)
-        count = (self._words.size - start) // GROUP
         radius, cos, sin = [
-            part[start : start + count * GROUP].reshape(count, 2, GROUP // 2)
-            for part in self._parts
+            part[first : first + whole].reshape(-1, 2, GROUP // 2) for part in self._parts
         ]
-        made = np.zeros(self._words.size - start, np.float32)
-        pairs = made[: count * GROUP].reshape(count, 2, GROUP // 2)
+        pairs = made[:whole].reshape(-1, 2, GROUP // 2)
         np.multiply(radius[:, 0], cos[:, 1], out=pairs[:, 0])
         np.multiply(radius[:, 0], sin[:, 1], out=pairs[:, 1])
         made += np.float32(0)  # -0.0 becomes 0.0
-        return start, made
+        return first, made
 
 
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
