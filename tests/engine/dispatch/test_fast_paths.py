@@ -38,6 +38,20 @@ MAKERS: dict[str, Callable[[], Any]] = {
         skimp.arange(*given)
         for given in ((5,), (2, 9), (2, 9, 3), (-3, 3, 2), (0,), (7, 2, -2), (2.5,))
     ],
+    "arange of a type": lambda: [
+        skimp.arange(*given, dtype=dtype)
+        for given in ((5,), (0, 9, 4), (3, 0, -1), (0.3, 4, 0.7), (-0.0, 3), (2, 2**54, 2**52))
+        for dtype in (skimp.float32, skimp.float64, skimp.float16)
+    ],
+    "places, mirror images, numbers": lambda: [
+        *(skimp.arange(1, 3).nonzero(), *skimp.tensor(ARRAY > 2).nonzero(as_tuple=True)),
+        *[skimp.argwhere(skimp.tensor(least < ARRAY)) for least in (-1, 2, 4, 9)],
+        *[skimp.flip(skimp.tensor(ARRAY), dims) for dims in ([0], [1], [-1, 0], (1,), [])],
+        *[
+            skimp.where(skimp.tensor(ARRAY > 2), *two)
+            for two in ((1.0, -0.0), (1, 2**60), (1, 0.5))
+        ],
+    ],
     "eye": lambda: [
         skimp.eye(*sizes, **words)
         for sizes in ((3,), (1,), (2, 5), (5, 2), (4, 1), (0,), (3, 0))

@@ -25,6 +25,8 @@ MOST_OF_CALLS = {
     "norm of one row": 13, "softmax of one row": 8, "attention of one query": 18,
     "pieces": 12, "deviation": 11, "a stack of numbers": 5, "a number where mask and int say": 9,
     "values where a mask says": 27, "one word": 21, "a quantile": 34,
+    "places that hold": 6, "a mirror image": 4, "one of two numbers": 9, "a range of floats": 5,
+    "normals of a size": 11, "integers of a shape": 6, "the tensor itself": 2,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
 MOST_OF_GRADIENTS = {
@@ -128,6 +130,7 @@ def test_frames_of_calls_that_nobody_records() -> None:
         row, rows, word = skimp.rand(1, 8), skimp.rand(4, 8), skimp.tensor(3)
         query, keys = skimp.rand(1, 2, 1, 4), skimp.rand(1, 2, 6, 4)
         mask, numbers = skimp.tensor([True, False, True, True]), [skimp.tensor(1.0)] * 3
+        places = skimp.arange(4)
     calls = {
         "norm of one row": lambda: norm(row),
         "softmax of one row": lambda: F.softmax(row, -1),
@@ -139,6 +142,13 @@ def test_frames_of_calls_that_nobody_records() -> None:
         "values where a mask says": lambda: rows.__setitem__(mask, rows[:3].clone()),
         "one word": lambda: words(word),
         "a quantile": lambda: skimp.quantile(rows, 0.3, 0),
+        "places that hold": lambda: mask.nonzero(),
+        "a mirror image": lambda: skimp.flip(rows, [1]),
+        "one of two numbers": lambda: skimp.where(mask, 1.0, 0.0),
+        "a range of floats": lambda: skimp.arange(0, 8, 2, dtype=skimp.float32),
+        "normals of a size": lambda: skimp.normal(0.0, 1.0, (16,)),
+        "integers of a shape": lambda: skimp.randint_like(places, 9),
+        "the tensor itself": lambda: skimp.as_tensor(rows),
     }
     with skimp.config.using(defer="auto"), skimp.no_grad():
         found = {name: frames_of(call) for name, call in calls.items()}

@@ -20,6 +20,17 @@ DRAWS: dict[str, Callable[[Any, int], Any]] = {
     "normal_ turned": lambda t, n: t.zeros(n, 4).t().normal_(),
     "uniform_": lambda t, n: t.zeros(n).uniform_(),
     "uniform_ between": lambda t, n: t.zeros(n).uniform_(-1, 2),
+    "uniform_ from close to 0": lambda t, n: t.zeros(n).uniform_(1e-9, 3),
+    "uniform_ of few": lambda t, n: t.zeros(n).uniform_(1, 1 + 3e-7),
+    "uniform_ of halves": lambda t, n: t.zeros(n, dtype=t.bfloat16).uniform_(-0.3, 0.2).float(),
+    "normal of a size": lambda t, n: t.normal(0.0, 1.0, (n,)),
+    "normal of rows": lambda t, n: t.normal(2, 0.3, size=(n, 3)),
+    "normal of a generator": lambda t, n: t.normal(
+        0, 1, (n, 2), generator=t.Generator().manual_seed(n)
+    ),
+    "randint_like": lambda t, n: t.randint_like(t.zeros(n, dtype=t.int64), 3, 9),
+    "randint_like of floats": lambda t, n: t.randint_like(t.zeros(n), 9),
+    "randint_like turned": lambda t, n: t.randint_like(t.zeros(n, 2, dtype=t.int64).t(), 9),
     "exponential_": lambda t, n: t.zeros(n).exponential_(),
     "cauchy_": lambda t, n: t.zeros(n).cauchy_(),
     "geometric_": lambda t, n: t.zeros(n).geometric_(0.3),
@@ -57,6 +68,44 @@ def test_more_numbers_than_lie_at_hand(n: int) -> None:
         t.manual_seed(n)
         made = [t.rand(3), t.rand(n), t.rand_like(t.zeros(n)), t.randn(n), t.randint(9, (n,))]
         return [x.numpy().tobytes() for x in [*made, t.rand(3)]]
+
+    assert run(skimp) == run(torch)
+
+
+@pytest.mark.parametrize("n", [40, 100, 104, 640, 1000, 2560, 5000])
+def test_normals_that_begin_anywhere(n: int) -> None:
+    def run(t: Any) -> list[bytes]:
+        t.manual_seed(n)
+        found = [t.randn(n) for _ in range(40)]
+        found += [x for k in range(1, 20) for x in (t.randn(n + k), t.rand(k), t.randn(n))]
+        return [x.numpy().tobytes() for x in [*found, t.get_rng_state()]]
+
+    assert run(skimp) == run(torch)
+
+
+@pytest.mark.parametrize("n", [2, 300, 2048, 2049])
+def test_permutations(n: int) -> None:
+    def run(t: Any) -> list[bytes]:
+        t.manual_seed(n)
+        return [x.numpy().tobytes() for x in (t.randperm(n), t.randperm(n, dtype=t.int32))]
+
+    assert run(skimp) == run(torch)
+
+
+@pytest.mark.parametrize("last", [[0, 0, 0], [1, -1, 2], [1, float("nan"), 1], [3e38, 3e38, 1]])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_row_that_cannot_be_drawn_from(rows: int, last: list[float]) -> None:
+    """Those before it are drawn, as in PyTorch."""
+
+    def run(t: Any) -> list[object]:
+        t.manual_seed(rows)
+        weights = t.ones(rows, 3)
+        weights[-1] = t.tensor(last, dtype=t.float32)
+        try:
+            found = t.multinomial(weights, 4, True).tolist()
+        except RuntimeError as error:
+            found = str(error)
+        return [found, t.rand(3).tolist()]
 
     assert run(skimp) == run(torch)
 

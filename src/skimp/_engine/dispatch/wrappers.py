@@ -342,8 +342,8 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         skipped = _not_taken(p, arguments_of(fast))
         if skipped and skipped[0] is p.all[0]:
             raise TypeError(f"{f.__name__}: its fast path would never be asked")
-        first = p.all[0]  # no tensor where it may be left out, or is the first of a range
-        left_out = first.default is not Parameter.empty or first.name == "start"
+        first = p.all[0]  # no tensor where it may be left out, begins a range or is what is drawn
+        left_out = first.default is not Parameter.empty or first.name in ("start", "mean")
         more = []
         for one in skipped:
             if one.kind is one.KEYWORD_ONLY:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +52,8 @@ _SCALARS: Final = {
 }
 _STEP24: Final = np.array(2.0**-24, np.float32)  # ufuncs take arrays sooner than scalars
 _LOW24: Final = np.array((1 << 24) - 1, np.uint32)
+_CLOSE: Final = 2.0**-22  # of a span: numbers of 24 bits times it, and beside them a number from
+_FAR: Final = 16  # so close to 0 up to so far away, are 53 bits
 
 
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
@@ -77,7 +80,8 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
             else:
                 values = uniform24(part.size, engine)
                 scaled(values, np.float32(low), np.float32(high), part)
-            part[part == last] = first
+            if double or reaches(low, high, part.dtype):
+                part[part == last] = first
 
 
 def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:
@@ -202,9 +206,22 @@ def scaled(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) ->
     if low == 0 or math.frexp(span)[0] in (0.5, 0.0):  # then the product is exact, or the sum
         values *= span
         values += low
-        out[:] = values
+        out[...] = values
+    elif _CLOSE * span <= abs(low) <= _FAR * span:  # the sum is exact in float64
+        wide = values.astype(np.float64)
+        wide *= float(span)
+        wide += float(low)
+        out[...] = wide if out.itemsize == 4 else wide.astype(np.float32)
     else:
-        out[:] = fma32(values, span, low)
+        out[...] = fma32(values, span, low)
+
+
+@lru_cache(maxsize=64)
+def reaches(low: float, high: float, dtype: np.dtype[Any]) -> bool:
+    """Whether rounding takes numbers of [low, high) up to `high`: it takes the largest there."""
+    made = np.empty(1, dtype)
+    scaled(1 - _STEP24.reshape(1), np.float32(low), np.float32(high), made)
+    return bool(made[0] == dtype.type(high))
 
 
 def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import bare
 from skimp._kernels.random import boxmuller, draws, normal as draws_normal
 from skimp._kernels.random.arithmetic import F32, fma32
 from skimp._kernels.random.mt19937 import Engine
@@ -49,73 +50,92 @@ def drawn_uniforms(n: int, engine: Engine) -> F32 | None:
 
 
 def normals(n: int, engine: Engine) -> F32 | None:
-    """Standard normals as `normal` makes float32 ones; the engine's lock is held."""
+    """Standard normals as `normal` makes float32 ones; the engine's lock is held. None of more than
+    one part of a draw, or of fewer than 16 where the words at hand are too few.
+    """
     if n < GROUP:
         return _serial(n, engine) if n else None
     start, middle = engine.at, engine.at + n
     end = middle + GROUP if n % GROUP else middle
     if end > engine.words.size:
-        return None
-    if engine.normals is None:
+        return _drawn(n, engine) if n <= draws.PART else None
+    ahead = engine.normals
+    if ahead is None:  # which a program may want no more of
         engine.normals = _Normals(engine.words)
-        groups = engine.normals.made_alone
+        made = _of_words(engine.words[start:end], n)
     else:
-        groups = engine.normals.looked_up
-    made: F32 = groups(start, middle)
-    if end > middle:  # an incomplete group: the last 16 are made anew, of words of their own
-        made[-GROUP:] = groups(middle, end)
+        made = ahead.of(start, middle)
+        if end > middle:  # an incomplete group: the last 16 are made anew, of words of their own
+            made[-GROUP:] = ahead.of(middle, end)
     engine.at = end
     return made
 
 
+def _drawn(n: int, engine: Engine) -> F32:
+    """The same of words that the engine makes now. Who had others made ahead will want more."""
+    wanted = engine.normals is not None
+    made = _of_words(engine.random32(n + GROUP if n % GROUP else n), n)
+    if wanted:
+        engine.normals = _Normals(engine.words)
+    return made
+
+
+def _of_words(words: NDArray[np.uint32], n: int) -> F32:
+    """n normals of their words, and where their last group is incomplete of 16 more for that."""
+    whole = n // GROUP * GROUP
+    if whole == n:
+        return standard_singles(words)
+    groups = standard_singles(bare.concatenate((words[:whole], words[n:])))
+    made = np.empty(n, np.float32)
+    made[:whole] = groups[:whole]
+    made[-GROUP:] = groups[whole:]
+    return made
+
+
 class _Normals:
-    """The normals that groups of some words make, wherever those begin."""
+    """The normals that groups of some words make, wherever those begin: of one or two of the 16
+    places all groups that are left; where more are wanted, of what each word is to any group.
+    """
 
     __slots__ = ("_parts", "_phases", "_words")
 
     def __init__(self, words: NDArray[np.uint32]) -> None:
         self._words = words
         self._parts: tuple[F32, F32, F32] | None = None
-        self._phases: dict[int, F32] = {}  # by the words before the first group
+        self._phases: dict[int, tuple[int, F32]] = {}  # by the place: the first word, the normals
 
-    def made_alone(self, start: int, end: int) -> F32:
-        """Those of the groups between two words, and anything for an incomplete one.
+    def of(self, start: int, end: int) -> F32:
+        """Those of the groups between two words, and anything for an incomplete one."""
+        found = self._phases.get(start % GROUP)
+        if found is None:
+            found = self._phases[start % GROUP] = self._phase(start, end - start)
+        first, made = found
+        return made[start - first : end - first].copy()
 
-        The first time that is sooner done than for all words, of which a program may want no more.
-        """
-        made = np.empty(end - start, np.float32)
-        whole = (end - start) // GROUP * GROUP
-        made[:whole] = standard_singles(self._words[start : start + whole])
-        return made
-
-    def looked_up(self, start: int, end: int) -> F32:
-        """The same out of what all words make."""
-        lead = start % GROUP
-        table = self._phases.get(lead)
-        if table is None:
-            table = self._phases[lead] = self._phase(lead)
-        return table[start - lead : end - lead].copy()
-
-    def _phase(self, lead: int) -> F32:
-        """The normals of all words from `lead` on."""
+    def _phase(self, start: int, n: int) -> tuple[int, F32]:
+        alone = self._parts is None and n % (GROUP // 2) == 0 and len(self._phases) < 2
+        first = start if alone else start % GROUP
+        made = np.zeros(self._words.size - first, np.float32)
+        whole = made.size // GROUP * GROUP
+        if alone:
+            made[:whole] = standard_singles(self._words[first : first + whole])
+            return first, made
         if self._parts is None:
             self._parts = boxmuller.parts(self._words)
-        count = (self._words.size - lead) // GROUP
         radius, cos, sin = [
-            part[lead : lead + count * GROUP].reshape(count, 2, GROUP // 2) for part in self._parts
+            part[first : first + whole].reshape(-1, 2, GROUP // 2) for part in self._parts
         ]
-        made = np.zeros(self._words.size - lead, np.float32)
-        pairs = made[: count * GROUP].reshape(count, 2, GROUP // 2)
+        pairs = made[:whole].reshape(-1, 2, GROUP // 2)
         np.multiply(radius[:, 0], cos[:, 1], out=pairs[:, 0])
         np.multiply(radius[:, 0], sin[:, 1], out=pairs[:, 1])
         made += np.float32(0)  # -0.0 becomes 0.0
-        return made
+        return first, made
 
 
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     """`normal.normal`: few float32 numbers are handed out too."""
     n = out.size
-    fits = GROUP <= n <= engine.words.size or (n and mean == 0 and std == 1)
+    fits = n >= GROUP or (n and mean == 0 and std == 1)
     if not fits or out.dtype != np.float32 or not std >= 0:
         draws_normal.normal(out, mean, std, engine)
         return
@@ -152,7 +172,8 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
     if low != 0 or high != 1:
         first, last = np.float32(low), np.float32(high)
         draws.scaled(found, first, last, found)
-        found[found == last] = first
+        if draws.reaches(low, high, found.dtype):
+            found[found == last] = first
     out[...] = found.reshape(out.shape)
 
 

@@ -18,7 +18,7 @@ Indices = NDArray[np.signedinteger[Any]]
 _PART: Final = 1 << 16
 _SKEW: Final = 1 << 28  # from this range on PyTorch takes the remainder of 64 bits
 _WIDE_PERMUTATION: Final = ((1 << 32) - 1) // 20  # from here on randperm is another algorithm
-_LISTED: Final = 256  # up to this length swapping in a list is faster
+LISTED: Final = 1 << 11  # up to this length swapping in a list is faster
 _DIGITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _INT64: Final = np.iinfo(np.int64)
 
@@ -50,7 +50,7 @@ def randperm(out: NDArray[Any], engine: Engine) -> None:
             words = engine.random32(n - 1).astype(np.int64)
             words %= np.arange(n, 1, -1)
             words += np.arange(n - 1)
-            out[:] = _swapped(words) if n <= _LISTED else _shuffled(words)
+            out[:] = _swapped(words) if n <= LISTED else _shuffled(words)
         else:
             out[:] = 0
 

@@ -20,8 +20,8 @@ _KEY_WORDS: Final = 624
 _TWO32: Final = 1 << 32
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
 _FEW_PAIRS: Final = 1 << 11
-_AHEAD: Final = 8 * _KEY_WORDS
-_ALONE: Final = 4 * _KEY_WORDS  # more words than these are made for whoever asks
+_AHEAD: Final = 16 * _KEY_WORDS
+_ALONE: Final = 5 * _KEY_WORDS  # more words than these are made for whoever asks
 _NONE: Final = np.empty(0, np.uint32)
 _UNKNOWN: Final = -1
 

@@ -35,25 +35,43 @@ def multinomial(weights: NDArray[Any], n: int, replacement: bool, engine: Engine
 
 def _with_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     result = np.empty((rows.shape[0], n), np.int64)
-    for i, row in enumerate(rows):
-        wide = row.astype(np.float64 if row.dtype == np.float64 else np.float32, copy=False)
-        if not np.minimum.reduce(wide) >= 0:
-            raise RuntimeError(
-                "invalid multinomial distribution (encountering probability entry < 0)"
-            )
-        cumulative = np.add.accumulate(wide)
-        total = cumulative[-1]
-        if not total < math.inf and np.maximum.reduce(wide) == math.inf:
-            raise RuntimeError(
-                "invalid multinomial distribution "
-                "(encountering probability entry = infinity or NaN)"
-            )
-        if not total > 0:
-            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-        cumulative /= total
-        cumulative[-1] = 1
-        result[i] = cumulative.astype(np.float64).searchsorted(uniform53(n, engine))
+    step = max(1, _BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        _by_chance(rows[start : start + step], engine, result[start : start + step])
     return result
+
+
+def _by_chance(rows: NDArray[Any], engine: Engine, out: I64) -> None:
+    """Where uniform numbers fall between the sums of each row's first weights."""
+    wide = rows.astype(np.float64 if rows.dtype == np.float64 else np.float32, copy=False)
+    sums = np.add.accumulate(wide, axis=1)
+    totals = sums[:, -1:].copy()
+    least = row_extremes(np.minimum, wide.reshape(1, -1)).item()
+    # of one row numbers, which are compared sooner than arrays
+    low, high = (totals.item(),) * 2 if len(rows) == 1 else (totals.min(), totals.max())
+    if not (least >= 0 and low > 0 and high < math.inf):
+        _refuse(wide, totals, out.shape[1], engine)
+    sums /= totals
+    sums[:, -1] = 1
+    chances = sums.astype(np.float64, copy=False)
+    uniforms = uniform53(out.size, engine).reshape(out.shape)
+    for i in range(len(rows)):
+        out[i] = chances[i].searchsorted(uniforms[i])
+
+
+def _refuse(rows: NDArray[Any], totals: NDArray[Any], n: int, engine: Engine) -> None:
+    """Raise for the first row that can't be drawn from, when those before it are drawn."""
+    for i, row in enumerate(rows):
+        reason = None
+        if not np.minimum.reduce(row) >= 0:
+            reason = "encountering probability entry < 0"
+        elif not totals[i] < math.inf and np.maximum.reduce(row) == math.inf:
+            reason = "encountering probability entry = infinity or NaN"
+        elif not totals[i] > 0:
+            reason = "sum of probabilities <= 0"
+        if reason is not None:
+            engine.random64(i * n)
+            raise RuntimeError(f"invalid multinomial distribution ({reason})")
 
 
 def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:

@@ -207,7 +207,7 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     tensor.
     """
     if isinstance(data, Tensor):
-        return to(data, device=device, dtype=dtype)
+        return data if dtype is device is None else to(data, device=device, dtype=dtype)
     if devices.place(device) is devices.META:
         return meta.like(_read_anew(data, dtype))
     if (

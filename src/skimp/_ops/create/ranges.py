@@ -293,9 +293,10 @@ def _small_arange(
 ) -> Tensor | None:
     if end is None:
         start, end = 0, start
-    if not (type(start) is type(end) is type(step) is int and step > 0):
-        return None
-    if dtype is not None and dtype is not dtypes.int64:
+    whole = type(start) is type(end) is type(step) is int
+    if not whole or (dtype is not None and dtype is not dtypes.int64):
+        return _few_floats(start, end, step, dtype, whole)
+    if not step > 0:
         return None
     if not 0 < end - start < config.small_below or not -_WIDE <= start <= end < _WIDE:
         return None
@@ -303,6 +304,29 @@ def _small_arange(
 
 
 _WIDE = 1 << 62
+_EXACT = 1 << 53  # integers below are float64's
+
+
+def _few_floats(start: Any, end: Any, step: Any, dtype: Any, whole: bool) -> Tensor | None:
+    """As the general way has them: start + i * step in float64, whatever float is made of it."""
+    if dtype is None:
+        dtype = promotion.get_default_dtype()
+    if dtype is not dtypes.float32 and dtype is not dtypes.float64:
+        return None
+    if not _NUMBERS.issuperset((type(start), type(end), type(step))):
+        return None
+    if not -_EXACT < start < end < _EXACT or not 0 < step < _EXACT:
+        return None
+    n = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    if n >= config.small_below:
+        return None
+    values = np.arange(n, dtype=np.float64)
+    values *= step
+    values += start
+    return fresh(values.astype(dtype.np, copy=False), dtype)
+
+
+_NUMBERS = frozenset((int, float))
 
 
 @making()

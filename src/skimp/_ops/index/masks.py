@@ -18,7 +18,7 @@ from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -89,12 +89,17 @@ def _small_branch(value: Any, dtype: dtypes.dtype) -> Any:
     return x if x.flags.c_contiguous or not any(x.strides) else None
 
 
+_WHOLE = {int: dtypes.int64, bool: dtypes.bool}
+
+
 def _small_where(
     condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Tensor | None:
     if type(condition) is not Tensor or condition._dtype is not dtypes.bool:
         return None
     dtype = input._dtype if type(input) is Tensor else getattr(other, "_dtype", None)
+    if dtype is None and type(input) is type(other):  # two numbers
+        dtype = promotion.get_default_dtype() if type(input) is float else _WHOLE.get(type(input))
     mask = condition._np
     if mask is None or dtype is None or not mask.flags.c_contiguous:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -49,7 +50,21 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
     return array.nonzero()
 
 
-@hidden(out="same", composite=False, batch=batching.places.no_shape)
+def _few_positions(input: Tensor) -> Tensor | None:
+    x = input._np
+    if x is None or not x.ndim or x.dtype.kind not in "biufc":
+        return None
+    found = x.nonzero()
+    n = len(found[0])
+    if n < 2:  # whose strides are those of other results too
+        return None
+    result = fresh(np.array(found).T, dtypes.int64)
+    result._skimp_turned = True
+    result._skimp_layout = Layout((n, x.ndim), (1, n), 0)
+    return result
+
+
+@hidden(out="same", composite=False, batch=batching.places.no_shape, fast=_few_positions)
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input._skimp_array() != 0))

@@ -18,6 +18,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import bare
 from skimp._ops import batching
 from skimp._ops.index.masked_select import Mask
 
@@ -28,7 +29,7 @@ def _small_equal(input: Tensor, other: Tensor) -> bool | None:
     x, y = input._np, other._np
     if x is None or y is None:
         return None
-    return x.shape == y.shape and bool((x == y).all())
+    return x.shape == y.shape and bare.count_nonzero(x == y) == x.size
 
 
 def equal(input: Tensor, other: Tensor) -> bool:

@@ -45,7 +45,6 @@ from skimp._ops.random.random import FEW, Draw, draw_into, floating, one_by_one
 from skimp.config import config
 
 _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
-_LISTED = 256  # elements up to which swapping in a list is faster
 
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
@@ -265,24 +264,44 @@ def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tenso
     if not 2 <= len(args) <= 3 or not (dtype is None or dtype is dtypes.int64):
         return None
     low: Any = args[0] if len(args) == 3 else 0
-    high, size = args[-2:]
-    if type(low) is not int or type(high) is not int or not low < high <= _LARGE or low < -_LARGE:
-        return None
-    found = None if type(size) is int else _small_shape((size,))
-    if found is None or found[0] > FEW:
+    found = None if type(args[-1]) is int else _small_shape((args[-1],))
+    if found is None:
         return None
     n, shape = found
-    engine = engine_of(generator)
+    made = _few_between(low, args[-2], n, engine_of(generator))
+    return None if made is None else fresh(made.reshape(shape), dtypes.int64)
+
+
+def _few_integers_like(input: Tensor, *args: Any, dtype: Any = None) -> Tensor | None:
+    x = input._np
+    if x is None or input._dtype is not dtypes.int64 or not x.flags.c_contiguous or not x.size:
+        return None
+    if not 1 <= len(args) <= 2 or not (dtype is None or dtype is dtypes.int64):
+        return None
+    if modes.state.vmaps:
+        return None
+    low: Any = args[0] if len(args) == 2 else 0
+    made = _few_between(low, args[-1], x.size, default_generator._engine)
+    return None if made is None else fresh(made.reshape(x.shape), dtypes.int64)
+
+
+def _few_between(low: Any, high: Any, n: int, engine: Engine) -> Array | None:
+    if type(low) is not int or type(high) is not int or n > FEW:
+        return None
+    if not low < high <= _LARGE or low < -_LARGE:
+        return None
     with engine.lock:
         words = engine.random32(n)
     made = np.remainder(words, _span(high - low), words).astype(np.int64)
     if low:
         made += low
-    return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
+    return made
 
 
 def _few_in_order(n: Any, *, dtype: Any = None, generator: Any = None) -> Tensor | None:
-    if type(n) is not int or not 0 < n <= _LISTED or not (dtype is None or dtype is dtypes.int64):
+    if type(n) is not int or not 0 < n <= draws_integers.LISTED:
+        return None
+    if not (dtype is None or dtype is dtypes.int64):
         return None
     if modes.state.vmaps or n >= config.small_below:
         return None
@@ -303,7 +322,7 @@ def _span(n: int) -> Array:
     return np.array(n, np.uint32)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _left(n: int) -> Array:
     """How many numbers are left for each place, but for the last."""
     return np.arange(n, 1, -1, dtype=np.uint32)
@@ -357,6 +376,18 @@ def normal(
 def _drawn_around(mean: Any, std: Any, generator: Any, target: Tensor) -> Tensor:
     made: Tensor = target.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
     return made
+
+
+def _few_normals(
+    mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, generator: Any = None
+) -> Tensor | None:
+    plain = type(mean) in (float, int) and type(std) in (float, int) and std >= 0
+    found = _small_shape((size,)) if plain and type(size) is not int else None
+    if found is None or (dtype or promotion.get_default_dtype()) is not dtypes.float32:
+        return None
+    made = np.empty(found[1], np.float32)
+    draws_few.normal(made, mean, std, engine_of(generator))
+    return fresh(made, dtypes.float32)
 
 
 _BY_MEAN: dict[str, Formula] = {"mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape))}
@@ -435,9 +466,9 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 
 for _made, _fast in (
     (randint, _few_integers),
-    (randint_like, None),
+    (randint_like, _few_integers_like),
     (randperm, _few_in_order),
-    (normal, None),
+    (normal, _few_normals),
     (poisson, None),
 ):
     makes = _made in (randint, randint_like, randperm)

@@ -145,7 +145,8 @@ def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
 
 
 def _normal(t: Tensor, engine: Engine, mean: Any, std: Any) -> Draw:
-    mean, std = (v.item() if isinstance(v, Tensor) else v for v in (mean, std))
+    mean = mean.item() if isinstance(mean, Tensor) else mean
+    std = std.item() if isinstance(std, Tensor) else std
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std):g}")
     floating(t, "normal_kernel_cpu")

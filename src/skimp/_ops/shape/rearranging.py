@@ -146,9 +146,9 @@ def _small_flip(input: Any, *order: Any, dims: Any = None) -> Tensor | None:
     x = input._np
     if dims is not None:
         order = dims if not order else ()
-    elif len(order) == 1 and type(order[0]) is tuple:
+    elif len(order) == 1 and type(order[0]) in (list, tuple):
         order = order[0]
-    if type(order) is not tuple or not order:
+    if type(order) not in (list, tuple) or not order:
         return None
     if x is None or not x.flags.c_contiguous or 1 in x.shape:  # a dim of size 1 keeps its stride
         return None
