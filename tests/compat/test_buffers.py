@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 import skimp
 from tests.support.samples import agree, refusals
+from tests.support.told import told_anew
 
 # -- buffers --------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ def test_frombuffer_shares() -> None:
 
 
 def test_frombuffer_of_read_only_bytes() -> None:
-    with pytest.warns(UserWarning, match="The given buffer is not writable"):
+    with told_anew(), pytest.warns(UserWarning, match="The given buffer is not writable"):
         x = skimp.frombuffer(b"abcd", dtype=skimp.uint8)
     assert x.tolist() == [97, 98, 99, 100]
     with pytest.raises(ValueError, match="read-only"):

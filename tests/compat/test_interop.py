@@ -19,6 +19,7 @@ from PIL import Image
 import skimp
 from skimp import memory
 from tests.support.samples import agree, refusals, same
+from tests.support.told import told_anew
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
           "complex64", "complex128")  # fmt: skip
@@ -399,7 +400,10 @@ def test_pandas_in(f: Callable[[Any], Any], refused: Any) -> None:
 def test_pandas_columns_are_shared() -> None:
     values = np.arange(3.0)
     column = pd.Series(values, copy=False)
-    with pytest.warns(UserWarning, match="not writable"):  # pandas gives its columns read-only
+    with (
+        told_anew(),
+        pytest.warns(UserWarning, match="not writable"),
+    ):  # pandas gives its columns read-only
         x = skimp.from_numpy(column.to_numpy())
     values[0] = 5
     assert x.tolist() == [5, 1, 2]
@@ -417,7 +421,7 @@ def test_images() -> None:
     picture = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(2, 2, 3))
     copied = skimp.tensor(np.array(picture))
     same(copied, torch.tensor(np.array(picture)))
-    with pytest.warns(UserWarning, match="not writable"):
+    with told_anew(), pytest.warns(UserWarning, match="not writable"):
         assert skimp.equal(skimp.from_numpy(np.asarray(picture)), copied)
     back = Image.fromarray((copied + 1).numpy())
     assert back.getpixel((1, 1)) == (10, 11, 12)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import skimp
-from skimp._engine.memory import call_site
+from tests.support.told import told_anew
 
 CALLS = """
 t.cholesky(t.eye(2))
@@ -22,6 +22,24 @@ t.lu_solve(t.eye(2), *t.linalg.lu_factor(t.eye(2)))
 t.triangular_solve(t.eye(2), t.eye(2))
 t.ones(2).add_(2, t.ones(2))
 t.ones(2).sub(2, t.ones(2))
+t.ones(2).addcmul_(2, t.ones(2), t.ones(2))
+t.ones(2).addcdiv(2, t.ones(2), t.ones(2))
+t.ones(2, 2).addmm(2, 3, t.ones(2, 2), t.ones(2, 2))
+t.ones(2).addmv_(2, t.ones(2, 2), t.ones(2))
+t.ones(2, 2).addbmm_(2, 3, t.ones(1, 2, 2), t.ones(1, 2, 2))
+t.ones(1, 2, 2).baddbmm(2, t.ones(1, 2, 2), t.ones(1, 2, 2))
+t.ones(2, 2).addr(2, 3, t.ones(2), t.ones(2))
+t.meshgrid(t.ones(2), t.ones(2))
+t.cross(t.ones(2, 3), t.ones(2, 3))
+t.chain_matmul(t.ones(2, 2), t.ones(2, 2))
+t.ones(3).T
+t.ones(2, 3, 4).T
+t.ones(()).T
+t.ones(()).mT
+t.ones(()).H
+t.ones(()).mH
+t.ones(()).adjoint()
+t.where(t.ones(2).byte(), t.ones(2), t.zeros(2))
 t.stft(t.ones(64), 16, return_complex=True)
 t.set_default_tensor_type(t.FloatTensor)
 t.nn.Hardtanh(min_value=0.0)
@@ -32,12 +50,11 @@ ALWAYS = ("Hardtanh", "sample_n")
 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
-    before, was = set(call_site.told), torch.is_warn_always_enabled()
-    call_site.told.clear()
+    was = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
-    yield
+    with told_anew():
+        yield
     torch.set_warn_always(was)
-    call_site.told.update(before)
 
 
 def told(lib: Any, call: str, times: int = 1) -> list[tuple[type[Warning], str]]:
@@ -47,6 +64,51 @@ def told(lib: Any, call: str, times: int = 1) -> list[tuple[type[Warning], str]]
             eval(call, {"t": lib})
     assert lib is torch or {w.filename for w in caught} <= {"<string>"}
     return [(w.category, re.sub(r" \(Triggered.*", "", str(w.message))) for w in caught]
+
+
+@pytest.mark.parametrize(
+    ("call", "others"),
+    [
+        ("addmm({}x, {}m, m)", "(x + 0).addmm({}m, m)"),
+        ("addmv({}v, {}m, v)", "(v + 0).addmv_({}m, v)"),
+        ("addbmm({}x, {}b, b)", "(x + 0).addbmm_({}b, b)"),
+        ("baddbmm({}b, {}b, b)", "(b + 0).baddbmm_({}b, b)"),
+        ("addr({}x, {}v, v)", "(x + 0).addr_({}v, v)"),
+    ],
+)
+def test_numbers_before_tensors(call: str, others: str) -> None:
+    """What was a number by position is one by its name: gradients, `out=`, numbers in tensors."""
+
+    def program(lib: Any) -> list[Any]:
+        def given() -> dict[str, Any]:
+            x = lib.arange(4.0).reshape(2, 2)
+            return {"lib": lib, "x": x, "m": x + 1, "b": x[None] + 2, "v": x[0] + 3}
+
+        calls = [f"lib.{call.format(*n)}" for n in [("2, ", "3, "), ("lib.tensor(2), ", "")]]
+        calls += [others.format("2, 3, "), others.format("2, ")]
+        found: list[Any] = [eval(c, given()).tolist() for c in calls]
+        found.append(eval(calls[0][:-1] + ", out=lib.zeros(0))", given()).tolist())
+        leaves = {n: t.requires_grad_() for n, t in given().items() if n != "lib"}
+        eval(calls[0], {"lib": lib, **leaves}).sum().backward()
+        found += [t.grad.tolist() for t in leaves.values() if t.grad is not None]
+        for wrong in ("x.addmm(2, 3, m)", "lib.addmm(2, x, 3, m, m, beta=2)", "x.addr(v, 2, v)"):
+            with pytest.raises(TypeError):
+                eval(wrong, given())
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert program(skimp) == program(torch)
+
+
+def test_a_tensor_of_no_dims_is_its_own_transpose() -> None:
+    for lib in (skimp, torch):
+        x = lib.ones(())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert x.mT is x
+            assert x.mH is not None
+            assert lib.ones(2, 3).mT.shape == (3, 2)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -51,6 +51,8 @@ T.ones(4).as_strided((2**70,), (0,))|T.ones(4).as_strided((1,), (1,), 2**63)
 T.fft.irfft(C, out=T.ones(2) + 0j)|T.fft.irfft2(T.ones(3, 3), out=T.ones(3, 4) + 0j)
 T.fft.hfft(C, out=T.ones(2) + 0j)|T.fft.hfftn(T.ones(3, 3), out=T.ones(3, 4) + 0j)
 T.fft.fftshift(C, out=C.clone())|T.fft.ifftshift(C, out=C.clone())|C.squeeze(out=C.clone())
+T.lu_unpack(T.eye(1), I(1))|T.linalg.lu_solve(T.eye(1), I(1), T.eye(1))|T.lu_unpack(T.eye(1), C)
+F.interpolate(T.ones(1, 1, 4), None, float("nan"))|T.ones(2).__setitem__(T.ones(2).byte(), 1)
 T.squeeze(C, out=C.clone())|T.count_nonzero(C, out=I(0))|T.trapezoid(T.ones(3), out=T.ones(()))
 T.utils.checkpoint.checkpoint_sequential([F.relu], 2**31, T.ones(2), use_reentrant=False)
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip

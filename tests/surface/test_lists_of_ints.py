@@ -76,3 +76,22 @@ def test_one_number_of_any_kind_stands_for_a_list(name: str) -> None:
             continue
         ours, theirs = NUMBERS[name](skimp, kind(skimp)), NUMBERS[name](torch, kind(torch))
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ones(1, 2, 4).sum(t.tensor([1]))",
+        "ones(2, 2).amax(t.tensor([[1]]))",
+        "nn.functional.max_pool1d(t.ones(1, 1, 4), t.tensor([2]))",
+        "nn.functional.avg_pool2d(t.ones(1, 1, 4, 4), t.tensor(True))",
+        "nn.functional.conv2d(t.ones(1, 1, 4, 4), t.ones(1, 1, 1, 1), stride=t.tensor([2]))",
+        "roll(t.arange(3), t.tensor([1]))",
+    ],
+)
+def test_a_tensor_of_one_integer_stands_for_a_list(call: str) -> None:
+    ours, theirs = [eval(f"t.{call}", {"t": lib}) for lib in (skimp, torch)]
+    assert ours.tolist() == theirs.tolist()
+    for lib in (skimp, torch):
+        with pytest.raises(TypeError):
+            lib.ones(2, 2).sum(lib.tensor([1.0]))

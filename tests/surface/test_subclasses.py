@@ -203,3 +203,21 @@ def test_a_tensor_becomes_one_of_a_class() -> None:
             t.__class__ = library.Tensor
             assert type(t + 1) is library.Tensor
             assert (t + 1).sum().item() == 4 * n
+
+
+def test_a_subclass_may_have_slots() -> None:
+    def run(lib: Any) -> list[Any]:
+        class Slotted(lib.Tensor):  # type: ignore[misc,name-defined]
+            __slots__ = ("scale",)
+
+        x = lib.ones(2, requires_grad=True)
+        a = (x * 2).as_subclass(Slotted)
+        a.scale = 3
+        b = a * a.scale
+        b.sum().backward()
+        made = Slotted([1.0, 2.0])
+        whole = lib.Tensor._make_subclass(Slotted, lib.ones(2), True)
+        kinds = [isinstance(t, Slotted) and hasattr(t, "scale") for t in (a, b, made, whole)]
+        return [kinds, a.scale, type(b).__name__, x.grad.tolist(), made.tolist(), whole.is_leaf]
+
+    assert run(skimp) == run(oracle)

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import float32
+from skimp._engine.tensor.fields import become
 from skimp._engine.tensor.formats import channels_last, memory_format
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.tensor import Tensor
@@ -236,8 +237,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
             "possible. Make sure your class inherits from Tensor."
         )
     _say_of(cls)
-    made = self.view_as(self)
-    made.__class__ = cls
+    made: Tensor = become(self.view_as(self), cls)
     return made
 
 
@@ -255,8 +255,7 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tenso
     """`data` as a leaf of a subclass: the same bytes, no history."""
     _say_of(cls)
     with DisableTorchFunctionSubclass():
-        made = data.detach()
-    made.__class__ = cls
+        made: Tensor = become(data.detach(), cls)
     made._rg = require_grad
     return made
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
 import operator
+import sys
 from typing import Any
 
 
@@ -32,7 +34,21 @@ def named(name: str, *fields: str) -> Any:
     }  # fmt: skip
     for i, f in enumerate(fields):
         space[f] = property(operator.itemgetter(i))
-    return type(name, (tuple,), space)
+    made = type(name, (tuple,), space)
+    copyreg.pickle(made, _parts)
+    return made
+
+
+def _parts(results: Any) -> Any:
+    """How a pickle has them: PyTorch's way where its name is ours, by our own name elsewhere."""
+    cls = type(results)
+    if getattr(sys.modules.get(cls.__module__), cls.__name__, None) is cls:
+        return results.__reduce__()
+    return _made, (cls.__name__, tuple(results))
+
+
+def _made(name: str, results: tuple[Any, ...]) -> Any:
+    return next(t for t in _TYPES if t.__name__ == name)(results)
 
 
 max = named("max", "values", "indices")

@@ -12,6 +12,9 @@ from skimp.nn import ops
 from skimp.optim.line_search import Point, search
 from skimp.optim.steps import Declared, hyperparameters, number
 
+# what a step notes when it is over, in PyTorch's order
+_NOTED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
+
 
 @hyperparameters("lr max_iter max_eval tolerance_grad tolerance_change history_size line_search_fn")
 class LBFGS(Declared):
@@ -90,6 +93,7 @@ class LBFGS(Declared):
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
+        begins = "prev_loss" not in state
         first = closure()
         loss, grad = float(first), self._gather_flat_grad()
         evaluations = 1
@@ -119,6 +123,8 @@ class LBFGS(Declared):
                 or self._skimp_converged(group, state, grad, loss - before_loss)
             ):
                 break
+        for name in _NOTED if begins else ():
+            state[name] = state.pop(name)
         return first
 
     @staticmethod

@@ -17,6 +17,7 @@ from skimp._engine.tensor.fields import own
 from skimp._engine.tensor.formats import layout
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops import return_types
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.create.tensor_types import STORAGE_TYPES
 from skimp._ops.random.generator import Generator
@@ -69,6 +70,8 @@ class Pickler(_Base):  # type: ignore[misc]
             return sparse_parts(obj)
         if isinstance(obj, Tensor):
             return tensor_parts(obj)
+        if kind in return_types.all_return_types():
+            return obj.__reduce__()
         if kind is Generator:
             return Generator, (devices.CPU,), (obj.initial_seed(), None, obj.get_state())
         if kind is Size:

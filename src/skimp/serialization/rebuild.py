@@ -14,7 +14,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.devices import CPU
-from skimp._engine.tensor.fields import ours
+from skimp._engine.tensor.fields import become, ours
 from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
@@ -101,7 +101,7 @@ def from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
         and not isinstance(new, new_type)
         and not new._hollow  # another class would look for bytes there
     ):
-        new.__class__ = new_type
+        new = become(new, new_type)
     set_attributes(new, state)
     return new  # type: ignore[no-any-return]
 

@@ -93,3 +93,28 @@ def test_an_out_that_is_no_tensor_is_a_type_error(name: str) -> None:
         for lib in (oracle, skimp):
             with pytest.raises(TypeError):
                 CALLS[name](lib, value(lib))
+
+
+OWN = (
+    "abs ceil floor trunc round frac sign sgn neg conj_physical nan_to_num hardshrink isposinf "
+    "signbit softmax amax argmin all any norm quantile inverse special.round linalg.inv linalg.det "
+    "linalg.cholesky linalg.svdvals linalg.norm linalg.vector_norm max logical_not exp square"
+)
+
+
+@pytest.mark.parametrize("name", OWN.split())
+def test_what_converts_nothing_refuses_an_out_of_another_type(name: str) -> None:
+    """max, logical_not, exp and square convert."""
+
+    def run(lib: Any, wide: str) -> Any:
+        space, _, last = name.rpartition(".")
+        f = getattr(getattr(lib, space) if space else lib, last)
+        x = lib.eye(2)
+        more = {"softmax": (0,), "quantile": (0.5,)}.get(name, ())
+        try:
+            return f(x, *more, out=lib.empty(0, dtype=getattr(lib, wide))).dtype.itemsize
+        except RuntimeError as error:
+            return type(error)
+
+    for wide in TYPES:
+        assert run(skimp, wide) == run(oracle, wide), wide

@@ -10,6 +10,7 @@ import torch
 import skimp
 from tests.ops.linalg.test_matmul import LOOSE, f
 from tests.support.samples import agree, numbers, same, twin
+from tests.support.told import told_anew
 
 # -- distances, chains, maps ----------------------------------------------------------------------
 
@@ -59,9 +60,9 @@ def test_chains() -> None:
     agree(lambda t, *a: t.linalg.multi_dot(list(a)), matrices[0][0], *matrices[1:], tolerance=1e-4)
     agree(lambda t, *a: t.linalg.multi_dot(list(a)), f(3), f(3, 4), f(4))
     agree(lambda t, *a: t.chain_matmul(*a), *matrices, tolerance=1e-4)
-    with pytest.warns(UserWarning, match="chain_matmul is deprecated"):
+    with told_anew(), pytest.warns(UserWarning, match="chain_matmul is deprecated"):
         skimp.chain_matmul(twin(matrices[0]))
-    with pytest.warns(UserWarning, match="without specifying the dim arg"):
+    with told_anew(), pytest.warns(UserWarning, match="without specifying the dim arg"):
         skimp.cross(skimp.ones(2, 3), skimp.ones(2, 3))
     agree(lambda t, a: t.cross(a, a.roll(1, 0)), f(4, 3, 2))
 

@@ -16,6 +16,7 @@ import skimp
 from skimp._kernels import products
 from skimp.config import config
 from tests.support.samples import DTYPES, agree, numbers, same, same_gradients, twin
+from tests.support.told import told_anew
 
 NUMBERS = [d for d in DTYPES if d != "bool"]
 LOOSE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
@@ -479,7 +480,7 @@ def test_names_in_the_graph(name: str, g: Any) -> None:
 
 
 def test_warnings_are_the_users() -> None:
-    with warnings.catch_warnings(record=True) as seen:
+    with told_anew(), warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         skimp.chain_matmul(skimp.ones(2, 2), skimp.ones(2, 2))
     assert [w.filename for w in seen] == [__file__]

@@ -94,6 +94,10 @@ T.ldexp_(T.ones(1), T.tensor([2]))
 T.xlogy_(T.ones(2), T.tensor([1., 2.]))
 T.dsmm(T.ones(2, 3), T.ones(3, 2))
 T.arange(6.).slice_inverse(T.ones(3), 0, 0, 3, 1)
+T.tensor(True).cumsum_(0)
+(T.ones(3, 0) > 0).cumprod_(0)
+T.tensor(1 + 2j).cummax(0)[0]
+T.tensor(1 + 2j).cummin(-1)[1]
 T.arange(12.)[3:6].slice_inverse(T.ones(12), 0, 3, 6, 1)
 """.strip().splitlines()
 

@@ -361,3 +361,13 @@ def test_what_is_in_a_row_that_is_ignored_is_not_in_the_loss(reduction: str) -> 
         loss = m.nn.functional.nll_loss(x, m.tensor([-100, 1, -100]), reduction=reduction)
         found.append((loss.tolist(), m.autograd.grad(loss.sum(), x)[0].tolist()))
     assert str(found[0]) == str(found[1])
+
+
+@pytest.mark.parametrize("n", [1, 30_000])
+def test_a_small_loss_of_logits_keeps_its_digits(n: int) -> None:
+    def loss(lib: Any) -> Any:
+        x = lib.tensor([20.0, 15.5, 3.0, -2.0, float("inf"), 30.0]).repeat(n)
+        y = lib.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.25]).repeat(n)
+        return lib.nn.functional.binary_cross_entropy_with_logits(x, y, reduction="none")
+
+    assert loss(skimp).tolist() == pytest.approx(loss(torch).tolist(), rel=1e-5, abs=0)

@@ -46,3 +46,13 @@ def test_spreads_of_all_magnitudes(name: str, dtype: str) -> None:
             )
     assert finite > 1000
     assert math.isfinite(skimp.tensor([1e30, 0.0, 1.0]).std().item())
+
+
+@pytest.mark.parametrize("name", ["std_mean", "var_mean"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+def test_a_mean_beside_its_spread_is_finite_where_its_sum_is_not(name: str, dtype: str) -> None:
+    def mean(lib: object) -> object:
+        x = lib.full((2, 3), 3e38, dtype=getattr(lib, dtype))  # type: ignore[attr-defined]
+        return getattr(lib, name)(x, 1)[1].tolist()
+
+    assert mean(skimp) == mean(torch)

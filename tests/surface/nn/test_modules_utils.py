@@ -343,7 +343,9 @@ def test_sequences() -> None:
             packed, batch_first=True, padding_value=9.0, total_length=5
         )
         again = R.unpack_sequence(R.pack_sequence(parts, enforce_sorted=False))
-        single = R.unpad_sequence(padded.clone(), torch.tensor([2, 4, 1]))  # torch turns it
+        turned = padded.clone()
+        single = R.unpad_sequence(turned, torch.tensor([2, 4, 1]))
+        assert turned.shape == (3, 4, 2)  # in place
         bad = []
         for f in (
             lambda: R.pack_padded_sequence(padded, [2, 4, 1]),

@@ -531,3 +531,24 @@ def test_lbfgs_state_has_what_pytorchs_asks_for() -> None:
         states.append(optimizer.state_dict()["state"][0])
     assert states[0].keys() == states[1].keys()
     assert len(states[0]["al"]) == len(states[1]["al"]) == 3
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_lbfgs_notes_its_state_in_pytorchs_order(iterations: int) -> None:
+    def keys(lib: Any) -> list[list[str]]:
+        p = lib.nn.Parameter(lib.ones(2))
+        o = lib.optim.LBFGS([p], max_iter=iterations, lr=0.1)
+
+        def loss() -> Any:
+            o.zero_grad()
+            found = (p**4).sum()
+            found.backward()
+            return found
+
+        seen = []
+        for _ in range(3):
+            o.step(loss)
+            seen.append(list(o.state[p]))
+        return seen
+
+    assert keys(skimp) == keys(oracle)

@@ -48,6 +48,15 @@ def test_results_cannot_be_copied_deeply() -> None:
         copy.deepcopy(x)
 
 
+def test_named_results_pickle_where_torch_is_another() -> None:
+    found = skimp.tensor([[1.0, 2.0], [4.0, 3.0]]).max(0)
+    for protocol in (2, 5):
+        again = pickle.loads(pickle.dumps(found, protocol))
+        assert type(again) is type(found)
+        assert again.values.tolist() == [4.0, 3.0]
+        assert again.indices.tolist() == [1, 1]
+
+
 def test_a_copy_costs_its_bytes() -> None:
     x = skimp.ones(1 << 20)
     before = host.allocated

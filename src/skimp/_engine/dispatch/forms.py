@@ -21,6 +21,7 @@ from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.numpy_words import in_python
+from skimp._engine.dispatch.older import in_order
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.recorded import needs_of, recorded_by, recorded_fast, recording_of
 from skimp._engine.dispatch.row import (
@@ -131,7 +132,8 @@ def general(
     `out` writes itself).
 
     `out="layout"`: an empty one takes the result's strides too.
-    `out="same"`: into a tensor of the result's own type that shares no byte with an input.
+    `out="own"`: into a tensor of the result's own type; `"own layout"` is both, and `"same"`:
+    one that shares no byte with an input besides.
     `out=f`: f(arguments by name, `out`) gives the arguments of the call whose result it takes.
     `out="real"`: into floating point alone, though complex numbers could hold it.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
@@ -326,7 +328,7 @@ def wrapper(
     takes = {a.name for a in arguments}
     words = not takes.isdisjoint(("dim", "keepdim")) and not in_python(title, o.namespaces)
     writes = add_out or "out" in takes
-    p = Parameters(arguments, add_out, words)
+    p = Parameters(arguments, add_out, words, o.older)
 
     def general(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is not None and not writes:
@@ -340,6 +342,12 @@ def wrapper(
     form = Form(o, title, general, title.endswith("_") and not title.endswith("__"))
     space = space_of(form)
     lines = [p.header()]
+    if o.older:
+        space["in_order"] = in_order
+        lines += [
+            "    if older:",
+            f"        return in_order(form, {p.handed().replace(')', ', *older)', 1)})",
+        ]
     if fast is not None:
         fast(lines, space, o, p)
     if fast not in (_fast_run, write_view) and not p.is_open():

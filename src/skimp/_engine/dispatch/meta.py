@@ -103,7 +103,8 @@ def _written(
     tensors = [a for a in args if isinstance(a, Tensor)]
     check_devices((out,))
     if not inplace:
-        outs.check_castable_out(row.name, out, result, shape, tensors if modes.state.grad else ())
+        own = row.converts_nothing(result, tensors)
+        outs.check_castable_out(row.name, out, result, tensors if modes.state.grad else (), own)
         outs.resize_out(row.name, out, shape)
         outs.check_overlap(out, row.aligned(args))
     saved = None

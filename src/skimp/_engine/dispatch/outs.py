@@ -39,15 +39,20 @@ def check_castable_out(
     name: str,
     out: Any,
     result: dtypes.dtype,
-    shape: tuple[int, ...],
     inputs: Sequence[Tensor] | Iterable[Tensor],
+    own: bool,
 ) -> None:
-    """Refuse an `out=` that is no tensor, of a type that can't hold the result, or that autograd
-    would have to follow.
+    """Refuse an `out=` that is no tensor, of a type that can't hold the result (`own`: of another
+    type), or that autograd would have to follow.
     """
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     refuse_grad(name, out, inputs)
+    if own and out._dtype is not result:
+        raise RuntimeError(
+            f"Found dtype {promotion.scalar_type_name(out._dtype)} but expected "
+            f"{promotion.scalar_type_name(result)}"
+        )
     check_cast(result, out._dtype)
 
 

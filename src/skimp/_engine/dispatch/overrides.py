@@ -17,6 +17,7 @@ from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import insist, region
+from skimp._engine.tensor.fields import become
 from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -278,8 +279,7 @@ def converted(result: Any, cls: type, given: tuple[Any, ...] = ()) -> Any:
     if isinstance(result, Tensor) and not isinstance(result, cls) and not result._hollow:
         if any([value is result for value in given]):
             return result.as_subclass(cls)
-        result.__class__ = cls  # the tensor itself
-        return result
+        return become(result, cls)  # the tensor itself
     if isinstance(result, (tuple, list)):
         parts = [converted(r, cls, given) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)

@@ -5,7 +5,7 @@ deferred, or in place.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +58,8 @@ class Pointwise:
 
     __slots__ = (
         "args", "bare", "check", "fast", "fast_inplace", "kernels", "masks", "name", "numbers",
-        "opmath", "overlap", "params", "plain", "recording", "row_major", "rule", "title", "typed",
-        "types", "unwatched",
+        "opmath", "overlap", "own", "params", "plain", "recording", "row_major", "rule", "title",
+        "typed", "types", "unwatched",
     )  # fmt: skip
 
     def __init__(
@@ -80,9 +80,11 @@ class Pointwise:
         also: tuple[dtypes.dtype, ...] = (),  # types of dtypes.NARROW that it computes in too
         overlap: tuple[int, ...] | None = None,
         row_major: bool = False,  # new results are, whatever the memory order of the operands
+        own: bool | None = None,  # `out=` has the result's own type, as where one type goes through
     ) -> None:
         self.name = name
         self.row_major = row_major
+        self.own = (types in (same, real_valued) and len(args) == 1) if own is None else own
         self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
         self.kernels = kernels_by_dtype(kernels, name, also)
         self.types = types
@@ -115,6 +117,10 @@ class Pointwise:
     def _fast_inplace(self, *args: Any) -> bool | None:
         self.fast_inplace = fast_inplace_of(self)
         return self.fast_inplace(*args)
+
+    def converts_nothing(self, result: dtypes.dtype, tensors: Sequence[Tensor]) -> bool:
+        """Whether `out=` must have the result's own type; a complex number's size goes anywhere."""
+        return self.own and (result.is_complex or not any([t._dtype.is_complex for t in tensors]))
 
     def aligned(self, args: tuple[Any, ...]) -> list[Tensor]:
         """The tensors of which `out=` may cover all elements or none."""
@@ -354,7 +360,8 @@ def _write(
     tensors = [a for a in args if isinstance(a, Tensor)]
     tracked = modes.state.grad and any([t._rg for t in tensors])
     if not inplace:
-        outs.check_castable_out(row.name, out, result, shape, tensors if modes.state.grad else ())
+        own = row.converts_nothing(result, tensors)
+        outs.check_castable_out(row.name, out, result, tensors if modes.state.grad else (), own)
         outs.resize_out(row.name, out, shape)
         outs.check_overlap(out, row.aligned(args))
         if row.overlap is not None:

@@ -67,6 +67,7 @@ class Op:
     `apart` gives, by the number of a result, the function that makes it again of others
     (`result1`) and of arguments, by its parameters' names, where that is little of the op's work;
     one comes before those that it is read by.
+    `older`: it takes calls whose numbers stand before its tensors (`older.in_order`).
     `one_by_one` names the list whose numbers the method takes one by one too (`x.squeeze(0, 1)`).
     `sparse` answers for sparse tensors, or is "values" where 0 stays 0, so that a pointwise op runs
     on the entries alone; `composite`: the body is made of ops alone. `samples` gives
@@ -85,6 +86,7 @@ class Op:
     out: bool | str | Callable[..., Any] = False
     overlap: str | tuple[str, ...] = ""
     one_by_one: str = ""
+    older: bool = False
     inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart
     fast_view: str | None = None
     otherwise: Function | None = None

@@ -93,11 +93,12 @@ def binary_row(
     args: tuple[str, str] = PAIR,
     numbers: tuple[int, ...] | None = None,
     overlap: tuple[int, ...] | None = None,
+    own: bool | None = None,
     **forms: Any,
 ) -> Callable[..., Any]:
     """Declare an op with two arguments by its kernels and the formulas of their gradients."""
     rule = derivative
     if not (rule is None or isinstance(rule, Rule)):
         rule = Rule(node_name(name), rule)
-    row = Pointwise(name, kernels, types, rule, args, numbers=numbers, overlap=overlap)
+    row = Pointwise(name, kernels, types, rule, args, numbers=numbers, overlap=overlap, own=own)
     return binary(row, **forms)

@@ -120,7 +120,7 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
             f"{op.name}(): expected tuple of {len(results)} elements but got {len(targets)}"
         )
     for t, r in zip(targets, results, strict=True):
-        if op.out == "same":
+        if op.out in _OWN:
             outs.check_same(t, r._dtype)
         elif op.out == "real":
             outs.check_real(op.name, t)
@@ -128,13 +128,17 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
             outs.check_cast(r._dtype, t._dtype)
         outs.check_shared(op.overlap or ("apart" if op.out == "same" else "alone"), t, given)
     for t, r in zip(targets, results, strict=True):
-        if op.out == "layout" and t.shape.numel() == 0:
+        if op.out in _LAID and t.shape.numel() == 0:
             outs.resize(t, tuple(r.shape), r._skimp_layout_of().strides)
         outs.resize_out(op.name, t, tuple(r.shape))
         put(t, r)
     if isinstance(result, tuple):
         return type(result)(*targets) if hasattr(result, "_fields") else tuple(targets)
     return out
+
+
+_OWN = ("same", "own", "own layout")  # the values of `out` that ask for the result's type
+_LAID = ("layout", "own layout")
 
 
 def move(target: Tensor, source: Tensor) -> None:

@@ -243,11 +243,13 @@ def fits(arg: Arg, value: Any, numbers: bool = False) -> bool:
     if kind[-1] == "]":
         inner, _, length = kind[:-1].partition("[")
         return _fits_list(inner.rstrip("?"), length, value)
-    return _FITS[kind](value) or (numbers and kind == "Tensor" and _is_number(value))
+    return _FITS[kind](value) or (numbers and kind == "Tensor" and is_number(value))
 
 
 def _fits_list(inner: str, length: str, value: Any) -> bool:
     if isinstance(value, Tensor) and inner != "Tensor":
+        if inner == "int":  # a bool too, whatever its shape
+            return length != "" and value.numel() == 1 and value._dtype.category < dtypes.FLOAT
         return value.ndim == 0 and length != "" and _FITS[inner](value)
     if not isinstance(value, (tuple, list)):
         return length != "" and inner != "Tensor" and _FITS[inner](value)
@@ -267,7 +269,8 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether PyTorch's parser takes a value for a number: a tensor of no dims is one."""
     if isinstance(value, Tensor):
         return value.ndim == 0 and not value.requires_grad
     return isinstance(value, (int, float, complex, np.number, np.bool_))
@@ -275,7 +278,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_real(value: Any) -> bool:
     if isinstance(value, Tensor):
-        return _is_number(value) and value._dtype.category < dtypes.COMPLEX
+        return is_number(value) and value._dtype.category < dtypes.COMPLEX
     return isinstance(value, (int, float, np.floating, np.integer))
 
 
@@ -284,7 +287,7 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "int": _is_int,
     "bool": lambda v: isinstance(v, bool),
     "float": _is_real,
-    "Number": _is_number,
+    "Number": is_number,
     "str": lambda v: isinstance(v, (str, bytes)),
     "dtype": lambda v: isinstance(v, dtypes.dtype) or v in (bool, int, float, complex),
     "layout": lambda v: isinstance(v, formats.layout),

@@ -47,8 +47,11 @@ PLAIN_NAMES = frozenset({
 class Parameters:
     """A signature as text: how a wrapper receives its arguments and hands them on."""
 
-    def __init__(self, takes: Arguments, add_out: bool, words: bool) -> None:
+    def __init__(self, takes: Arguments, add_out: bool, words: bool, older: bool = False) -> None:
         self.all = takes
+        self.older = (
+            older  # takes more of them by position, in an order that PyTorch has deprecated
+        )
         self.words = words  # takes NumPy's names of arguments too
         self.add_out = add_out
         self.takes_out = add_out or any([p.name == "out" for p in self.all])
@@ -65,7 +68,7 @@ class Parameters:
         keyword_only = starred = False
         for p in self.all:
             if p.kind is p.KEYWORD_ONLY and not (keyword_only or starred):
-                parts.append("*")
+                parts.append("*older" if self.older else "*")
                 keyword_only = True
             starred |= p.kind is p.VAR_POSITIONAL
             stars = "*" if p.kind is p.VAR_POSITIONAL else ""

@@ -26,6 +26,19 @@ def whole(holder: Any) -> dict[str, Any] | None:
     return _whole.__get__(holder) if isinstance(holder, Held) else getattr(holder, "__dict__", None)
 
 
+def become(t: Any, cls: type) -> Any:
+    """A fresh tensor as one of a class: itself, or, where the class has slots, one that takes over
+    all that it holds.
+    """
+    try:
+        t.__class__ = cls
+    except TypeError:
+        new: Any = object.__new__(cls)
+        _whole.__set__(new, _whole.__get__(t))
+        return new
+    return t
+
+
 def exchange(one: Any, other: Any) -> None:
     """Each of two tensors becomes what the other was."""
     first, second = _whole.__get__(one), _whole.__get__(other)

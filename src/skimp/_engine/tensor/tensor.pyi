@@ -111,7 +111,9 @@ class Tensor:
     ) -> Tensor:
         """beta * input + alpha * (the sum of the products of the batches' matrices); the input
         broadcasts."""
-    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    def addbmm_(
+        self, batch1: Tensor, batch2: Tensor, *older: Any, beta: Any = 1, alpha: Any = 1
+    ) -> Tensor:
         """`addbmm` in place; an input that broadcasts takes the result's shape."""
     def addcdiv(
         self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1, out: Tensor | None = None

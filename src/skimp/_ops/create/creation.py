@@ -16,7 +16,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.caching import POOLED
-from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.call_site import warn, warn_once
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import devices, dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh, wrap
@@ -187,12 +187,11 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 
 def _warn_readonly() -> None:
-    warn(
+    warn_once(
         "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. "
         "This means writing to this tensor will result in undefined behavior. You may want to copy "
         "the array to protect its data or make it writable before converting it to a tensor. "
-        "(skimp: a write raises ValueError)",
-        UserWarning,
+        "(skimp: a write raises ValueError)"
     )
 
 

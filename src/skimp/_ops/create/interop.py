@@ -16,7 +16,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import converted
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
-from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.call_site import warn, warn_once
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
@@ -226,7 +226,7 @@ def _on_buffer(buffer: Any, dtype: dtypes.dtype, count: int = -1, offset: int = 
             f"not be greater than actual buffer length ({n} bytes)"
         )
     if not flat.flags.writeable:
-        warn(READ_ONLY, UserWarning)
+        warn_once(READ_ONLY)
     array: Array = np.ndarray((count,), dtype.np, flat, offset)
     return wrap(storages.external(array), Layout((count,), (1,), 0), dtype)
 

@@ -11,7 +11,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import MetaStorage
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.fields import own
+from skimp._engine.tensor.fields import become, own
 from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 
@@ -29,7 +29,7 @@ def rebuild(
         t: Tensor = wrap(s, Layout(*layout), dtype, MetaTensor)
     else:
         t = wrap(s, Layout(*layout), dtype)
-        t.__class__ = cls
+        t = become(t, cls)
     if requires_grad:
         t.requires_grad_(True)
     for name, value in (state or {}).items():

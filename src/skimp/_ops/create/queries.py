@@ -12,6 +12,7 @@ from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass
 from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory.call_site import named, warn_once
 from skimp._engine.tensor import devices, dtypes, promotion
+from skimp._engine.tensor.fields import become
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
@@ -199,8 +200,7 @@ def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     if cls is Tensor:
         return made if made._skimp_on_fast_path else _plain(made)
     new = made.detach() if made is (args[0] if args else None) else made
-    new.__class__ = cls
-    return new
+    return become(new, cls)  # type: ignore[no-any-return]
 
 
 Tensor.__new__ = _new  # type: ignore[method-assign, method-assign]

@@ -176,12 +176,12 @@ def _checked(index: Array, shape: tuple[int, ...], dim: int) -> Array:
     raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
 
 
-def _only_mask(indices: Any, ndim: int) -> Tensor | None:
+def _only_mask(indices: Any, ndim: int, kinds: Any = (dtypes.bool,)) -> Tensor | None:
     """The mask, if the index is one mask of all the tensor's dims."""
     if (
         len(indices) == 1
         and indices[0] is not None
-        and indices[0]._dtype is dtypes.bool
+        and indices[0]._dtype in kinds
         and indices[0].ndim == ndim
     ):
         mask: Tensor = indices[0]
@@ -409,7 +409,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     outs.warn_expanded("index_put_", input, "tensor[indices] = tensor")
     if values._dtype is not input._dtype and not accumulate:
         values = as_fill(input, indices, values)
-    mask = _only_mask(indices, len(shape))
+    mask = _only_mask(indices, len(shape), MASKS)
     if mask is not None and shape and not accumulate and values.numel() == 1:
         _check_mask(mask, shape, 0)
         _check_dtype(input, values)

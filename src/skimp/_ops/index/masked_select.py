@@ -16,6 +16,7 @@ from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.positions import bits
 from skimp._engine.eval.run import Reader, prepare_runs, threads_for
 from skimp._engine.memory import layout as layouts, layout_views
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -160,6 +161,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but got"
             f"{scalar_type_name(input._dtype)} and {scalar_type_name(source._dtype)}"
+        )
+    if mask._dtype is dtypes.uint8:
+        warn(
+            "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now "
+            "deprecated,please use a mask with dtype torch.bool instead."
         )
     if mask._dtype is not dtypes.bool:
         raise RuntimeError(

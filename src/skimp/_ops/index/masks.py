@@ -18,6 +18,7 @@ from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -171,6 +172,10 @@ def _condition(condition: Any) -> Tensor:
             f"{type(condition).__name__}"
         )
     if condition._dtype is dtypes.uint8:
+        warn_once(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be "
+            "removed in a future version of PyTorch. Use a boolean condition instead."
+        )
         return condition.to(dtypes.bool)
     if condition._dtype is not dtypes.bool:
         raise RuntimeError(

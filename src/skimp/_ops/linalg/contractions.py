@@ -21,7 +21,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import check_out, target
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -270,11 +270,10 @@ def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None =
     Shape: vectors of 3 along `dim`; others broadcast as linalg.cross's.
     """
     if dim is None:
-        warn(
+        warn_once(
             "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass "
             "the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will "
-            "change to agree with that of linalg.cross in a future release.",
-            UserWarning,
+            "change to agree with that of linalg.cross in a future release."
         )
         if 3 not in input.shape:
             raise RuntimeError("no dimension of size 3 in input")
@@ -320,11 +319,10 @@ def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
 
     Shape: matrices (n0, n1), (n1, n2), ...; the result is (n0, nk).
     """
-    warn(
+    warn_once(
         "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
         "torch.linalg.multi_dot "
-        "instead, which accepts a list of two or more tensors rather than multiple parameters.",
-        UserWarning,
+        "instead, which accepts a list of two or more tensors rather than multiple parameters."
     )
     given = varargs(matrices)
     for m in given:

@@ -177,7 +177,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return return_types.linalg_cholesky_ex(found, info)
 
 
-@linear("cholesky", autocast="float32")
+@linear("cholesky", out="own layout", autocast="float32")
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky_ex(input, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]
@@ -275,7 +275,7 @@ def matrix_power_of(A: Tensor, n: int) -> Tensor:
     return found.clone() if found is A else found
 
 
-@linear("matrix_power")
+@linear("matrix_power", out="own layout")
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """The n-th power of square matrices; of their inverses where n is negative.
 
@@ -354,7 +354,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 # -- vectors and diagonals ------------------------------------------------------------------------
 
 
-@linear("vecdot", autocast="lower")
+@linear("vecdot", out="own layout", autocast="lower")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The inner products along a dimension, of the first's conjugate.
 

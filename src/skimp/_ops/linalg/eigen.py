@@ -132,7 +132,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
     return return_types.linalg_svd(_svd(A, full_matrices))
 
 
-@linear("svdvals", autocast="float32", batch=batching.dims.MATRICES)
+@linear("svdvals", out="own layout", autocast="float32", batch=batching.dims.MATRICES)
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """The singular values, descending."""
     _check_svd("linalg.svdvals", A, driver)
@@ -213,7 +213,7 @@ def eigh(input: Tensor, UPLO: str = "L") -> Any:
     return return_types.linalg_eigh(_eigh(input, half))
 
 
-@linear("eigvalsh", autocast="float32", batch=batching.dims.MATRICES)
+@linear("eigvalsh", out="own layout", autocast="float32", batch=batching.dims.MATRICES)
 def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
     half = _checked_half("linalg.eigvalsh", input, UPLO)

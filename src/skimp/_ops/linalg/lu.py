@@ -228,6 +228,12 @@ def lu_unpack(
 ) -> Any:
     """P, L and U of what `lu_factor` returns."""
     m, n = LU_data.shape[-2:]
+    if unpack_pivots and LU_pivots._dtype is not dtypes.int32:
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 "
+            "dtype.\nNote: this function is intended to be used with the output produced by "
+            "torch.linalg.lu_factor"
+        )
     k = min(m, n)
     p = lower = upper = LU_data.new_empty((0,))
     if unpack_data:
@@ -252,6 +258,8 @@ def lu_solve(
     check_square(name, LU, "LU")
     check_matrices(name, B, "B")
     check_like(name, LU, B)
+    if pivots._dtype is not dtypes.int32:
+        raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     p = _permutation_of(pivots, LU.shape[-1], LU)

@@ -17,7 +17,9 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
+from skimp._engine.dispatch.older import in_order
 from skimp._engine.dispatch.operands import constant, refuse_complex
+from skimp._engine.dispatch.row import FORMS
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.eval.copy import copy
@@ -207,6 +209,7 @@ def small_addmm(
 
 @general(
     inplace=True,
+    older=True,
     overlap=("input",),
     fast=small_addmm,
     autocast="lower",
@@ -227,7 +230,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
 
 
-@general(batch=batching.products.plus_product, inplace=True, overlap=("input",),
+@general(batch=batching.products.plus_product, inplace=True, older=True, overlap=("input",),
          rule=Rule("AddmvBackward0",
     input=lambda g, beta: scaled(g, beta),
     mat=lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
@@ -273,8 +276,8 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
     return b, m, n
 
 
-@general(batch=batching.products.plus_product,
-         inplace=True, overlap=("input",), autocast="lower", rule=Rule("BaddbmmBackward0",
+@general(batch=batching.products.plus_product, inplace=True, older=True,
+         overlap=("input",), autocast="lower", rule=Rule("BaddbmmBackward0",
     input=lambda g, beta: scaled(g, beta),
     batch1=lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
     batch2=lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)))  # fmt: skip
@@ -302,7 +305,13 @@ ADDBMM = Rule("AddbmmBackward0",
         alpha))  # fmt: skip
 
 
-@general(rule=ADDBMM, autocast="lower", batch=batching.products.plus_product, overlap=("input",))
+@general(
+    rule=ADDBMM,
+    autocast="lower",
+    batch=batching.products.plus_product,
+    older=True,
+    overlap=("input",),
+)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input
@@ -339,12 +348,16 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 
 
 def addbmm_(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+    input: Tensor, batch1: Tensor, batch2: Tensor, *older: Any, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """`addbmm` in place; an input that broadcasts takes the result's shape.
 
     Shape: input (n, p), batch1 (b, n, m) and batch2 (b, m, p).
     """
+    if older:
+        words = {"beta": beta, "alpha": alpha}
+        result: Tensor = in_order(_ADDBMM_, (input, batch1, batch2, *older), words)
+        return result
     given = {"input": input, "batch1": batch1, "batch2": batch2, "beta": beta, "alpha": alpha}
     tracked = modes.state.grad and any([t._rg for t in (input, batch1, batch2)])
     history.before_inplace(input)
@@ -359,7 +372,7 @@ def addbmm_(
     return input
 
 
-export("addbmm_", addbmm_, namespaces=())
+_ADDBMM_ = FORMS[export("addbmm_", addbmm_, namespaces=())]
 
 
 def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes.dtype) -> Tensor:
@@ -374,7 +387,8 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 # -- addr -----------------------------------------------------------------------------------------
 
 
-@general(batch=batching.products.plus_product, inplace=True, out=True, overlap="aligned",
+@general(batch=batching.products.plus_product, inplace=True, older=True, out=True,
+         overlap="aligned",
          rule=Rule("AddrBackward0",
     input=lambda g, beta: scaled(g, beta),
     vec1=lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),

@@ -91,7 +91,7 @@ def _small_matrix_norm(
     return small_vector_norm(input, 2.0, (x.ndim - 2, x.ndim - 1), keepdim)
 
 
-@linear("matrix_norm", fast=_small_matrix_norm)
+@linear("matrix_norm", out="own layout", fast=_small_matrix_norm)
 def matrix_norm(
     input: Tensor,
     ord: Any = "fro",
@@ -145,7 +145,7 @@ def renorm_(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
 export("renorm_", renorm_, namespaces=())
 
 
-@linear("norm")
+@linear("norm", out="own layout")
 def norm(
     input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

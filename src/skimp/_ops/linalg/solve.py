@@ -78,13 +78,13 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return return_types.linalg_inv_ex(found, info)
 
 
-@linear("inv", autocast="float32")
+@linear("inv", out="own layout", autocast="float32")
 def inv(A: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
-@general(out=True, autocast="float32")
+@general(out="own", autocast="float32")
 def inverse(input: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv(input)
@@ -170,7 +170,7 @@ def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     return A.expand((*batch, *A.shape[-2:])), B.expand((*batch, *B.shape[-2:]))
 
 
-@linear("solve", autocast="float32")
+@linear("solve", out="own layout", autocast="float32")
 @shown("LinalgSolveExBackward0", "A", "B")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """The X of A X = B; of X A = B without `left`."""
@@ -345,7 +345,7 @@ def _det(input: Tensor) -> Tensor:
     return rows(lapack.determinant(input._skimp_array()), input._dtype)
 
 
-@linear("det")
+@linear("det", out="own layout")
 def det(A: Tensor) -> Tensor:
     """The determinants of square matrices."""
     check_square("linalg.det", A)
@@ -380,7 +380,7 @@ def _slogdet(input: Tensor) -> Any:
     return rows(sign, input._dtype), rows(size, input._dtype.to_real())
 
 
-@linear("slogdet")
+@linear("slogdet", out="own layout")
 def slogdet(A: Tensor) -> Any:
     """The signs (phases) of determinants, and the logarithms of their sizes."""
     check_square("linalg.slogdet", A)

@@ -9,6 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
+from skimp._engine.dispatch import older
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero, number, require_tensor, unrecorded
@@ -39,7 +40,6 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
-from skimp._ops.math import older
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
 
@@ -117,12 +117,13 @@ SCALED = {
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
     f = binary(row, inplace=False, method=False, namespaces=(), doc=doc, foreach=2)
     ufunc, ok = direct(row)
+    words = ("Number alpha, Tensor other", "Tensor other, *, Number alpha = 1")
 
     def function(
         input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None
     ) -> Tensor:
         if rest:  # add(input, alpha, other), which PyTorch has deprecated
-            older.say_factor_first(row.name)
+            older.say(row.name, *words)
             alpha, other = other, rest[0]
         elif alpha == 1 and out is None and row is ADD and type(alpha) is int:
             return f(input, other)
@@ -130,7 +131,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
 
     def function_(input: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
         if rest:
-            older.say_factor_first(f"{row.name}_")
+            older.say(f"{row.name}_", *words)
             alpha, other = other, rest[0]
         x = input._np
         plain = x is not None and type(alpha) is int and alpha == 1

@@ -198,6 +198,7 @@ binary_row(
     refused("heaviside"),
     args=("input", "values"),
     numbers=(),
+    own=True,
     doc="0 below zero, 1 above, `values` at zero.",
 )
 

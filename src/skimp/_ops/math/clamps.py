@@ -12,6 +12,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
+from skimp._engine.dispatch import older
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
@@ -243,6 +244,7 @@ LERP_NUMBER = Pointwise(
     ),
     ("input", "end", "weight"),
     title="lerp_kernel_scalar",
+    own=True,
     numbers=(2,),
 )
 LERP = Pointwise(
@@ -257,6 +259,7 @@ LERP = Pointwise(
     ),
     ("input", "end", "weight"),
     title="lerp_kernel_tensor",
+    own=True,
     numbers=(),
 )
 
@@ -350,6 +353,10 @@ ADDCDIV = Pointwise(
     numbers=(3,),
 )
 
+_VALUE_FIRST = (
+    "Number value, Tensor tensor1, Tensor tensor2",
+    "Tensor tensor1, Tensor tensor2, *, Number value = 1",
+)
 INTEGER_DIVISION = (
     "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
     "perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be "
@@ -369,6 +376,7 @@ def _add_product(row: Pointwise, doc: str, takes: str) -> None:
                 says = f"takes 3 positional arguments but {3 + len(rest)} were given"
                 raise TypeError(f"{row.name}() {says}")
             args, value = (args[0], args[2], rest[0]), args[1]
+            older.say(f"{row.name}{'_' * inplace}", *_VALUE_FIRST)
         if row is ADDCDIV and all(
             [isinstance(t, Tensor) and t._dtype.category <= INT for t in args[1:]]
         ):

@@ -62,7 +62,7 @@ for _name, _kernels, _also, _doc in (
 ):
     false_at_0 = _name not in ("isfinite", "isreal")
     unary(
-        Pointwise(_name, _kernels, predicate, also=_also),
+        Pointwise(_name, _kernels, predicate, also=_also, own=True),
         inplace=False,
         doc=_doc,
         sparse="values" if false_at_0 else None,

@@ -304,6 +304,11 @@ def _numbered(name: str, rank: int | None, doc: str, known: Any = None) -> None:
     ) -> Any:
         if rank is not None and input.ndim != rank:
             raise RuntimeError(f"{name}: expected input with {rank} dims, but got {input.ndim}")
+        known = 0 <= interpolation_mode < len(_MODES) and 0 <= padding_mode < len(_PADDINGS)
+        if not known:  # PyTorch leaves the result unwritten
+            raise RuntimeError(
+                f"{name}: expected modes 0 to 2, but got {interpolation_mode} and {padding_mode}"
+            )
         return grid_sample(
             input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners
         )

@@ -335,14 +335,17 @@ def _same_type(input: Any, target: Any) -> None:
 
 
 def _bce_logits(x: Array, y: Array, *, out: Array) -> None:
-    """max(x, 0) - x y + log(1 + exp(-|x|))."""
-    both = x * y
+    """(1 - y) x - (min(x, 0) - log(1 + exp(-|x|))): in this order nothing is lost of a small loss
+    where y is 1.
+    """
+    both = x.dtype.type(1) - y
+    both *= x
     np.absolute(x, out=out)
     np.negative(out, out=out)
     np.exp(out, out=out)
     np.log1p(out, out=out)
-    np.add(out, np.maximum(x, x.dtype.type(0)), out=out)
-    np.subtract(out, both, out=out)
+    np.subtract(np.minimum(x, x.dtype.type(0)), out, out=out)
+    np.subtract(both, out, out=out)
 
 
 BCE_LOGITS = Pointwise(

@@ -231,7 +231,10 @@ def _sizes(input: Any, size: Any, factor: Any, recompute: bool | None) -> tuple[
             "Input and scale_factor must have the same number of spatial dimensions, but got input "
             f"with spatial dimensions of {list(have)} and scale_factor of shape {factors}."
         )
-    sizes = tuple([math.floor(float(n) * f) for n, f in zip(have, factors, strict=True)])
+    scaled = [float(n) * f for n, f in zip(have, factors, strict=True)]
+    if not all(map(math.isfinite, scaled)):
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    sizes = tuple(map(math.floor, scaled))
     return sizes, [None] * nd if recompute else [float(f) for f in factors]
 
 

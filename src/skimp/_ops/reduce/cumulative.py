@@ -85,7 +85,8 @@ def _summed(input: Tensor, dtype: Any) -> tuple[Tensor, dtypes.dtype]:
 def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
     dim = layouts.normalize_dim(dim, input.ndim)
     input, kind = _summed(input, dtype)
-    refuse(f"{_NAMES[ufunc]}_out_cpu", kind, (dtypes.bool, *dtypes.FLOAT8))
+    if input.ndim and input.numel():  # one number, or none, is left as it is
+        refuse(f"{_NAMES[ufunc]}_out_cpu", kind, (dtypes.bool, *dtypes.FLOAT8))
     if input._hollow:
         return meta.like(input, kind)
     result, target = blank(tuple(input.shape), kind)
@@ -248,7 +249,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
         ),
     )
     def f(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-        if input._dtype.is_complex:
+        if input._dtype.is_complex and input.ndim and input.numel():
             raise no_kernel(f"{name}_cpu", input._dtype)
         dim_ = layouts.normalize_dim(dim, input.ndim)
         if input._hollow:
@@ -257,7 +258,9 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
             )
         values, into = blank(tuple(input.shape), input._dtype)
         indices, at = blank(tuple(input.shape), dtypes.int64)
-        if into.size:
+        if not input.ndim:
+            into[...], at[...] = input._skimp_array(), 0
+        elif into.size:
             _scan_extremes(input._skimp_array(), into, at, dim_, compare)
         return getattr(return_types, name)(values, indices)  # type: ignore[no-any-return]
 

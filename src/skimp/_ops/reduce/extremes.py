@@ -10,10 +10,11 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, export, hidden, reduction
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
-from skimp._engine.dispatch.runners import run_out
+from skimp._engine.dispatch.runners import move, run_out
 from skimp._engine.eval import reducers as R
 from skimp._engine.memory.layout import left_out
 from skimp._engine.tensor import dtypes, meta, promotion
@@ -65,14 +66,14 @@ def _extreme(name: str, how: R.Reducer, doc: str) -> Any:
     f.__doc__ = doc
     return reduction(
         name,
-        out=True,
+        out="own",
         fast=small.extreme(np.maximum if how is R.AMAX else np.minimum, how),
         rule=Rule(f"{name.capitalize()}Backward0", input=_extreme_back),
         batch=batching.dims.reduces,
     )(f)
 
 
-@reduction(out=True, composite=False)
+@reduction(out="own", composite=False)
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
     if mode != 0:
@@ -103,7 +104,7 @@ amin = _extreme(
 def _place(name: str, how: R.Reducer) -> Any:
     @reduction(
         name,
-        out=True,
+        out="own",
         fast=small_order.place(name),
         composite=False,
         batch=batching.dims.reduces_one,
@@ -132,6 +133,15 @@ def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tens
     return zeros.scatter(
         dim, opened(result1, input_shape, dim, keepdim), opened(g, input_shape, dim, keepdim)
     )
+
+
+def _whole_into(name: str, best: Any, input: Tensor, out: Tensor) -> Tensor:
+    """The one of all elements, in whatever type holds it."""
+    outs.refuse_grad(name, out, [input])
+    outs.check_cast(input._dtype, out._dtype)
+    outs.resize_out(name, out, ())
+    move(out, best(input))
+    return out
 
 
 def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) -> Any:
@@ -189,7 +199,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         if dim is None:
             if input.numel() == 0:
                 _check_order(name, input, dims_of(None, input.ndim), None)
-            return best(input, out=out) if out is not None else whole(input)
+            return whole(input) if out is None else _whole_into(name, best, input, out)
         keepdim = keepdim or keepdims
         if out is None:
             return along(input, dim, keepdim)
@@ -267,6 +277,17 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
 # -- truth ----------------------------------------------------------------------------------------
 
 
+def _truth_into(given: dict[str, Any], out: Tensor) -> dict[str, Any]:
+    """Whatever is asked, a bool or a byte says; a byte's input may be said by a bool."""
+    if out._dtype not in (dtypes.bool, dtypes.uint8):
+        kind = promotion.scalar_type_name(out._dtype)
+        raise RuntimeError(f"all and any only support bool tensor for result, got: {kind}")
+    asked = given["input"]
+    if out._dtype is dtypes.bool and asked._dtype is dtypes.uint8:
+        return {**given, "input": asked != 0}
+    return given
+
+
 def _truth(name: str, how: R.Reducer, doc: str) -> Any:
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         result = dtypes.uint8 if input._dtype is dtypes.uint8 else dtypes.bool
@@ -275,7 +296,9 @@ def _truth(name: str, how: R.Reducer, doc: str) -> Any:
 
     f.__doc__ = doc
     fast = small.truth(name == "all")
-    return reduction(name, out=True, fast=fast, composite=False, batch=batching.dims.reduces)(f)
+    return reduction(
+        name, out=_truth_into, fast=fast, composite=False, batch=batching.dims.reduces
+    )(f)
 
 
 all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")

@@ -124,7 +124,7 @@ def _declare(name: str, skips: bool, doc: str) -> None:
         q = _checked(name, input, q, interpolation)
         return _quantile(input, q, dim, keepdim, interpolation, skips)
 
-    reduction(out=True, autocast="float32")(named(f, name, doc))
+    reduction(out="own", autocast="float32")(named(f, name, doc))
 
 
 _declare(

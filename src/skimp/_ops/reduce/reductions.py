@@ -291,6 +291,12 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
         )
 
 
+# whose sums may be beyond them where their mean is not
+_WIDE: Final = {
+    dtypes.float32: dtypes.float64,
+    dtypes.bfloat16: dtypes.float64,
+    dtypes.complex64: dtypes.complex128,
+}
 _OR_NONE: Final = {kind: (kind, type(None)) for kind in (bool, int)}
 
 
@@ -362,7 +368,10 @@ def _declare_spread(
     ) -> Any:
         dim, unbiased = _spread_args(f"{name}_mean", input, dim, unbiased)
         spread = public(input, dim, unbiased, keepdim, correction=correction)
-        return spread, mean(input, dim, keepdim)
+        wide = _WIDE.get(input._dtype)
+        if wide is None:
+            return spread, mean(input, dim, keepdim)
+        return spread, mean(input, dim, keepdim, dtype=wide).to(input._dtype)
 
     says = "Dtypes: floating point and complex numbers."
     wrapped = reduction(out=True, overlap="free", fast=fast)

@@ -387,13 +387,13 @@ def _typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
-@rowwise(out=True, fast=_small_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
+@rowwise(out="own", fast=_small_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     return _softmax(_typed(input, dtype), dim)
 
 
-@rowwise(out=True, fast=_small_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
+@rowwise(out="own", fast=_small_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
     return _log_softmax(_typed(input, dtype), dim)

@@ -109,7 +109,7 @@ def _small_norm(
     return small_vector_norm(input, order, dim, keepdim, dtype=dtype)
 
 
-@reduction(method=False, namespaces=("linalg",), out=True, fast=small_vector_norm)
+@reduction(method=False, namespaces=("linalg",), out="own", fast=small_vector_norm)
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -175,7 +175,7 @@ def _check_identity(input: Tensor, p: float, dim: Any) -> None:
     )
 
 
-@reduction(out=True, fast=_small_norm)
+@reduction(out="own", fast=_small_norm)
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

@@ -16,6 +16,7 @@ from skimp._engine.dispatch.forms import copy_twin, export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.view_forms import view_of_bytes
 from skimp._engine.memory import layout_bits as B, layout_views as V
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, mark
@@ -208,11 +209,24 @@ def adjoint(input: Tensor) -> Tensor:
     Dtypes: bool, integers, floating point and complex numbers.
     Memory: a view, which shares the input's bytes.
     """
-    V.matrix_transpose(input._skimp_layout_of(), "adjoint()")
+    return _adjoint("adjoint()", input)
+
+
+def _adjoint(name: str, input: Tensor) -> Tensor:
+    if not input.ndim:
+        warn_once(f"{name} is deprecated on 0-D tensors. Consider using x.conj().")
+        return conj(input)
+    V.matrix_transpose(input._skimp_layout_of(), name)
     return conj(input.transpose(-2, -1))
 
 
+def _conjugate_transpose(input: Tensor) -> Tensor:
+    return _adjoint("Tensor.mH", input)
+
+
 def _hermitian(input: Tensor) -> Tensor:
+    if not input.ndim:
+        warn_once("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")
     V.hermitian(input._skimp_layout_of())
     return conj(input.transpose(0, 1)) if input.ndim == 2 else conj(input)
 
@@ -227,7 +241,7 @@ def _set(part: Any) -> Any:
 for _name, _get, _doc, _setter in (
     ("real", real, "The real parts, as a view.", _set(real)),
     ("imag", imag, "The imaginary parts, as a view.", _set(imag)),
-    ("mH", adjoint, "The conjugate transpose of the last two dimensions.", None),
+    ("mH", _conjugate_transpose, "The conjugate transpose of the last two dimensions.", None),
     ("H", _hermitian, "The conjugate transpose of a matrix.", None),
 ):
     setattr(Tensor, _name, property(_get, _setter, doc=_doc))

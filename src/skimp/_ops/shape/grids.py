@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
@@ -60,10 +60,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if not given:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing is None:
-        warn(
+        warn_once(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
-            "argument.",
-            UserWarning,
+            "argument."
         )
         indexing = "ij"
     for i, t in enumerate(given):

@@ -260,7 +260,8 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded batch.
+    """The sequences of a padded batch; without `batch_first` it transposes the batch in place, as
+    PyTorch's does.
 
     Shape: (T, N, ...), or (N, T, ...) with `batch_first`, and lengths (N,); a list of (L, ...).
     Dtypes: any; lengths are integers.
@@ -268,7 +269,7 @@ def unpad_sequence(
     Memory: new tensors.
     """
     if not batch_first:
-        padded_sequences = padded_sequences.transpose(0, 1)
+        padded_sequences.transpose_(0, 1)
     return [
         rows[:n].clone(memory_format=formats.contiguous_format)
         for rows, n in zip(padded_sequences.unbind(0), lengths.tolist(), strict=True)
