@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import weakref
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.parts import Part, part
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
+from skimp._engine.tensor.tensor import Tensor, alias, mark
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
-from skimp._ops.shape.views import scattered
-from skimp.config import config
 
 _new = object.__new__
 _view_of = history.view_of
@@ -35,14 +34,12 @@ def _rule(name: str) -> Rule:
     return Rule(name, input=_placed)
 
 
-def _placed(g: Tensor, input_shape: Any, index: Any) -> Tensor:
+def _placed(g: Tensor, input_shape: Any, index: Any) -> Part | Tensor:
     """Zeros with `g` where the index of a view looks."""
-    y, shape = g._np, tuple(input_shape)
-    if y is None or _state.grad or type(g) not in ORDINARY or math.prod(shape) > config.small_below:
-        return scattered(g, shape, lambda z: z[index])
-    made = np.zeros(shape, y.dtype)
-    made[index] = y
-    return fresh(made, g._dtype)
+    items = index if type(index) is tuple else (index,)
+    if not any([i is Ellipsis for i in items]):
+        items = (*items, ...)  # so that NumPy has a view of one element, too
+    return part(g, tuple(input_shape), itemgetter(items))
 
 
 _RULES = {
