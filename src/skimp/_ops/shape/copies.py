@@ -203,21 +203,24 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
         return None
     if other._storage is input._storage:
         return None
-    write_small(input, other, y)
+    if (input._rg or other._rg) and modes.state.grad:
+        write_small(input, other, y)
+        return input
+    history.before_inplace(input)
+    if host.watched:
+        told.written(y.nbytes, other)
+    input._skimp_writable()[...] = y
     return input
 
 
 def write_small(target: Tensor, other: Tensor, y: Any) -> None:
-    """Write a small tensor, whose array is `y`, over as many elements, recorded."""
+    """Write a small tensor, whose array is `y`, over as many elements, and record it."""
     history.before_inplace(target)
-    kept = None
-    if (target._rg or other._rg) and modes.state.grad:
-        kept = history.prepare(target, COPIED, {"input": target, "other": other})
+    kept = history.prepare(target, COPIED, {"input": target, "other": other})
     if host.watched:
         told.written(y.nbytes, other)
     target._skimp_writable()[...] = y
-    if kept is not None:
-        history.rebase(target, kept)
+    history.rebase(target, kept)
 
 
 @general(namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
