@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from skimp._engine.autograd import errors, modes, node_lines as lines
+from skimp._engine.autograd.last_reader import is_own
+from skimp._engine.autograd.leaves import count
 from skimp._engine.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
@@ -22,10 +24,12 @@ from skimp._engine.autograd.refresh import (
     empty_like_base,
     move_retain,
     node_of_view,
+    strided,
     view_meta,
 )
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
+from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.tensor.tensor import Tensor, mark_creation, mark_inference
 
 _new = object.__new__
@@ -296,14 +300,15 @@ def leave(t: Tensor) -> None:
 def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     node._skimp_shape, node._skimp_dtype = shape_of(t), t._dtype
     copy = _new(CopySlices)
-    own = _own_edge(node)
+    extra = node._skimp_more()
+    own = extra.own
     others = node._skimp_edges[: 2 * own] + node._skimp_edges[2 * own + 2 :]
     init(copy, (*edge(base), *others), shape_of(base), base._dtype)
     copy.fn = node
     copy.own = own
     copy.base, copy.view = view_meta(base), view_meta(t)
     copy._skimp_code, copy._skimp_lasti = node._skimp_code, node._skimp_lasti
-    node._skimp_more().within = _ref(copy)
+    extra.within = _ref(copy)
     fresh = not base._rg
     old, old_index = base._skimp_node, base._skimp_index
     base._skimp_node, base._skimp_index, base._rg, base._skimp_inherits = copy, 0, True, False
@@ -311,18 +316,15 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
         move_retain(base, old, old_index)
     if fresh:
         mark_views(base)
+    before, index = t._skimp_node, t._skimp_index
     t._rg, t._skimp_inherits = True, False
-    t._skimp_stale = -1
-    node_of_view(t)  # which moves what retains the view's gradient
+    # `node_of_view`, of which all is known
+    t._skimp_node = strided((copy, 0), copy.base, copy.view, t, copy)
+    t._skimp_index, t._skimp_stale = 0, t._skimp_version
+    if t._skimp_retains and before is not None:
+        move_retain(t, before, index)
     if isinstance(node, OpNode):
         save_results(node, (t,))
-
-
-def _own_edge(node: Node) -> int:
-    """Which of the edges of an in-place op's node belongs to the tensor written to."""
-    extra = node._skimp_extra
-    assert extra is not None
-    return extra.own
 
 
 class CopySlices(Node):
@@ -346,7 +348,10 @@ class CopySlices(Node):
             return (None,) * (len(self._skimp_edges) >> 1)
         if not g._hollow:  # else the engine may need them once more
             grads.clear()
-        whole = ops.copy_(empty_like_base(self.base, g), g)
+        if count(g) == HELD_BY_VARIABLE and not _state.grad and self._lies_as_base(g):
+            whole = g  # which nobody else will read
+        else:
+            whole = ops.copy_(empty_like_base(self.base, g), g)
         del g
         part = self.view.of(whole, self.base)
         arrived: Any = ops.clone(part)
@@ -361,6 +366,13 @@ class CopySlices(Node):
                 own = ops.conj(own)
             ops.copy_(part, -own if self.view.neg else own)
         return [whole, *out]
+
+    def _lies_as_base(self, g: Tensor) -> bool:
+        """Whether a gradient is in memory of its own, as a copy for the base would be."""
+        if not (is_own(g) and g._dtype is self.base.dtype and type(g) is Tensor):
+            return False
+        _, strides, first = g._skimp_layout_of()
+        return not first and strides == self.base.layout.strides
 
     def _skimp_release(self) -> None:
         if self.fn is not None:

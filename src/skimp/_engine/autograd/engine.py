@@ -23,6 +23,7 @@ from skimp._engine.autograd.last_reader import is_own
 from skimp._engine.autograd.leaves import HELD_BY_ONE, count, edges_to_leaves
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.ops import ops
+from skimp._engine.autograd.parts import Part
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
@@ -144,7 +145,7 @@ def flow(
         if extra is not None:
             grads = hooks.before(extra, hooks.on_outputs(extra, grads))
         if _watched_by or (extra is not None and extra.after):
-            results = _watched(node, grads, wanted, keep)
+            results = _watched(node, grads, wanted, keep, buffers)
         else:
             results = node._skimp_plan.run(node, grads, wanted, keep)
         del grads
@@ -167,7 +168,10 @@ def flow(
                 or a.shape != to._skimp_shape
                 or r._dtype is not to._skimp_dtype
             ):
-                r = _validated(node, i >> 1, r, to, edges[i + 1])
+                if type(r) is Part:
+                    r = r.arrives(buffers, to, edges[i + 1])
+                if r is not None:
+                    r = _validated(node, i >> 1, r, to, edges[i + 1])
             is_leaf = type(to) is AccumulateGrad
             if to in buffers:
                 _add(buffers[to], edges[i + 1], r, create)
@@ -197,7 +201,9 @@ def flow(
             host.budget.after_backward()
 
 
-def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
+def _watched(
+    node: Node, grads: Grads, wanted: set[Node] | None, keep: bool, buffers: dict[Node, Grads]
+) -> Any:
     """Run a node that has hooks, under anomaly mode, or while somebody observes backward."""
     node._skimp_unfold(wanted)
     for one in watched.OBSERVERS:
@@ -207,6 +213,10 @@ def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> 
         results = _with_hooks(node, grads, wanted, keep)
     else:
         results = node._skimp_plan.run(node, grads, wanted, keep)
+        edges = node._skimp_edges
+        for i, r in enumerate(results):  # what becomes a tensor does so while the node is known
+            if type(r) is Part and edges[2 * i] not in buffers:
+                results[i] = r.whole()
     for one in watched.OBSERVERS:
         one.node_ends(node)
     return results

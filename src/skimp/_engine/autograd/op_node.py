@@ -6,6 +6,7 @@ from typing import Any
 
 from skimp._engine.autograd import saving
 from skimp._engine.autograd.nodes import Extra, Grads, Node
+from skimp._engine.autograd.parts import wholes
 from skimp._engine.autograd.rules import Plan, Rule
 
 
@@ -19,7 +20,7 @@ class OpNode(Node):
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
         """Run the formulas of the inputs that need gradients; nothing goes that was saved."""
-        return self._skimp_plan.run(self, grads, wanted, True)
+        return wholes(self._skimp_plan.run(self, grads, wanted, True))
 
     def _skimp_release(self) -> None:
         """Forget what was saved, if a tensor was among it: what kept only numbers and shapes can

@@ -159,14 +159,16 @@ def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[s
     names = plan.rule.names
     extra = node._skimp_more()
     if own in names:
-        spans = node._skimp_spans if plan.lists else {}
-        extra.own = sum([spans.get(n, 1) for n in names[: names.index(own)]])
+        extra.own = names.index(own)
+        if plan.lists and extra.own:
+            extra.own = sum([node._skimp_spans.get(n, 1) for n in names[: extra.own]])
     else:
         extra.own = len(node._skimp_edges) >> 1
         extra.zeroed = True
         node._skimp_edges += edge(target)
-    if any([s.kind == ARG and s.of == own for s in plan.slots]):
-        return {**bindings, own: ops.clone(target)}
+    for kind, _, of, _ in plan.slots:
+        if kind == ARG and of == own:
+            return {**bindings, own: ops.clone(target)}
     return bindings
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from skimp._engine.tensor.tensor import Tensor, empty, fresh
 from skimp.config import config
 
 _new = object.__new__
+_tuple = tuple.__new__  # a NamedTuple's own is Python's
 
 
 class ViewMeta(NamedTuple):
@@ -60,7 +62,8 @@ def real_layout(w: ViewMeta) -> Layout:
 
 
 def view_meta(t: Tensor) -> ViewMeta:
-    return ViewMeta(t._skimp_layout_of(), t._dtype, t._conj, t._skimp_neg)
+    layout = t._skimp_layout or t._skimp_layout_of()
+    return _tuple(ViewMeta, (layout, t._dtype, t._conj, t._skimp_neg))
 
 
 def node_of_view(t: Tensor) -> Node | None:
@@ -128,13 +131,24 @@ class AsStridedBackward0(Node):
         return (scatter(g, self.base, self.view),)
 
 
-def strided(edge: tuple[Node | None, int], base: ViewMeta, view: ViewMeta, t: Tensor) -> Node:
-    """The node of `t`, which shows `view` of the `base` whose gradient goes to `edge`."""
+def strided(
+    edge: tuple[Node | None, int],
+    base: ViewMeta,
+    view: ViewMeta,
+    t: Tensor,
+    made_by: Node | None = None,
+) -> Node:
+    """The node of `t`, which shows `view` of the `base` whose gradient goes to `edge`; of the line
+    of `made_by`, a node that was made with it.
+    """
     node = _new(AsStridedBackward0)
     init(node, edge, shape_of(t), t._dtype)
     node.base = base
     node.view = view
-    node._skimp_code, node._skimp_lasti = lines.here()
+    if made_by is None:
+        node._skimp_code, node._skimp_lasti = lines.here()
+    else:
+        node._skimp_code, node._skimp_lasti = made_by._skimp_code, made_by._skimp_lasti
     return node
 
 
@@ -170,6 +184,7 @@ def scatter(g: Tensor, base: ViewMeta, view: ViewMeta) -> Tensor:
     return ops.strided_gradient(g, base.layout, view.layout)
 
 
+@lru_cache(1024)
 def covers(base: Layout, view: Layout) -> bool:
     """Whether a base still shows all elements of a view of it: it may have taken another layout."""
     if 0 in view.shape:
@@ -194,6 +209,7 @@ def _last(layout: Layout) -> int:
     )
 
 
+@lru_cache(1024)
 def may_overlap(layout: Layout) -> bool:
     """Whether two indices may reach one place (False is certain)."""
     reach = 0

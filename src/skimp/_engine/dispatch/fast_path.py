@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.autograd.alias import before_inplace, prepare, rebase
+from skimp._engine.autograd.refresh import may_overlap
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, number
 from skimp._engine.dispatch.row import ORDINARY
@@ -115,13 +116,13 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
 
 
 def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
-    """f(*tensors, *params): the same over the first argument, where nobody differentiates it, or a
-    result is written over that no formula reads; whether the call was for it.
+    """f(*tensors, *params): the same over the first argument, recorded; whether the call was for
+    it.
     """
     if row.unwatched:
         return lambda *_: None
     names = _Names(row)
-    history = _OF_A_RESULT if _forgets(row) else "False"
+    anew = _forgets(row)
     text = [
         f"def function({names.given}):",
         "    if type(a0) not in ordinary:",
@@ -129,9 +130,9 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         *_typed_text(row, names),
         "    mine = a0._np",
         "    if (",
-        "        mine is None or typed.result is not a0._dtype or shape != mine.shape",
-        f"        or (needed and state.grad and not ({history}))",
-        f"        or (odd and not is_over(typed.kernel, mine, [{', '.join(names.arrays)}]))",
+        "        mine is None or typed.result is not a0._dtype",
+        "        or (shape != mine.shape if not odd else not",
+        f"            is_over(typed.kernel, mine, [{', '.join(names.arrays)}]))",
         "    ):",
         "        return",
         "    s = a0._storage",
@@ -141,19 +142,35 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
             f"    if {a} is not a0 and type({a}) in ordinary and {a}._storage is s:",
             "        return",
         ]
+    words = [*row.args, *row.params]
+    given = [f"{w!r}: {n}" for w, n in zip(words, [*names.tensors, *names.params], strict=True)]
+    arrays = ", ".join(names.arrays)
     text += [
+        "    kept = None",
+        "    recorded = needed and state.grad",
+        f"    if recorded and not ({_OF_A_RESULT}):" if anew else "    if recorded:",
+        "        before_inplace(a0)",
+        "        if rule is not None:",
+        f"            kept = prepare(a0, rule, {{{', '.join(given)}}})",
         "    mine = to_write(a0)",
+        "    if odd:",
+        f"        {arrays}, = spread(typed.kernel, [{arrays}], mine, False)",
         "    if typed.kernel.aliases and typed.rounded is None:",
         f"        typed.kernel.fn({names.passed}, out=mine)",
         "    else:",
-        "        array = empty(shape, typed.made)",
+        "        array = empty(mine.shape, typed.made)",
         f"        typed.kernel.fn({names.passed}, out=array)",
         "        mine[...] = array",
+        "    if kept is not None:",
+        "        rebase(a0, kept)",
     ]
-    if _forgets(row):  # after the write, as what is saved has the version that it leaves
-        text += ["    if needed and state.grad:", f"        recording.record(a0, {names.given})"]
+    if anew:  # after the write, as what is saved has the version that it leaves
+        text += ["    elif recorded:", f"        recording.record(a0, {names.given})"]
     text.append("    return True")
-    space = _space(row) | {"is_over": _is_over, "to_write": to_write}
+    space = _space(row) | {
+        "before_inplace": before_inplace, "is_over": _is_over, "prepare": prepare,
+        "rebase": rebase, "rule": row.rule, "spread": spread, "to_write": to_write,
+    }  # fmt: skip
     return function_of(f"{row.name}_fast_", text, space)
 
 
@@ -178,17 +195,29 @@ def _forgets(row: Pointwise) -> bool:
 
 
 def _is_over(kernel: Kernel, mine: Array, arrays: list[Array]) -> bool:
-    """Whether a kernel goes over all of `mine`, of any dense layout, with arrays of its shape."""
+    """Whether a kernel goes over all of `mine`, in any order and with gaps, with arrays that are
+    broadcast to it.
+    """
     shape = mine.shape
-    if not kernel.strided or any([a.ndim and a.shape != shape for a in arrays]):
+    if not kernel.strided:
         return False
-    return _is_dense(shape, mine.strides, mine.itemsize)
+    for a in arrays:
+        if a.ndim and a.shape != shape and not _spreads(a.shape, shape):
+            return False
+    return _are_apart(shape, mine.strides, mine.itemsize)
 
 
 @lru_cache(maxsize=1024)
-def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    layout = Layout(shape, tuple([s // itemsize for s in strides]), 0)
-    return layouts.is_non_overlapping_and_dense(layout)
+def _spreads(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a shape is broadcast to another."""
+    ends = zip(reversed(own), reversed(shape), strict=False)
+    return len(own) <= len(shape) and all([m in (1, n) for m, n in ends])
+
+
+@lru_cache(maxsize=1024)
+def _are_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether each element has a place of its own."""
+    return not may_overlap(Layout(shape, tuple([s // itemsize for s in strides]), 0))
 
 
 class _Names:

@@ -27,7 +27,7 @@ from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.indexing import getitem, shown, small_item
 from skimp._ops.index.plan import Plan, in_numbers, split
-from skimp._ops.shape.copies import COPIED, _filled, write
+from skimp._ops.shape.copies import _filled, write, write_small
 
 _state = modes.state
 _WHOLE = slice(None)
@@ -155,7 +155,10 @@ def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
         return False
     if (self._rg or value._rg) and _state.grad:
         # what names all elements is no view of them: such a write is to the tensor itself
-        return place.size < a.size and _written_small(getitem(self, index), b, value)
+        if place.size == a.size or (target := getitem(self, index))._np is None:
+            return False
+        write_small(target, value, b)
+        return True
     history.before_inplace(self)
     written(b.nbytes, value)
     self._skimp_writable()
@@ -166,20 +169,6 @@ def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
 def _is_same(a: Any, b: Any) -> bool:
     """Whether arrays of one shape are the same elements: `x[i] += 1` writes back what it read."""
     return a.strides == b.strides and shaping.address(a) == shaping.address(b)
-
-
-def _written_small(target: Tensor, b: Any, value: Tensor) -> bool:
-    """Write a small tensor over a view of as many elements, recorded; False where the view is none
-    of a small tensor.
-    """
-    if target._np is None:
-        return False
-    history.before_inplace(target)
-    kept = history.prepare(target, COPIED, {"input": target, "other": value})
-    written(b.nbytes, value)
-    target._skimp_writable()[...] = b
-    history.rebase(target, kept)
-    return True
 
 
 def _set(self: Tensor, index: Any, value: Any) -> None:

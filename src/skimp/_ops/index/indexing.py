@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import weakref
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.parts import Part, part
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
+from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
+from skimp._engine.tensor.tensor import Tensor, alias, mark
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
-from skimp._ops.shape.views import scattered
-from skimp.config import config
 
 _new = object.__new__
 _view_of = history.view_of
@@ -29,20 +31,19 @@ _MANY = history.MANY
 _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
+_BOUNDS = frozenset({int, type(None)})
 
 
 def _rule(name: str) -> Rule:
     return Rule(name, input=_placed)
 
 
-def _placed(g: Tensor, input_shape: Any, index: Any) -> Tensor:
+def _placed(g: Tensor, input_shape: Any, index: Any) -> Part | Tensor:
     """Zeros with `g` where the index of a view looks."""
-    y, shape = g._np, tuple(input_shape)
-    if y is None or _state.grad or type(g) not in ORDINARY or math.prod(shape) > config.small_below:
-        return scattered(g, shape, lambda z: z[index])
-    made = np.zeros(shape, y.dtype)
-    made[index] = y
-    return fresh(made, g._dtype)
+    items = index if type(index) is tuple else (index,)
+    if not any([i is Ellipsis for i in items]):
+        items = (*items, ...)  # so that NumPy has a view of one element, too
+    return part(g, tuple(input_shape), itemgetter(items))
 
 
 _RULES = {
@@ -62,6 +63,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if x is None and not self._hollow and self._storage.deferred is None and not self._rg:
         self._skimp_array()  # a small one gets its ndarray back
         x = self._np
+    if x is None and not (active or self._skimp_marked) and type(self) in ORDINARY:
+        view = _of_large(self, index)
+        if view is not None:
+            return view
     if x is not None and self._rg and not active and type(self) in ORDINARY:
         picked = _recorded(self, x, index)
         if picked is None:
@@ -171,6 +176,59 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     if t._skimp_node is None:
         history.register(base, t)
     return t
+
+
+def _of_large(self: Tensor, index: Any) -> Tensor | None:
+    """The view of a tensor that need not be small, or in memory, by plain ints and slices; None
+    sends the index the general way.
+    """
+    items = index if type(index) is tuple else (index,)
+    key: list[Any] = []
+    for i in items:
+        if type(i) is int:
+            key.append(i)
+        elif type(i) is slice and _BOUNDS.issuperset((type(i.start), type(i.stop), type(i.step))):
+            key.append((i.start, i.stop, i.step))
+        else:
+            return None
+    layout = self._skimp_layout_of()
+    found = _laid_out(layout, tuple(key))
+    record = _last(layout.shape, items) if found is not None else None
+    if found is None or record is None or (self._rg and not _state.grad):
+        return None
+    t = alias(self, found)
+    base = self if self._base is None else self._base
+    if not self._rg:
+        history.plain_view(base, t)
+        return t
+    t._base = base
+    t._skimp_stale = self._storage.version
+    record.record(t, self, items)
+    if t._skimp_node is None:
+        history.register(base, t)
+    return t
+
+
+@lru_cache(4096)
+def _laid_out(layout: Layout, key: tuple[Any, ...]) -> Layout | None:
+    """The layout of that view; None where an item is out of bounds."""
+    if len(key) > len(layout.shape):
+        return None
+    dim = 0
+    for i in key:
+        n = layout.shape[dim]
+        if type(i) is int:
+            if not -n <= i < n:
+                return None
+            layout = V.select(layout, dim, i)
+            continue
+        start, stop, step = i
+        if step is not None and step <= 0:
+            return None
+        if start or step not in (None, 1) or (stop is not None and stop < n):
+            layout = V.slice_(layout, dim, start, stop, 1 if step is None else step)
+        dim += 1
+    return layout
 
 
 def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:

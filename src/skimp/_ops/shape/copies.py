@@ -199,17 +199,28 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     x, y = input._np, other._np
     if x is None or y is None or y.shape != x.shape:
         return None
-    if (input._rg or other._rg) and modes.state.grad:
-        return None
     if not (x.flags.c_contiguous or _are_apart(x)):
         return None
     if other._storage is input._storage:
         return None
+    if (input._rg or other._rg) and modes.state.grad:
+        write_small(input, other, y)
+        return input
     history.before_inplace(input)
     if host.watched:
         told.written(y.nbytes, other)
     input._skimp_writable()[...] = y
     return input
+
+
+def write_small(target: Tensor, other: Tensor, y: Any) -> None:
+    """Write a small tensor, whose array is `y`, over as many elements, and record it."""
+    history.before_inplace(target)
+    kept = history.prepare(target, COPIED, {"input": target, "other": other})
+    if host.watched:
+        told.written(y.nbytes, other)
+    target._skimp_writable()[...] = y
+    history.rebase(target, kept)
 
 
 @general(namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.parts import Part, part
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden, view
@@ -25,6 +27,7 @@ from skimp._ops.shape.complex_views import view_dtype
 from skimp._ops.shape.copies import contiguous, copied, describe
 
 _active = regions.active
+_ALL = slice(None)
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
@@ -42,13 +45,17 @@ def as_int(v: Any, name: str = "size") -> int:
     return int(v.__index__())
 
 
-def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
-    """Zeros of `shape` with `g` written where `place(zeros)` looks: the gradient of any view
-    without overlap.
-    """
-    zeros = g.new_zeros(tuple(shape))
-    place(zeros).copy_(g)
-    return zeros
+def _along(g: Tensor, shape: Sequence[int], dim: int, item: Any) -> Part | Tensor:
+    """The gradient of the view that an int, or a slice, of one dim makes."""
+    index = (*(_ALL,) * (dim % len(shape)), item, ...)
+    return part(g, tuple(shape), itemgetter(index))
+
+
+def _narrowed(g: Tensor, shape: Sequence[int], dim: int, start: Any, length: int) -> Part | Tensor:
+    first = as_int(start)
+    if first < 0:
+        first += shape[dim]
+    return _along(g, shape, dim, slice(first, first + length))
 
 
 def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
@@ -412,9 +419,7 @@ def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 @view(
     rule=Rule(
         "SelectBackward0",
-        input=lambda g, input_shape, dim, index: scattered(
-            g, input_shape, lambda z: z.select(dim, index)
-        ),
+        input=lambda g, input_shape, dim, index: _along(g, input_shape, dim, as_int(index)),
     ),
     fast_view="a[(*(slice(None),) * (dim % a.ndim), index, ...)] "
     "if type(dim) is int and -a.ndim <= dim < a.ndim and type(index) is int else None",
@@ -432,8 +437,8 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
 @view(
     rule=Rule(
         "SliceBackward0",
-        input=lambda g, input_shape, dim, start, length: scattered(
-            g, input_shape, lambda z: z.narrow(dim, start, length)
+        input=lambda g, input_shape, dim, start, length: _narrowed(
+            g, input_shape, dim, start, length
         ),
     ),
     fast_view="a[(*(slice(None),) * (dim % a.ndim), slice(start, start + length))] "
@@ -454,8 +459,8 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
 @view(
     rule=Rule(
         "DiagonalBackward0",
-        input=lambda g, input_shape, offset, dim1, dim2: scattered(
-            g, input_shape, lambda z: z.diagonal(offset, dim1, dim2)
+        input=lambda g, input_shape, offset, dim1, dim2: part(
+            g, tuple(input_shape), lambda z: z.diagonal(offset, dim1, dim2)
         ),
     ),
     batch=batching.dims.diagonal,
