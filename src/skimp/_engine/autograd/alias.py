@@ -8,7 +8,7 @@ then it writes; then `rebase(t, saved)`, or `relaid` where only the layout chang
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from skimp._engine.autograd import errors, modes, node_lines as lines
@@ -197,6 +197,17 @@ def before_unwatched(t: Tensor) -> None:
         raise RuntimeError(errors.INFERENCE_INPLACE)
     if t._storage.saved:
         _note(t)
+
+
+def before_writes(tensors: Iterable[Tensor]) -> None:
+    """`before_inplace` of what one line writes to, where nothing is recorded."""
+    here = None
+    for t in tensors:
+        if t._skimp_inference and not _state.inference:
+            raise RuntimeError(errors.INFERENCE_INPLACE)
+        if t._storage.saved:
+            here = here or lines.here()
+            t._storage.written = (*here, t._skimp_version + 1)
 
 
 def _note(t: Tensor) -> None:
