@@ -51,8 +51,9 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         n = len(views)
         if n > MANY and not n & (n - 1):
             _forget_dead(views)
-    if not _state.grad:
-        mark_creation(view, "inference" if _state.inference else "no_grad")
+    if not _state.grad:  # `mark_creation`, written out
+        view._skimp_creation = "inference" if _state.inference else "no_grad"
+        view._skimp_marked = True
 
 
 def view_of(
@@ -146,7 +147,8 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
         view._base = base
         view._skimp_stale = version
         view._skimp_output = i
-        mark_creation(view, creation)
+        view._skimp_creation = creation
+        view._skimp_marked = True
         known.append(_ref(view))
     if len(known) > MANY and before.bit_length() != len(known).bit_length():
         known[:] = [r for r in known if r() is not None]
