@@ -9,7 +9,7 @@ from skimp._engine.tensor import finfo as limits
 from skimp._engine.tensor.checks import require, require_not_negative
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.optim.fused import lerp
+from skimp.optim.formulas import lerp
 from skimp.optim.steps import PerParameter, advance, counter, hyperparameters, number, update, zeros
 
 

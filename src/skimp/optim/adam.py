@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.optim.fused import lerp, maximum, sqrt
+from skimp.optim.formulas import lerp, maximum, sqrt
 from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, named, zeros
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require_ndim, require_not_negative, require_one_of
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
-from skimp.optim.fused import lerp
+from skimp.optim.formulas import lerp
 from skimp.optim.steps import PerParameter, hyperparameters, number, update, zeros
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)

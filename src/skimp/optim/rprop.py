@@ -10,7 +10,8 @@ from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
 from skimp.optim.adam import decayed
-from skimp.optim.fused import above, below, clamp, sign, update, where
+from skimp.optim.formulas import above, below, clamp, sign, where
+from skimp.optim.fused import update
 from skimp.optim.steps import (
     ByFormula,
     PerParameter,

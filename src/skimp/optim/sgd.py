@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any
 
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
-from skimp.optim.steps import PerParameter, hyperparameters, named, number, update
+from skimp.optim.steps import PerParameter, hyperparameters, named, number, update_all
 
 
 def _gradient(p: Any, g: Any, decay: float, maximize: bool) -> Any:
@@ -80,18 +81,23 @@ class SGD(PerParameter):
         says = "Nesterov momentum requires a momentum and zero dampening"
         require(smooth or not given["nesterov"], says)
 
-    def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
+    def _skimp_step_group(self, group: dict[str, Any]) -> None:
+        options = self._skimp_numbers_of(group)
         lr, momentum, _, decay, _, maximize = options
-        if momentum == 0:
-            update(plain, (p,), (grad,), lr, decay, maximize)
-            return
-        state = self.state[p]
-        buf = state.get("momentum_buffer")
-        formula = later
-        if buf is None:
-            formula = first
-            buf = state["momentum_buffer"] = ops.empty_like(p.detach())
-        update(formula, (p, buf), (grad,), *options)
+        for params, grads in self._skimp_dense(group):
+            if momentum == 0:
+                update_all(plain, (params,), (grads,), lr, decay, maximize)
+                continue
+            states = [self.state[p] for p in params]
+            begun = [state.get("momentum_buffer") is not None for state in states]
+            for p, state, has in zip(params, states, begun, strict=True):
+                if not has:
+                    state["momentum_buffer"] = ops.empty_like(p.detach())
+            columns = params, [state["momentum_buffer"] for state in states], grads
+            for formula, which in ((later, begun), (first, [not has for has in begun])):
+                if any(which):
+                    *written, read = [list(compress(c, which)) for c in columns]
+                    update_all(formula, written, (read,), *options)
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient (and of the sparse momentum) are read and written."""

@@ -9,7 +9,7 @@ from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
 from skimp.optim.adam import decayed
-from skimp.optim.fused import lerp, sqrt
+from skimp.optim.formulas import lerp, sqrt
 from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, named, number, zeros
 
 

@@ -17,7 +17,7 @@ and its state, in the order of `_skimp_state`, by `_skimp_formula(p, *state, gra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -29,12 +29,14 @@ from skimp._engine.tensor.checks import require, require_below, require_not_nega
 from skimp._engine.tensor.options import declared, parameters
 from skimp._engine.tensor.tensor import Tensor, writable
 from skimp.nn import ops
-from skimp.optim import fused
+from skimp.optim import waiting
+from skimp.optim.formulas import Formula
+from skimp.optim.fused import update, update_all
 from skimp.optim.optimizer import Optimizer
 
 __all__ = [
-    "ByFormula", "Declared", "PerParameter", "advance", "counter", "fractions", "hyperparameters",
-    "named", "number", "update", "zeros",
+    "ByFormula", "Declared", "PerParameter", "advance", "advance_all", "counter", "fractions",
+    "hyperparameters", "named", "number", "update", "update_all", "zeros",
 ]  # fmt: skip
 
 SAYS = """\
@@ -44,7 +46,6 @@ gradients.
 Memory: parameters and state are written in place; their version counts once each."""
 
 T = TypeVar("T", bound=type[Any])
-update = fused.update
 _PLAIN = frozenset((float, int, bool))  # of which most options are
 
 
@@ -144,6 +145,14 @@ def advance(state: dict[str, Any]) -> float:
     return float(step)  # of its type: float32 has no 2^24 + 1
 
 
+def advance_all(states: list[dict[str, Any]]) -> list[float]:
+    """`advance` of each."""
+    steps = writable([state["step"] for state in states])
+    for step in steps:
+        step[...] = float(step) + 1
+    return list(map(float, steps))
+
+
 def zeros(p: Tensor) -> Tensor:
     """State of a parameter, at 0."""
     return ops.zeros_like(p.detach())
@@ -174,24 +183,38 @@ class PerParameter(Declared):
                     loss = closure()
             try:
                 if self._skimp_may_wait:
-                    fused.put_off()
+                    waiting.put_off()
                 for group in self.param_groups:
                     self._skimp_step_group(group)
             finally:
-                insist(fused.run_all)
+                insist(waiting.run_all)
         return loss
 
     def _skimp_step_group(self, group: dict[str, Any]) -> None:
         options = self._skimp_numbers_of(group)
+        for params, grads in self._skimp_dense(group):
+            for p, grad in zip(params, grads, strict=True):
+                self._skimp_update(group, p, grad, *options)
+
+    def _skimp_dense(self, group: dict[str, Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """The parameters that have gradients, and these; what comes before a sparse one first."""
+        params: list[Tensor] = []
+        grads: list[Tensor] = []
         for p in group["params"]:
             grad = p.grad
             if grad is None:
                 continue
             if grad._skimp_sparse:
-                fused.run_waiting()
+                if params:
+                    yield params, grads
+                    params, grads = [], []
+                waiting.run_waiting()
                 self._skimp_update_rows(group, p, grad)
             else:
-                self._skimp_update(group, p, grad, *options)
+                params.append(p)
+                grads.append(grad)
+        if params:
+            yield params, grads
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """The step for a sparse gradient (`nn.Embedding(sparse=True)`)."""
@@ -214,29 +237,28 @@ class ByFormula(PerParameter):
     """An optimizer whose step is one formula of the parameter, its state and its gradient."""
 
     _skimp_state: ClassVar[dict[str, Callable[[Tensor], Tensor]]]
-    _skimp_formula: ClassVar[fused.Formula]
+    _skimp_formula: ClassVar[Formula]
 
     def _skimp_state_of(self, group: dict[str, Any]) -> dict[str, Callable[[Tensor], Tensor]]:
         """What a parameter's state begins with: the step's number and what the formula writes."""
         return self._skimp_state
 
-    def _skimp_formula_of(self, group: dict[str, Any]) -> fused.Formula:
+    def _skimp_formula_of(self, group: dict[str, Any]) -> Formula:
         return self._skimp_formula
 
     def _skimp_step_group(self, group: dict[str, Any]) -> None:
         begin, formula = self._skimp_state_of(group), self._skimp_formula_of(group)
         options = self._skimp_numbers_of(group)
         written = [name for name in begin if name != "step"]
-        for p in group["params"]:
-            grad = p.grad
-            if grad is None:
+        for params, grads in self._skimp_dense(group):
+            states = [self.state[p] for p in params]
+            for p, state in zip(params, states, strict=True):
+                if not state:
+                    state.update({name: make(p) for name, make in begin.items()})
+            columns = [params, *[[state[name] for state in states] for name in written]]
+            steps = advance_all(states)
+            if len(set(steps)) == 1:
+                update_all(formula, columns, (grads,), steps[0], *options)
                 continue
-            if grad._skimp_sparse:
-                fused.run_waiting()
-                self._skimp_update_rows(group, p, grad)
-                continue
-            state = self.state[p]
-            if not state:
-                state.update({name: make(p) for name, make in begin.items()})
-            k = advance(state)
-            update(formula, [p, *map(state.__getitem__, written)], (grad,), k, *options)
+            for k, g, *one in zip(steps, grads, *columns, strict=True):
+                update(formula, one, (g,), k, *options)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.adam import decayed, moments
-from skimp.optim.fused import absolute, lerp, maximum, sqrt
+from skimp.optim.formulas import absolute, lerp, maximum, sqrt
 from skimp.optim.steps import (
     ByFormula,
     PerParameter,

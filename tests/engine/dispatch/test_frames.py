@@ -11,30 +11,31 @@ from tests.support.frames import frames_of
 # but for the one that restores a backward's state.
 MOST = 50
 # And those of a product of batches, and back.
-MOST_OF_BATCHES = 62
+MOST_OF_BATCHES = 60
 # Of a number whose gradients meet: they are added as arrays.
-MOST_OF_MEETING = 65
+MOST_OF_MEETING = 64
 # Of three views, each of the one before, that nobody records.
-MOST_OF_VIEWS = 10
+MOST_OF_VIEWS = 7
 # Of three pieces of rows as heads, of pieces of two numbers, and of those of a large tensor.
 MOST_OF_HEADS = {
-    "heads": 35, "heads and back": 178, "threes and twos": 33, "large pieces": 23,
+    "heads": 35, "heads and back": 168, "threes and twos": 33, "large pieces": 23,
 }  # fmt: skip
 # Of these calls, which nobody records.
 MOST_OF_CALLS = {
-    "norm of one row": 13, "softmax of one row": 8, "attention of one query": 18,
-    "pieces": 12, "deviation": 11, "a stack of numbers": 5, "a number where mask and int say": 9,
-    "values where a mask says": 27, "one word": 21, "a quantile": 34,
+    "norm of one row": 11, "softmax of one row": 7, "attention of one query": 18,
+    "pieces": 10, "deviation": 11, "a stack of numbers": 5, "a number where mask and int say": 9,
+    "values where a mask says": 26, "one word": 21, "a quantile": 32,
     "places that hold": 6, "a mirror image": 4, "one of two numbers": 9, "a range of floats": 5,
     "normals of a size": 11, "integers of a shape": 6, "the tensor itself": 2,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
 MOST_OF_GRADIENTS = {
-    "gather": 30, "clamp": 27, "a quotient": 18, "a square": 23, "a rectifier": 20, "a loss": 21,
-    "a shape": 40, "softmax of one row": 27, "pieces of which one is wanted": 40, "a bias": 18,
+    "gather": 30, "clamp": 27, "a quotient": 17, "a square": 23, "a rectifier": 20, "a loss": 21,
+    "a shape": 39, "softmax of one row": 27, "pieces of which one is wanted": 39, "a bias": 18,
+    "a table with padding": 33,
 }  # fmt: skip
 # Of a step of a block whose activations wait, take memory of the pool and are made in blocks.
-MOST_OF_BLOCK = 1320
+MOST_OF_BLOCK = 1275
 
 
 def test_frames_of_a_small_step() -> None:
@@ -176,6 +177,7 @@ def test_frames_of_gradients_of_small_tensors() -> None:
         "softmax of one row": lambda: F.softmax(row, -1).backward(one),
         "pieces of which one is wanted": lambda: skimp.cat((more, x)).backward(both),
         "a bias": lambda: (more + bias).backward(ones),
+        "a table with padding": lambda: F.embedding(labels, x, 0).backward(ones),
     }
 
     def without() -> None:

@@ -35,7 +35,7 @@ from skimp._engine.tensor.printing import get_printoptions, printoptions
 from skimp._kernels.random.mt19937 import Engine
 from skimp.amp.state import state as autocast
 from skimp.autograd import checkpoint, forward_ad
-from skimp.optim import fused
+from skimp.optim import waiting
 from tests.support.books import Owner
 
 SIDE = 384  # a float32 matrix of 576 KiB: a block of the pool, and work for threads
@@ -414,7 +414,7 @@ def test_an_optimizers_step_that_is_interrupted_is_over() -> None:
     for at in each_moment(lambda: optimizer.step(lambda: 0.0)):
         Moments(at).run(lambda: optimizer.step(lambda: 0.0))
         assert what_is_on() == before, at
-        assert fused._here.waiting is None, at
+        assert waiting.here.waiting is None, at
 
 
 def test_a_pool_loses_no_block() -> None:

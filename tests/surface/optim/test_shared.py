@@ -11,8 +11,9 @@ import pytest
 import torch as oracle
 
 import skimp
-from skimp.optim import fused
+from skimp.optim import formulas, waiting
 from skimp.optim.steps import PerParameter
+from tests.support.frames import frames_of
 from tests.support.optim_rows import OPTIMIZERS
 from tests.support.peaks import peak_of
 from tests.support.running import default_mode
@@ -57,13 +58,13 @@ def _steps(torch: Any, name: str, apart: bool = False) -> list[Any]:
 def test_updates_of_several_sizes_are_one_plan(monkeypatch: Any) -> None:
     """Unless they are few elements in all; tiny ones are made as one, beside it."""
     made: list[list[int]] = []
-    evaluate = fused.run.evaluate_jobs
+    evaluate = waiting.run.evaluate_jobs
 
     def noted(roots: Any, outs: Any, jobs: Any) -> None:
         made.append([written[0].size for written, _ in jobs])
         evaluate(roots, outs, jobs)
 
-    monkeypatch.setattr(fused.run, "evaluate_jobs", noted)
+    monkeypatch.setattr(waiting.run, "evaluate_jobs", noted)
     for sizes, expected in (
         ([9_000, 70_000, 20_000, 128], [[9_000, 70_000, 20_000]]),
         ([9_000, 20_000], []),
@@ -94,29 +95,62 @@ def test_bits_and_versions_of_one_after_another(name: str) -> None:
         )
 
 
-def _meeting(torch: Any, kind: str) -> list[Any]:
+def _meeting(torch: Any, kind: str, n: int) -> list[Any]:
     """Two steps of parameters that have memory in common with each other or with gradients."""
-    n = 100_000
     whole = torch.arange(2.0 * n) / n
     a = whole[:n].detach().requires_grad_(True)
     b = whole[n // 2 : n // 2 + n].detach().requires_grad_(True)
     c = torch.ones(n, requires_grad=True)
     few = whole[n // 4 : n // 4 + 9].detach().requires_grad_(True)
-    params = [a, few, b, c]
+    others = [torch.ones(n, requires_grad=True) for _ in range(2)]
+    params = [a, few, others[0], b, c, others[1]]
     optimizer = torch.optim.SGD(params, lr=0.5, momentum=0.5, weight_decay=0.1)
     for _ in range(2):
         a.grad, b.grad, few.grad = torch.ones(n), torch.arange(1.0 * n), torch.ones(9)
         c.grad = {"parameter": a.detach(), "itself": c.detach(), "gradient": b.grad}[kind]
         if kind == "gradient":
             a.grad = b.grad
+        others[0].grad, others[1].grad = others[1].detach(), a.grad
         optimizer.step()
-    return [whole, c]
+    return [whole, c, *others]
 
 
+@pytest.mark.parametrize("n", [64, 100_000])
 @pytest.mark.parametrize("kind", ["parameter", "itself", "gradient"])
-def test_parameters_that_meet(kind: str) -> None:
-    for ours, theirs in zip(_meeting(skimp, kind), _meeting(oracle, kind), strict=True):
+def test_parameters_that_meet(kind: str, n: int) -> None:
+    for ours, theirs in zip(_meeting(skimp, kind, n), _meeting(oracle, kind, n), strict=True):
         np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-6)
+
+
+@default_mode
+@pytest.mark.parametrize("name", ["sgd", "sgd_nesterov", "adam", "rmsprop"])
+def test_one_more_parameter_is_one_more_look_at_its_gradient(name: str) -> None:
+    found = []
+    for many in (10, 30):
+        params = [skimp.ones(8, requires_grad=True) for _ in range(many)]
+        for p in params:
+            p.grad = skimp.ones(8)
+        found.append(len(frames_of(OPTIMIZERS[name](skimp.optim, params).step, warm=2)))
+    assert found[1] - found[0] <= 20
+
+
+@pytest.mark.parametrize("ours", ["written", "read"])
+def test_where_one_of_many_is_not_small(ours: str) -> None:
+    """It is changed by itself, and the others together; each counts one write."""
+    found = []
+    for torch in (skimp, oracle):
+        shapes = [(4,), (3, 5), (600, 400), (2, 2), (8,), (6, 6)]
+        params = [torch.full(shape, 2.0) for shape in shapes]
+        if ours == "written":
+            params[3] = torch.full((2, 4), 2.0)[:, ::2]
+        grads = [torch.ones(shape) for shape in shapes]
+        if ours == "read":
+            grads[3] = torch.ones(2, 2).t()
+        for p, g in zip(params, grads, strict=True):
+            p.requires_grad_(True).grad = g
+        torch.optim.SGD(params, lr=0.5, momentum=0.5).step()
+        found.append([(p.detach().sum().item(), p._version) for p in params])
+    assert found[0] == found[1]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant")
@@ -156,8 +190,8 @@ def test_a_waiting_update_is_run_before_a_sparse_one() -> None:
 
 
 def test_nothing_waits_where_a_step_looks_at_what_it_wrote() -> None:
-    waiting = {c.__name__ for c in PerParameter.__subclasses__() if not c._skimp_may_wait}
-    assert waiting == {"Adafactor", "Muon"}
+    at_once = {c.__name__ for c in PerParameter.__subclasses__() if not c._skimp_may_wait}
+    assert at_once == {"Adafactor", "Muon"}
 
 
 @pytest.mark.parametrize("size", [20_000, 60_001, 1 << 16])
@@ -165,7 +199,7 @@ def test_a_small_step_makes_little_on_the_way(size: int, monkeypatch: Any) -> No
     """In parts, or block by block; the bits are those of the formula on the whole."""
     found = []
     for part in (1 << 30, 1 << 13):
-        monkeypatch.setattr(fused, "_PART", part)
+        monkeypatch.setattr(formulas, "_PART", part)
         skimp.manual_seed(0)
         p = skimp.randn(size, requires_grad=True)
         p.grad = skimp.randn(size)

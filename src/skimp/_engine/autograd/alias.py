@@ -8,7 +8,7 @@ then it writes; then `rebase(t, saved)`, or `relaid` where only the layout chang
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from skimp._engine.autograd import errors, modes, node_lines as lines
@@ -55,8 +55,9 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         n = len(views)
         if n > MANY and not n & (n - 1):
             _forget_dead(views)
-    if not _state.grad:
-        mark_creation(view, "inference" if _state.inference else "no_grad")
+    if not _state.grad:  # `mark_creation`, written out
+        view._skimp_creation = "inference" if _state.inference else "no_grad"
+        view._skimp_marked = True
 
 
 def view_of(
@@ -150,7 +151,8 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
         view._base = base
         view._skimp_stale = version
         view._skimp_output = i
-        mark_creation(view, creation)
+        view._skimp_creation = creation
+        view._skimp_marked = True
         known.append(_ref(view))
     if len(known) > MANY and before.bit_length() != len(known).bit_length():
         known[:] = [r for r in known if r() is not None]
@@ -201,6 +203,17 @@ def before_unwatched(t: Tensor) -> None:
         raise RuntimeError(errors.INFERENCE_INPLACE)
     if t._storage.saved:
         _note(t)
+
+
+def before_writes(tensors: Iterable[Tensor]) -> None:
+    """`before_inplace` of what one line writes to, where nothing is recorded."""
+    here = None
+    for t in tensors:
+        if t._skimp_inference and not _state.inference:
+            raise RuntimeError(errors.INFERENCE_INPLACE)
+        if t._storage.saved:
+            here = here or lines.here()
+            t._storage.written = (*here, t._skimp_version + 1)
 
 
 def _note(t: Tensor) -> None:

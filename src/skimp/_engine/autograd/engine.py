@@ -164,9 +164,11 @@ def flow(
             if r is not None and (
                 type(r) is not Tensor
                 or (a := r._np) is None
-                or outputs is not None
-                or a.shape != to._skimp_shape
-                or r._dtype is not to._skimp_dtype
+                or (
+                    a.shape != to._skimp_shape or r._dtype is not to._skimp_dtype
+                    if outputs is None
+                    else (a.shape, r._dtype) != outputs[edges[i + 1]]
+                )
             ):
                 if type(r) is Part:
                     r = r.arrives(buffers, to, edges[i + 1])

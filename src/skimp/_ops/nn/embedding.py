@@ -54,21 +54,29 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
 def _small_table_back(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
-    """The gradient of a small table of float32 or float64, none of whose rows counts less."""
+    """The gradient of a small table of float32 or float64, whose rows nothing scales."""
     rows, numbers, dtype = grad_output._np, indices._np, grad_output._dtype
     if rows is None or numbers is None or dtype not in dtypes.FLOATING or scale_grad_by_freq:
         return None
     if indices._dtype not in INDICES:
         return None
     width = rows.shape[-1]
-    if padding_idx >= 0 or not numbers.size or num_weights * width >= config.small_below:
+    if not numbers.size or num_weights * width >= config.small_below:
         return None
     total = np.zeros((num_weights, width), dtype.np)
+    numbers, rows = numbers.reshape(-1), rows.reshape(-1, width)
+    if padding_idx >= 0:
+        numbers, rows = _without(padding_idx, numbers, rows)
     if numbers.size == 1:
-        total[numbers.item()] += rows.reshape(width)
+        total[numbers.item()] += rows[0]
     else:
-        quietly(merge_rows, total, numbers.reshape(-1), taking(rows.reshape(-1, width)))
+        quietly(merge_rows, total, numbers, taking(rows))
     return fresh(total, dtype)
+
+
+def _without(padding_idx: int, numbers: Array, rows: Array) -> tuple[Array, Array]:
+    keep = numbers != padding_idx
+    return (numbers, rows) if keep.all() else (numbers[keep], rows[keep])
 
 
 @general(
@@ -103,9 +111,7 @@ def embedding_dense_backward(
             rows.dtype
         )
     if padding_idx >= 0 and numbers.size:
-        keep = numbers != padding_idx
-        if not keep.all():
-            numbers, rows = numbers[keep], rows[keep]
+        numbers, rows = _without(padding_idx, numbers, rows)
     acc = dtypes.accumulator(grad_output._dtype)
     if acc is not grad_output._dtype:
         total = np.zeros((num_weights, width), acc.np)

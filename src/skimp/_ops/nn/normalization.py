@@ -301,10 +301,11 @@ def _quick_layer_norm(
             if type(t) not in ORDINARY:
                 return None
             needed |= t._rg
-    shape = as_shape(normalized_shape)
+    own = type(normalized_shape) is tuple
+    shape = normalized_shape if own else as_shape(normalized_shape)
     if not (needed and modes.state.grad):
         found = small_parts(input, shape, weight, bias, eps)
-        return None if found is None else fresh(found[0].reshape(shape_of(input)), input._dtype)
+        return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
     made = small_layer_norm(input, shape, weight, bias, eps)
     if made is None:
         return None
