@@ -361,3 +361,11 @@ def test_what_is_in_a_row_that_is_ignored_is_not_in_the_loss(reduction: str) -> 
         loss = m.nn.functional.nll_loss(x, m.tensor([-100, 1, -100]), reduction=reduction)
         found.append((loss.tolist(), m.autograd.grad(loss.sum(), x)[0].tolist()))
     assert str(found[0]) == str(found[1])
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (2, 3, 0), (0, 0)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_probabilities_of_no_elements(shape: tuple[int, ...], smoothing: float) -> None:
+    for lib in (skimp, torch):
+        x, y = lib.ones(shape), lib.ones(shape)
+        assert lib.nn.functional.cross_entropy(x, y, label_smoothing=smoothing).isnan()
