@@ -266,3 +266,26 @@ def test_a_grad_scaler_that_is_off() -> None:
         scaler = skimp.amp.GradScaler()
     x = skimp.ones(1)
     assert scaler.scale(x) is x
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_run_again_as_they_were_cast(reentrant: bool) -> None:
+    def run(torch: Any, _: Any) -> Any:
+        x = torch.ones(2, 2, requires_grad=True)
+        seen = []
+
+        def piece(x: Any) -> Any:
+            y = torch.mm(x, x)
+            seen.append(str(y.dtype))
+            return y.exp()
+
+        with torch.autocast("cpu", torch.bfloat16):
+            y = torch.utils.checkpoint.checkpoint(piece, x, use_reentrant=reentrant)
+        with torch.autocast("cpu", enabled=False):
+            y.sum().backward()
+        assert not torch.is_autocast_enabled("cpu")
+        return seen, x.grad.tolist()
+
+    ours, theirs = both(run)
+    assert ours == theirs
+    assert ours[0] == ["torch.bfloat16"] * 2

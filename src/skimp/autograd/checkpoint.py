@@ -13,6 +13,7 @@ import itertools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from skimp._engine.autograd import calls, modes, node_lines as lines, tasks
@@ -22,6 +23,8 @@ from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.interrupts import insist, region
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, empty
+from skimp.amp.autocast_mode import autocast
+from skimp.amp.state import get_autocast_dtype, is_autocast_cache_enabled, is_autocast_enabled
 from skimp.autograd.function import Function
 
 Contexts = tuple[contextlib.AbstractContextManager[Any], contextlib.AbstractContextManager[Any]]
@@ -181,6 +184,12 @@ def _generator() -> tuple[Any, Any]:
 def _rng_state(preserve: bool) -> Any:
     get = _generator()[0]
     return get() if preserve and get is not None else None
+
+
+def _casting() -> Callable[[], autocast]:
+    """Makes regions that cast as it is done here: backward mostly runs outside of autocast."""
+    enabled, cached = is_autocast_enabled("cpu"), is_autocast_cache_enabled()
+    return partial(autocast, "cpu", get_autocast_dtype("cpu"), enabled, cached)
 
 
 # -- non-reentrant ---------------------------------------------------------------------------------
@@ -380,6 +389,7 @@ def _rematerialize(
     distinct = {id(values[i]): values[i] for i in places}
     order = {key: k for k, key in enumerate(distinct)}
     which = [order[id(values[i])] for i in places]
+    casting = _casting()
     dummy = empty((0,), dtypes.float32)
     dummy._rg = True
     saved = _Inputs.apply(dummy, *distinct.values())._skimp_node
@@ -392,7 +402,7 @@ def _rematerialize(
         kept = saved.saved_tensors
         for i, k in zip(places, which, strict=True):
             given[i] = kept[k]
-        with _rng(state), context:
+        with _rng(state), casting(), context:
             function(*given[:count], **dict(zip(names, given[count:], strict=True)))
 
     return run
@@ -414,6 +424,7 @@ class CheckpointFunction(Function):
             )
         ctx.run_function = run_function
         ctx.rng_state = _rng_state(preserve_rng_state)
+        ctx.casting = _casting()
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -434,7 +445,7 @@ class CheckpointFunction(Function):
             fresh = t.detach()
             fresh._rg = t._rg
             inputs[i] = fresh
-        with _rng(ctx.rng_state), modes.enable_grad():
+        with _rng(ctx.rng_state), ctx.casting(), modes.enable_grad():
             outputs = ctx.run_function(*inputs)
         if isinstance(outputs, Tensor):
             outputs = (outputs,)

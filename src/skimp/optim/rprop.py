@@ -102,6 +102,7 @@ class ASGD(PerParameter):
 
     _skimp_checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
     _skimp_numbers = named("lambd weight_decay maximize")
+    _skimp_counters: ClassVar = ("step", "eta", "mu")
 
     def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]

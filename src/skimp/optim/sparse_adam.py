@@ -39,6 +39,7 @@ class SparseAdam(PerParameter):
         "eps": lambda eps: require_positive(eps, "Invalid epsilon value: {got}"),
         "betas": fractions,
     }
+    _skimp_counters: ClassVar = ()  # its step is an int
 
     def _skimp_begin(self) -> None:
         places = [

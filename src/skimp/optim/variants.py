@@ -61,6 +61,7 @@ class NAdam(PerParameter):
 
     _skimp_checks: ClassVar = {**_CHECKS, "momentum_decay": "momentum_decay value"}
     _skimp_numbers = named("lr betas eps weight_decay decoupled_weight_decay maximize")
+    _skimp_counters: ClassVar = ("step", "mu_product")
 
     def _skimp_update(self, group: dict[str, Any], p: Tensor, grad: Tensor, *options: Any) -> None:
         state = self.state[p]

@@ -58,6 +58,19 @@ def node_hooks(torch):
     return log
 
 
+@twin
+def hooks_of_a_leaf_and_of_its_node(torch):
+    a = torch.tensor([1.0, 2.0], requires_grad=True)
+    node = a.view_as(a).grad_fn.next_functions[0][0]
+    seen = []
+    node.register_prehook(lambda g: (seen.append(g[0].tolist()), g[0] / 5)[1:])
+    node.register_hook(lambda ends, arrived: seen.append(arrived[0].tolist()))
+    a.register_hook(lambda g: (seen.append(g.tolist()), g - 2)[1])
+    a.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    a.sum().backward()
+    return seen, a.grad.tolist()
+
+
 @refused
 def node_hook_returns_too_few(torch):
     y = leaf(torch) * 2

@@ -121,3 +121,8 @@ def test_names_in_messages(of: dtype) -> None:
 def test_no_operands() -> None:
     with pytest.raises(ValueError, match="no result type"):
         promotion.result_dtype(())
+
+
+def test_short_names() -> None:
+    for of in (*ALL, dtypes.uint32, dtypes.float8_e4m3fnuz):
+        assert of.abbr == theirs(of).abbr

@@ -28,6 +28,8 @@ ARRAYS: dict[str, Any] = {
     "column-major": NUMBERS.astype("f4").reshape(4, 6).T,
     "halves": np.arange(6, dtype="f2").reshape(2, 3).T,
     "broadcast": np.broadcast_to(NUMBERS[:3], (2, 3)),
+    "every other byte": np.arange(5, dtype="u1")[::2],
+    "a byte, broadcast": np.broadcast_to(np.uint8(3), (2,)),
     "no rows": np.zeros((0, 3)),
     "no columns": np.zeros((2, 0, 3)).transpose(2, 1, 0),
     "0-d": np.array(3.0),

@@ -63,3 +63,23 @@ def test_a_range_of_numbers_goes_at_once(monkeypatch):
     ):
         with pytest.raises(AssertionError, match="the general way"):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lib, out: lib.arange(4, out=out),
+        lambda lib, out: lib.linspace(0, 3, 4, out=out),
+        lambda lib, out: lib.logspace(0, 3, 4, 2, out=out),
+    ],
+)
+def test_an_out_of_as_many_elements_keeps_its_shape(call, dtype):
+    found = []
+    for lib in (skimp, torch):
+        x = lib.zeros(2, 3, dtype=getattr(lib, dtype))
+        given = call(lib, x[:, 1:])
+        found.append((x.tolist(), given.tolist(), given.stride()))
+        one = lib.ones((), dtype=x.dtype)
+        assert lib.linspace(2, 3, 1, out=one).tolist() == 2
+    assert found[0] == found[1]

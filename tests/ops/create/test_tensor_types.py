@@ -74,6 +74,7 @@ NEW: dict[str, Callable[[Any, Any], Any]] = {
     "sizes": lambda lib, x: x.new(2, 3).zero_(),
     "a size": lambda lib, x: x.new(*x.size()).fill_(3),
     "Size": lambda lib, x: x.new(lib.Size([4])).zero_(),
+    "Size of none": lambda lib, x: x.new(lib.Size([])).fill_(3),
     "size=": lambda lib, x: x.new(size=(2,)).zero_(),
     "data": lambda lib, x: x.new([[1, 2], [3, 4]]),
     "data=": lambda lib, x: x.new(data=[1.0]),

@@ -168,13 +168,14 @@ REFUSED: dict[type[Exception], list[Any]] = {
         lambda lib, x, i: x.take(x),
         lambda lib, x, i: x.put(i, x.long()[0, :2]),
         lambda lib, x, i: lib.take_along_dim(x, i, 0),
+        lambda lib, x, i: lib.take_along_dim(x, i[None].int(), 0),
         lambda lib, x, i: lib.where(x, x, x),
         lambda lib, x, i: lib.gather(x, 0, i[None], out=lib.empty(1, 2).double()),
         lambda lib, x, i: lib.index_select(x, 0, i, out=x),
         lambda lib, x, i: lib.index_reduce(x, 0, i, x[:2], "foo"),
         lambda lib, x, i: x.index_put((i,), lib.ones(()).double()),
     ],
-    TypeError: [lambda lib, x, i: lib.where(x > 1, x)],
+    TypeError: [lambda lib, x, i: lib.where(x > 1, x), lambda lib, x, i: lib.unravel_index(i, i)],
     ValueError: [lambda lib, x, i: lib.unravel_index(i, (-1,))],
 }
 

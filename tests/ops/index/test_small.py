@@ -330,6 +330,18 @@ def test_gather_and_scatter_add_along_every_dim_agree_with_pytorch(
         assert _described(case(_ours)) == _described(case(_theirs))
 
 
+@pytest.mark.parametrize("count", [None, 0, 3])
+def test_gather_from_a_tensor_without_dims_is_pytorchs(count: int | None) -> None:
+    index = np.zeros(() if count is None else count, np.int64)
+    found = []
+    for t in (_ours, _theirs):
+        x = t(np.array(2.5, np.float32)).requires_grad_()
+        y = x.gather(0, t(index))
+        y.sum().backward()
+        found.append((_described(y.detach()), x.grad.item()))
+    assert found[0] == found[1]
+
+
 PLACES: tuple[Any, ...] = (
     ([0, 1, 2], [1, 2, 0]), ([0, -1], [1, 1]), ([0, 0], [1, 1]), ([[0, 1], [2, 3]], [0, 1]),
     ([1, 3],), ([], []), ([9],), ([0], [-9]),

@@ -471,3 +471,14 @@ def test_complex_from_parts() -> None:
         torch.ones(2).double(),
         refused=RuntimeError,
     )
+
+
+@pytest.mark.parametrize("base", [[-2.0, -0.5, 0.0], [-2, 3, 0], [-2 + 0j, 1j, 0], -2.0, 0.0])
+def test_gradients_of_complex_exponents_are_pytorchs(base: Any) -> None:
+    found = []
+    for lib in (skimp, torch):
+        exponent = lib.tensor([1.5 + 0.5j, 2 - 1j, 2 + 0j], requires_grad=True)
+        y = lib.pow(lib.tensor(base) if isinstance(base, list) else base, exponent)
+        y.abs().sum().backward()
+        found.append(exponent.grad.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-5)

@@ -79,3 +79,16 @@ def test_samples_are_images_of_one_batch() -> None:
         image, grid
     )
     assert skimp.equal(found, F.grid_sample(image, grid, align_corners=True))
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0)])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_no_images_and_no_channels(shape: tuple[int, int], mode: str) -> None:
+    found = []
+    for lib in (skimp, torch):
+        image = lib.ones(*shape, 3, 4, requires_grad=True)
+        grid = lib.zeros(shape[0], 2, 2, 2, requires_grad=True)
+        seen = lib.nn.functional.grid_sample(image, grid, mode=mode, align_corners=False)
+        seen.sum().backward()
+        found.append((seen.tolist(), image.grad.tolist(), grid.grad.tolist()))
+    assert found[0] == found[1]

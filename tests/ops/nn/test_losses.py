@@ -371,3 +371,11 @@ def test_a_small_loss_of_logits_keeps_its_digits(n: int) -> None:
         return lib.nn.functional.binary_cross_entropy_with_logits(x, y, reduction="none")
 
     assert loss(skimp).tolist() == pytest.approx(loss(torch).tolist(), rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (2, 3, 0), (0, 0)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_probabilities_of_no_elements(shape: tuple[int, ...], smoothing: float) -> None:
+    for lib in (skimp, torch):
+        x, y = lib.ones(shape), lib.ones(shape)
+        assert lib.nn.functional.cross_entropy(x, y, label_smoothing=smoothing).isnan()

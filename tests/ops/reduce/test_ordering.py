@@ -315,3 +315,14 @@ def test_any_floats(values: list[float], descending: bool) -> None:
     theirs = torch.sort(x, stable=True, descending=descending)
     same(ours, theirs)
     assert array(ours.values).tobytes() == array(theirs.values).tobytes()
+
+
+@pytest.mark.parametrize("name", ["sort", "topk", "cummax", "cummin"])
+def test_values_may_go_where_the_input_lies(name: str) -> None:
+    found = []
+    for lib in (skimp, torch):
+        x = lib.tensor([3.0, 1.0, 2.0, 5.0])
+        out = (x, lib.zeros(4, dtype=lib.int64))
+        getattr(lib, name)(x, *({"sort": (), "topk": (4,)}.get(name, (0,))), out=out)
+        found.append([t.tolist() for t in out])
+    assert found[0] == found[1]

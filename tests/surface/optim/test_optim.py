@@ -102,6 +102,27 @@ def test_state_survives_saving(name: str) -> None:
     assert np.array_equal(p.detach().numpy(), q.detach().numpy())
 
 
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if not n.startswith("LBFGS")])
+def test_states_with_pythons_numbers_go_on(name: str) -> None:
+    found = []
+    for torch in (skimp, oracle):
+        p, first = steps(torch, name, 6, 3)
+        old = copy.deepcopy(first.state_dict())
+        for kept in old["state"].values():
+            kept |= {
+                k: float(v) for k, v in kept.items() if isinstance(v, torch.Tensor) and v.ndim == 0
+            }
+        q = p.detach().clone().requires_grad_()
+        second = OPTIMIZERS[name](torch.optim, [q])
+        second.load_state_dict(old)
+        for t, optimizer in ((p, first), (q, second)):
+            t.grad = torch.ones(6)
+            optimizer.step()
+        assert p.tolist() == q.tolist()
+        found.append({k: str(getattr(v, "dtype", type(v))) for k, v in second.state[q].items()})
+    assert found[0] == found[1]
+
+
 def bad_calls(torch: Any, o: Any, a: Any, b: Any) -> tuple[Any, ...]:
     optim = torch.optim
     return (

@@ -143,7 +143,7 @@ def flow(
         if captures is not None and node in captures.at and captures.take(node, grads):
             continue
         if extra is not None:
-            grads = hooks.before(extra, hooks.on_outputs(extra, grads))
+            grads = hooks.before(node, extra, grads)
         if _watched_by or (extra is not None and extra.after):
             results = _watched(node, grads, wanted, keep, buffers)
         else:
@@ -356,7 +356,7 @@ def _accumulate(
 ) -> tuple[()]:
     """Add the gradient to the leaf's `.grad`, in place where there is one."""
     t = self.variable
-    if t._skimp_hooks:
+    if t._skimp_hooks and self._skimp_extra is None:  # else they ran before the node's own
         grads = hooks.of_leaf(self, grads)
     g = grads.pop()
     if g is None or not t._rg:

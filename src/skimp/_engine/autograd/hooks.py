@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._engine.autograd.nodes import Extra, Grads, shape_of
+from skimp._engine.autograd.nodes import AccumulateGrad, Extra, Grads, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.tensor.tensor import Tensor
 
@@ -48,8 +48,11 @@ def on_outputs(extra: Extra, grads: Grads) -> Grads:
     return grads
 
 
-def before(extra: Extra, grads: Grads) -> Grads:
-    """The node's own prehooks."""
+def before(node: Any, extra: Extra, grads: Grads) -> Grads:
+    """What runs before a node that has hooks: those of its tensors, a leaf's too, then its own."""
+    grads = on_outputs(extra, grads)
+    if type(node) is AccumulateGrad:
+        grads = of_leaf(node, grads)
     for hook in list(extra.before.values()):
         new = hook(tuple(grads))
         if new is None:

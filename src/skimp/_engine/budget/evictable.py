@@ -73,7 +73,7 @@ class Evictable(Followed):
             else:
                 bring_back(self)
         self.used = perf_counter()
-        if block.dtype != _BYTE or block.ndim != 1:
+        if block.dtype != _BYTE or block.strides != (1,):
             block = as_bytes(block)
         return block if self.size is None else block[: self.size]
 

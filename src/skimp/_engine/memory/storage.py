@@ -132,7 +132,7 @@ class Storage:
             return self.flat()  # as the class has it that a budget may have given meanwhile
         block = self.block
         assert block is not None
-        if block.dtype != _BYTE or block.ndim != 1:
+        if block.dtype != _BYTE or block.strides != (1,):
             block = as_bytes(block)
         self._flat = block if self.size is None else block[: self.size]
         return self._flat

@@ -35,6 +35,16 @@ class dtype:  # noqa: N801  (PyTorch's name)
     def __reduce__(self) -> str:
         return self.name  # a module-level singleton: pickles by name
 
+    @property
+    def abbr(self) -> str:
+        """The name's short form: f32, i64, u8, bf16, c64, b8."""
+        if self.category == BOOL:
+            return "b8"
+        short = self.name.replace("_", "")
+        for word in ("uint", "int", "bfloat", "float", "complex"):
+            short = short.replace(word, "bf" if word == "bfloat" else word[0])
+        return short
+
     def to_complex(self) -> dtype:
         """The complex type whose parts are this type (PyTorch: dtype.to_complex)."""
         return _TO_COMPLEX.get(self, complex64)

@@ -11,6 +11,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, move
 from skimp._engine.dispatch.operands import check_number
 from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random.arithmetic import fma32, fma64
@@ -156,9 +157,25 @@ def _write(
         t = dense_tensor((count,), dtype, **options)
         return t, None if t._hollow else t._skimp_array()
     devices.place(options.get("device"))
-    outs.resize_out(name, out, (count,))
+    outs.resize_out(name, out, _shape_of(out, count))
     outs.check_overlap(out, ())
     return out, out._skimp_writable()
+
+
+def _put(into: Array, i: int, j: int, values: Array) -> None:
+    """Numbers i to j, of an array of any shape."""
+    if into.ndim == 1:
+        copy(into[i:j], values)
+        return
+    cast = np.empty(j - i, into.dtype)
+    copy(cast, values)
+    into.flat[i:j] = cast
+
+
+def _shape_of(out: Tensor, count: int) -> tuple[int, ...]:
+    """The shape in which `out` takes so many numbers: its own, if it has as many."""
+    shape = tuple(out.shape)
+    return shape if layouts.numel(shape) == count else (count,)
 
 
 def _small_linspace(start: Any, end: Any, steps: Any, *, dtype: Any = None) -> Tensor | None:
@@ -199,10 +216,10 @@ def linspace(
     if into is None:
         return finish(t, **options)
     if count == 1:
-        into[0] = dtype.np.type(int(start) if dtype.category == dtypes.INT else start)
+        into.reshape(1)[0] = dtype.np.type(int(start) if dtype.category == dtypes.INT else start)
     elif count:
         for i, j, values in _spaced(start, end, count, dtype, _working(dtype)):
-            copy(into[i:j], values)
+            _put(into, i, j, values)
     return finish(t, **options) if out is None else t
 
 
@@ -236,10 +253,10 @@ def logspace(
         return finish(t, **options)
     if count == 1:
         first = int(start) if dtype.category == dtypes.INT else start
-        copy(into, np.power(work.type(base), work.type(first))[None])
+        copy(into.reshape(1), np.power(work.type(base), work.type(first))[None])
     elif count:
         for i, j, values in _spaced(start, end, count, dtype, work):
-            copy(into[i:j], np.power(work.type(base), values))
+            _put(into, i, j, np.power(work.type(base), values))
     return finish(t, **options) if out is None else t
 
 
@@ -390,8 +407,8 @@ def arange(
         wide: Any = np.float64 if dtype in dtypes.FLOATING or dtype.is_complex else np.float32
         copy(values, (start + np.arange(n, dtype=np.int64).astype(wide) * wide(step)).astype(wide))
     if out is not None:
-        outs.resize_out("arange", out, (n,))
-        move(out, t)
+        outs.resize_out("arange", out, _shape_of(out, n))
+        move(out, t.view(tuple(out.shape)))
         return out
     return finish(t, **options)
 

@@ -76,7 +76,8 @@ def made(dtype: dtypes.dtype, args: tuple[Any, ...], of_any: bool = False) -> Te
             raise TypeError(f"expected {dtype} (got {data.dtype})")
         return data if isinstance(data, Tensor) else tensor(data, dtype=dtype)
     shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-    sizes = tuple([int(n) for n in shape]) if shape else (0,)
+    whole = bool(shape) or type(shape).__name__ == "Size"  # nothing, or (), is no size
+    sizes = tuple([int(n) for n in shape]) if whole else (0,)
     check_shape(sizes)
     return empty(sizes, dtype)
 

@@ -39,7 +39,7 @@ def _rows(a: Array) -> Array:
 def read_along(target: Array, source: Array, dim: int, index: Array) -> None:
     """`target` (row-major) becomes the elements of `source` along `dim` at `index`."""
     if source.ndim == 0:
-        source, index, target = source.reshape(1), index.reshape(1), target.reshape(1)
+        source = source.reshape(1)
     if index.ndim == 0:
         index, target = index.reshape(1), target.reshape(1)
     if _whole_rows(source, dim, index):

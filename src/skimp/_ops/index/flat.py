@@ -164,9 +164,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
             f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
-    if indices._dtype is not dtypes.int64 and indices._dtype is not dtypes.int32:
-        raise RuntimeError("torch.take_along_dim(): dtype of indices should be Long or Int but got "
-                           + scalar_type_name(indices._dtype))  # fmt: skip
+    if indices._dtype is not dtypes.int64:
+        raise RuntimeError(
+            "torch.take_along_dim(): dtype of indices should be Long but got "
+            f"{scalar_type_name(indices._dtype)}"
+        )
     dim = layouts.normalize_dim(dim, input.ndim)
     own, have = list(indices.shape), list(input.shape)
     if input.ndim == 0:

@@ -151,6 +151,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     if indices._dtype.category != dtypes.INT:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
+    if not isinstance(shape, (int, tuple, list)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")

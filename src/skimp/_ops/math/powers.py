@@ -19,7 +19,7 @@ from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 from skimp._ops.index.masks import where
-from skimp._ops.shape.complex_views import real
+from skimp._ops.shape.complex_views import imag, real
 
 
 def _to_number_back(g: Tensor, input: Tensor, exponent: Any) -> Any:
@@ -40,14 +40,23 @@ def _base_back(g: Tensor, input: Tensor, exponent: Tensor) -> Any:
 
 
 def _exponent_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
-    """0 where both are 0: the power is 1 whatever the exponent is near there."""
-    flat = (real(exponent) >= 0) & (input == 0)
-    return g * where(flat, 0, conj(result * input.log()))
+    """0 where both are 0: the power is 1 whatever the exponent is near there. A real number below 0
+    has a logarithm where the power is complex.
+    """
+    flat = _not_below_0(exponent) & (input == 0)
+    base = input.to(result._dtype) if result._dtype.is_complex else input
+    return g * where(flat, 0, conj(result * base.log()))
+
+
+def _not_below_0(exponent: Tensor) -> Any:
+    """Where an exponent is a real number from 0 on."""
+    right = real(exponent) >= 0
+    return right & (imag(exponent) == 0) if exponent._dtype.is_complex else right
 
 
 def _of_number_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
     if input == 0:
-        return g * where(real(exponent) >= 0, 0, conj(result * -float("inf")))
+        return g * where(_not_below_0(exponent), 0, conj(result * -float("inf")))
     base = np.asarray(
         input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64
     )

@@ -448,7 +448,7 @@ def _of_probabilities(
     if weight is not None:
         _check_weight("cross_entropy: ", n, weight)
     if smoothing:
-        target = target * (1 - smoothing) + smoothing / n
+        target = target * (1 - smoothing) + smoothing / max(n, 1)
     logs = _log_softmax(input, dim)
     if weight is not None:
         logs = logs * weight.reshape((n,) + (1,) * (input.ndim - dim - 1))
@@ -458,7 +458,7 @@ def _of_probabilities(
     total = -product.sum()
     if reduction == "sum":
         return total
-    mean = total / max(1, input.numel() // n)
+    mean = total / (input.numel() // max(n, 1))
     if mean._skimp_node is not None:  # PyTorch divides by a number with an op of its own
         present(mean, "DivBackward1", [total], [])
     return mean

@@ -100,6 +100,12 @@ def _flat(image: Any) -> Array:
     return pixels
 
 
+def _run(made: Array) -> Array:
+    """A result that lies row by row, as (n, channels, pixels); any of them may be 0."""
+    n, channels, *sizes = made.shape
+    return made.reshape(n, channels, math.prod(sizes))
+
+
 def _places(grid: Any) -> Array:
     """(n, points, axes), in the type that is computed in."""
     n, *sizes, axes = grid.shape
@@ -138,7 +144,8 @@ def _read_meta(input: Any, grid: Any, how: Reading) -> Any:
 def _read(input: Any, grid: Any, how: Reading) -> Any:
     """The image at the points of the grid."""
     result, target = blank(_seen_shape(input, grid), input._dtype)
-    sampling.read(_flat(input), _places(grid), how, target.reshape(*target.shape[:2], -1))
+    if target.size:
+        sampling.read(_flat(input), _places(grid), how, _run(target))
     return result
 
 
@@ -167,7 +174,8 @@ def _spread(grad: Any, grid: Any, how: Reading) -> Any:
     places = _places(grid)
     work = target if target.dtype == places.dtype else np.empty(shape, places.dtype)
     work[...] = 0
-    sampling.spread(_flat(grad), places, how, work.reshape(*shape[:2], -1))
+    if work.size:
+        sampling.spread(_flat(grad), places, how, _run(work))
     if work is not target:
         target[...] = work
     return result
@@ -199,8 +207,11 @@ def _along(g: Any, grid: Any, how: Reading) -> list[tuple[Any, Reading]]:
 def _slopes(grad: Any, input: Any, grid: Any, how: Reading) -> Any:
     """The gradient of the grid."""
     result, target = blank(tuple(grid.shape), grid._dtype)
-    flat = target.reshape(len(target), -1, len(how.sizes))
-    sampling.slopes(_flat(grad), _flat(input), _places(grid), how, flat)
+    flat = target.reshape(len(target), math.prod(target.shape[1:-1]), len(how.sizes))
+    if grad.shape[1]:
+        sampling.slopes(_flat(grad), _flat(input), _places(grid), how, flat)
+    else:
+        target[...] = 0
     return result
 
 

@@ -240,6 +240,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
         name,
         fast=small,
         out="same",
+        overlap="aligned",
         batch=batching.dims.by_dims("dim"),
         rule=Rule(
             f"{name.capitalize()}Backward0",

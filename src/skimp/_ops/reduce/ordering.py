@@ -73,7 +73,9 @@ SORT = Rule(
 )
 
 
-@hidden(kind="row-wise", out="same", rule=SORT, batch=batching.dims.by_dims("dim"))
+@hidden(
+    kind="row-wise", out="same", overlap="aligned", rule=SORT, batch=batching.dims.by_dims("dim")
+)
 def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     dim = layouts.normalize_dim(dim, input.ndim)
     if input._dtype.is_complex:
@@ -190,6 +192,7 @@ def _small_topk(
 
 @rowwise(
     out="same",
+    overlap="aligned",
     fast=_small_topk,
     rule=Rule(
         "TopkBackward0",
