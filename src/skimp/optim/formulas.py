@@ -165,7 +165,9 @@ def on_arrays(
 def _on_part(
     formula: Formula, outs: Sequence[Array], leaves: Sequence[Any], numbers: tuple[Any, ...]
 ) -> None:
-    for out, new in zip(outs, formula(*outs, *leaves, *numbers), strict=True):
+    made = formula(*outs, *leaves, *numbers)
+    # the parameter last: a gradient in its memory may be what the state becomes
+    for out, new in zip(reversed(outs), reversed(made), strict=True):
         if new is not out:
             out[...] = new
 

@@ -229,6 +229,7 @@ def _on_tensors(
         read = [view_as_real(t) for t in read]
     old = [t.clone() for t in written] if modes.state.grad else written
     new = formula(*old, *read, *numbers)
-    for target, before, value in zip(written, old, new, strict=True):
+    # in the order of `on_arrays`
+    for target, before, value in zip(*map(reversed, (written, old, new)), strict=True):
         if value is not before:
             target.copy_(value)

@@ -89,15 +89,20 @@ class SGD(PerParameter):
                 update_all(plain, (params,), (grads,), lr, decay, maximize)
                 continue
             states = [self.state[p] for p in params]
-            begun = [state.get("momentum_buffer") is not None for state in states]
-            for p, state, has in zip(params, states, begun, strict=True):
-                if not has:
-                    state["momentum_buffer"] = ops.empty_like(p.detach())
-            columns = params, [state["momentum_buffer"] for state in states], grads
+            kept = [state.get("momentum_buffer") for state in states]
+            begun = [buf is not None for buf in kept]
+            bufs = [
+                ops.empty_like(p.detach()) if buf is None else buf
+                for p, buf in zip(params, kept, strict=True)
+            ]
+            columns = params, bufs, grads
             for formula, which in ((later, begun), (first, [not has for has in begun])):
                 if any(which):
                     *written, read = [list(compress(c, which)) for c in columns]
                     update_all(formula, written, (read,), *options)
+            # not before: where one is refused, nothing would have been written to the others
+            for state, buf in zip(states, bufs, strict=True):
+                state["momentum_buffer"] = buf
 
     def _skimp_update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient (and of the sparse momentum) are read and written."""

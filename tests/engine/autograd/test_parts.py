@@ -149,3 +149,11 @@ def test_a_negative_zero_is_found_in_every_type() -> None:
         t[3] = -0.0
         assert has_negative_zero(t)
     assert not has_negative_zero(skimp.zeros(0))
+
+
+def test_parts_of_a_type_that_nobody_adds_are_refused_as_in_pytorch() -> None:
+    for library in (skimp, torch):
+        x: Any = library.ones(2, 3).to(library.float8_e4m3fn).requires_grad_()
+        total = x[0].to(library.float32).sum() + x[1].to(library.float32).sum()
+        with pytest.raises(NotImplementedError, match="not implemented for 'Float8_e4m3fn'"):
+            total.backward()

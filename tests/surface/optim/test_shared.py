@@ -209,3 +209,50 @@ def test_a_small_step_makes_little_on_the_way(size: int, monkeypatch: Any) -> No
         found.append(p.detach().numpy().copy())
     assert peak < 3 * 4 * size  # of eight that the formula makes
     assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "NAdam", "Rprop"])
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+def test_a_parameter_that_is_there_twice_is_stepped_twice(name: str) -> None:
+    """Each time by the number of its own step, as PyTorch's steps on a CPU are."""
+    ended = []
+    for torch in (skimp, oracle):
+        p: Any = torch.ones(3, requires_grad=True)
+        optimizer: Any = getattr(torch.optim, name)([p, p], lr=0.1)
+        for i in range(3):
+            p.grad = torch.full((3,), 0.5 + i)
+            optimizer.step()
+        ended.append(p.tolist())
+    assert ended[0] == pytest.approx(ended[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("size", [3, 20_000, 1 << 17])
+def test_a_gradient_in_the_parameters_memory_is_read_before_that_is_written(
+    dtype: str, size: int
+) -> None:
+    """A step that makes a weight smaller by itself: the first momentum is the old weight."""
+    p = skimp.full((size,), 2.0, dtype=getattr(skimp, dtype), requires_grad=True)
+    optimizer = skimp.optim.SGD([p], lr=0.25, momentum=0.5)
+    p.grad = p.detach()
+    optimizer.step()
+    assert p[-1].item() == 1.5
+    assert optimizer.state[p]["momentum_buffer"][-1].item() == 2.0
+
+
+def test_a_step_that_is_refused_leaves_no_momentum_that_nobody_wrote() -> None:
+    """Momentum comes into the state once it has a value, for all parameters of the group."""
+    p = [skimp.ones(50_000, requires_grad=True) for _ in range(3)]
+    optimizer = skimp.optim.SGD(p, lr=0.1, momentum=0.9)
+    for one in p:
+        one.grad = skimp.ones(50_000)
+    skimp.memory.set_limit(skimp.memory.memory_allocated() + 300_000)  # room for one momentum
+    try:
+        with pytest.raises(skimp.OutOfMemoryError):
+            optimizer.step()
+    finally:
+        skimp.memory.set_limit(None)
+    assert not any("momentum_buffer" in optimizer.state[one] for one in p)
+    optimizer.step()
+    assert [one[0].item() for one in p] == [pytest.approx(0.9)] * 3
+    assert all((optimizer.state[one]["momentum_buffer"] == 1).all() for one in p)
