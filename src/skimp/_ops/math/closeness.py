@@ -29,7 +29,7 @@ def _small_equal(input: Tensor, other: Tensor) -> bool | None:
     x, y = input._np, other._np
     if x is None or y is None:
         return None
-    return x.shape == y.shape and bare.count_nonzero(x == y) == x.size
+    return x.shape == y.shape and bool(bare.count_nonzero(x == y) == x.size)
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
