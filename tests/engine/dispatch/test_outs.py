@@ -108,7 +108,8 @@ def test_an_empty_out_takes_the_strides_of_lapacks_result(name: str) -> None:
 OWN = (
     "abs ceil floor trunc round frac sign sgn neg conj_physical nan_to_num hardshrink isposinf "
     "signbit softmax amax argmin all any norm quantile inverse special.round linalg.inv linalg.det "
-    "linalg.cholesky linalg.svdvals linalg.norm linalg.vector_norm max logical_not exp square pow lerp"
+    "linalg.cholesky linalg.svdvals linalg.norm linalg.vector_norm max logical_not exp square "
+    "pow lerp"
 )
 
 
