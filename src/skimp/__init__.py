@@ -42,7 +42,6 @@ from skimp import (
     utils,
     version,
 )
-from skimp._compat.compiler import compile
 from skimp._compat.modules import listed as _listed, lookup as _lookup, serve as _serve
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled,
@@ -185,6 +184,7 @@ from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
 from skimp.func import vmap
 from skimp.func.control_flow import cond
 from skimp.jit import fork, wait
+from skimp.nn.modules.compiled import compile
 from skimp.nn.native import (
     affine_grid_generator,
     batch_norm,

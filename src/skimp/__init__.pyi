@@ -32,7 +32,6 @@ from skimp import testing as testing
 from skimp import types as types
 from skimp import utils as utils
 from skimp import version as version
-from skimp._compat.compiler import compile as compile
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
 )
@@ -166,6 +165,7 @@ from skimp.func import vmap as vmap
 from skimp.func.control_flow import cond as cond
 from skimp.jit import fork as fork
 from skimp.jit import wait as wait
+from skimp.nn.modules.compiled import compile as compile
 from skimp.nn.native import affine_grid_generator as affine_grid_generator
 from skimp.nn.native import batch_norm as batch_norm
 from skimp.nn.native import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits

@@ -1,58 +1,10 @@
-"""torch.compile, and the backend that it would use: functions and modules run as they are."""
+"""The backend that torch.compile would use: one may be set, and nothing is compiled by it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat import notices
-from skimp.nn.modules.compiled import OptimizedModule
-from skimp.nn.modules.module import Module
-
-__all__ = ["compile", "disable", "get_default_backend", "set_default_backend"]
-
-
-def compile(
-    model: Any = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: Any = "inductor",
-    mode: str | None = None,
-    options: Any = None,
-    disable: bool = False,
-) -> Any:
-    """The function itself, or a module around the one that is given (`OptimizedModule`), which
-    runs as it is; without one, a decorator.
-
-    Raises: RuntimeError for both a mode and options.
-    """
-    if model is None:
-        return lambda f: compile(f, disable=disable)
-    if mode is not None and options is not None:
-        raise RuntimeError(
-            "Either mode or options can be specified, but both can't be specified at the same time."
-        )
-    if not callable(model):
-        raise TypeError(f"torch.compile takes a function or a module, not {type(model).__name__}")
-    if disable:
-        return model
-    notices.once(
-        "torch.compile returns the function as it is: pointwise work is deferred and fused "
-        "without it"
-    )
-    return _around(model)
-
-
-def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself, or a module around the one that is given; without one, a decorator."""
-    return disable if fn is None else _around(fn)
-
-
-def _around(thing: Any) -> Any:
-    if isinstance(thing, Module) and not isinstance(thing, OptimizedModule):
-        return OptimizedModule(thing)
-    return thing
-
+__all__ = ["get_default_backend", "set_default_backend"]
 
 _backend: Any = "inductor"
 

@@ -280,7 +280,8 @@ class Optimizer:
         for k, v in state_dict["state"].items():
             if k in by_number:
                 group = next(s for s in saved if k in s["params"])
-                state[by_number[k]] = _taken(by_number[k], v, group, None)
+                state[by_number[k]] = kept = _taken(by_number[k], v, group, None)
+                self._skimp_loaded(kept)
             else:
                 state[k] = v
         for g, s in zip(groups, saved, strict=True):
@@ -290,6 +291,9 @@ class Optimizer:
         self.__setstate__({"state": state, "param_groups": saved})
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
+
+    def _skimp_loaded(self, kept: dict[str, Any]) -> None:
+        """Make what older files hold of a parameter's state as newer ones do."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}

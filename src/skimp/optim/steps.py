@@ -18,7 +18,6 @@ and its state, in the order of `_skimp_state`, by `_skimp_formula(p, *state, gra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -176,14 +175,10 @@ class PerParameter(Declared):
     _skimp_numbers: ClassVar[Any] = None  # the `named` options that the formula takes
     _skimp_counters: ClassVar[tuple[str, ...]] = ("step",)  # the state's numbers, kept as tensors
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """What older files hold as Python's numbers become tensors."""
-        super().__setstate__(state)
-        for p in chain.from_iterable(group["params"] for group in self.param_groups):
-            kept = self.state.get(p, {})
-            for name in self._skimp_counters:
-                if name in kept and not isinstance(kept[name], Tensor):
-                    kept[name] = counter(value=float(kept[name]))
+    def _skimp_loaded(self, kept: dict[str, Any]) -> None:
+        for name in self._skimp_counters:
+            if name in kept and not isinstance(kept[name], Tensor):
+                kept[name] = counter(value=float(kept[name]))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; what `closure` gives."""

@@ -304,8 +304,9 @@ def _quick_layer_norm(
     own = type(normalized_shape) is tuple
     shape = normalized_shape if own else as_shape(normalized_shape)
     if not (needed and modes.state.grad):
+        a = input._np  # which a budget may take meanwhile
         found = small_parts(input, shape, weight, bias, eps)
-        return None if found is None else fresh(found[0].reshape(input._np.shape), input._dtype)
+        return None if found is None else fresh(found[0].reshape(a.shape), input._dtype)
     made = small_layer_norm(input, shape, weight, bias, eps)
     if made is None:
         return None

@@ -216,7 +216,8 @@ def _adjoint(name: str, input: Tensor, owner: str = "") -> Tensor:
     if not input.ndim:
         warn_once(f"{owner}{name} is deprecated on 0-D tensors. Consider using x.conj().")
         return conj(input)
-    V.matrix_transpose(input._skimp_layout_of(), name)
+    if input.ndim == 1:
+        V.matrix_transpose(input._skimp_layout_of(), name)  # which refuses it
     return conj(input.transpose(-2, -1))
 
 

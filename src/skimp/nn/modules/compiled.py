@@ -1,5 +1,5 @@
-"""What `torch.compile` makes of a module: another around it, whose state has its names below
-`_orig_mod`, as programs expect that save, load and unwrap it.
+"""torch.compile: functions and modules run as they are. What it makes of a module is another around
+it, whose state has its names below `_orig_mod`, as programs expect that save, load and unwrap it.
 """
 
 from __future__ import annotations
@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any, Final
 
+from skimp._compat import notices
 from skimp.nn.modules.module import Module
 
-__all__ = ["OptimizedModule"]
+__all__ = ["OptimizedModule", "compile", "disable"]
 
 WRAPPED: Final = "_orig_mod"
 
@@ -70,3 +71,46 @@ class OptimizedModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._orig_mod,)
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: Any = None,
+    disable: bool = False,
+) -> Any:
+    """The function itself, or a module around the one that is given (`OptimizedModule`), which
+    runs as it is; without one, a decorator.
+
+    Raises: RuntimeError for both a mode and options.
+    """
+    if model is None:
+        return lambda f: compile(f, disable=disable)
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if not callable(model):
+        raise TypeError(f"torch.compile takes a function or a module, not {type(model).__name__}")
+    if disable:
+        return model
+    notices.once(
+        "torch.compile returns the function as it is: pointwise work is deferred and fused "
+        "without it"
+    )
+    return _around(model)
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """The function itself, or a module around the one that is given; without one, a decorator."""
+    return disable if fn is None else _around(fn)
+
+
+def _around(thing: Any) -> Any:
+    if isinstance(thing, Module) and not isinstance(thing, OptimizedModule):
+        return OptimizedModule(thing)
+    return thing
