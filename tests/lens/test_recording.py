@@ -98,6 +98,20 @@ def test_modules_have_the_paths_of_the_program(recorded: Recorded) -> None:
     assert {p.root for p in report.places} == {"", "Net"}
 
 
+def test_compiled_modules_have_their_own_names_wherever_they_stand() -> None:
+    """What they hold and what they do stands at one place."""
+    found = []
+    for compiled in (lambda module: module, torch.compile):
+        gc.collect()
+        with Recording() as recording:
+            net = nn.Sequential(compiled(Block(8)), nn.Linear(8, 2))
+            net(torch.ones(3, 8)).sum().backward()
+            found.append({(h.module, h.role) for h in recording.report().peak.held})
+        del net
+    assert found[0] == found[1]
+    assert {m for m, _ in found[0]} >= {"0.mlp.0", "0.norm", "1"}
+
+
 def test_ops_have_the_names_that_the_program_called(recorded: Recorded) -> None:
     ops = {p.op for p in recorded[0].places}
     assert {"linear", "gelu", "layer_norm", "randn", "cross_entropy"} <= ops

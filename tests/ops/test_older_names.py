@@ -111,6 +111,16 @@ def test_a_tensor_of_no_dims_is_its_own_transpose() -> None:
             assert lib.ones(2, 3).mT.shape == (3, 2)
 
 
+def test_what_is_refused_is_named_as_pytorch_names_it() -> None:
+    said = []
+    for lib in (skimp, torch):
+        for ask in (lambda x: x.mT, lambda x: x.mH, lambda x: x.H, lambda x: x.adjoint()):
+            with pytest.raises(RuntimeError) as e:
+                ask(lib.ones(3))
+            said.append(str(e.value))
+    assert said[:4] == said[4:]
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_words(call: str) -> None:
     assert told(skimp, call) == told(torch, call)

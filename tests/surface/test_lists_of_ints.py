@@ -95,3 +95,12 @@ def test_a_tensor_of_one_integer_stands_for_a_list(call: str) -> None:
     for lib in (skimp, torch):
         with pytest.raises(TypeError):
             lib.ones(2, 2).sum(lib.tensor([1.0]))
+
+
+def test_what_stands_for_a_list_does_not_depend_on_calls_before() -> None:
+    for lib in (skimp, torch):
+        x, weight = lib.ones(1, 1, 4, 4), lib.ones(1, 1, 2, 2)
+        assert lib.conv2d(x, weight, stride=lib.tensor([2])).shape == (1, 1, 2, 2)
+        for wrong in ([2.0], 2.0, [2, 2], []):
+            with pytest.raises(TypeError):
+                lib.conv2d(x, weight, stride=lib.tensor(wrong))

@@ -35,7 +35,10 @@ class Paths:
         self._roots: list[tuple[weakref.ref[Any], Path]] = []
 
     def number(self, path: Path) -> int:
-        """A path's number."""
+        """A path's number; what `torch.compile` was given is called by its own name."""
+        if WRAPPED in path.path:
+            names = [name for name in path.path.split(".") if name != WRAPPED]
+            path = Path(path.root, ".".join(names))
         found = self._numbers.get(path)
         if found is None:
             self.known.append(path)
@@ -62,8 +65,6 @@ class Paths:
         if parent is not None:
             above = self.known[inside]
             name = _name_in(parent, module)
-            if name == WRAPPED:
-                return inside  # what `torch.compile` was given is called by its own name
             if name is not None:
                 return self.number(Path(above.root, f"{above.path}.{name}".lstrip(".")))
         for ref, root in self._roots:

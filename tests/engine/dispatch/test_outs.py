@@ -95,22 +95,33 @@ def test_an_out_that_is_no_tensor_is_a_type_error(name: str) -> None:
                 CALLS[name](lib, value(lib))
 
 
+@pytest.mark.parametrize("name", ["inverse", "cholesky_inverse", "linalg.inv"])
+def test_an_empty_out_takes_the_strides_of_lapacks_result(name: str) -> None:
+    found = []
+    for lib in (skimp, oracle):
+        space, _, last = name.rpartition(".")
+        f = getattr(getattr(lib, space) if space else lib, last)
+        found.append(f(lib.eye(3), out=lib.empty(0)).stride())
+    assert found[0] == found[1]
+
+
 OWN = (
     "abs ceil floor trunc round frac sign sgn neg conj_physical nan_to_num hardshrink isposinf "
     "signbit softmax amax argmin all any norm quantile inverse special.round linalg.inv linalg.det "
-    "linalg.cholesky linalg.svdvals linalg.norm linalg.vector_norm max logical_not exp square"
+    "linalg.cholesky linalg.svdvals linalg.norm linalg.vector_norm max logical_not exp square "
+    "pow lerp"
 )
 
 
 @pytest.mark.parametrize("name", OWN.split())
 def test_what_converts_nothing_refuses_an_out_of_another_type(name: str) -> None:
-    """max, logical_not, exp and square convert."""
+    """max, logical_not, exp, square, pow and lerp by a number convert."""
 
     def run(lib: Any, wide: str) -> Any:
         space, _, last = name.rpartition(".")
         f = getattr(getattr(lib, space) if space else lib, last)
         x = lib.eye(2)
-        more = {"softmax": (0,), "quantile": (0.5,)}.get(name, ())
+        more = {"softmax": (0,), "quantile": (0.5,), "pow": (3,), "lerp": (x, 0.5)}.get(name, ())
         try:
             return f(x, *more, out=lib.empty(0, dtype=getattr(lib, wide))).dtype.itemsize
         except RuntimeError as error:

@@ -482,3 +482,10 @@ def test_gradients_of_complex_exponents_are_pytorchs(base: Any) -> None:
         y.abs().sum().backward()
         found.append(exponent.grad.numpy())
     np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+def test_equal_gives_a_bool() -> None:
+    for lib in (skimp, torch):
+        x = lib.ones(2)
+        found = (lib.equal(x, x + 0), lib.equal(x, x + 1), lib.equal(x, x[:1]))
+        assert repr(found) == "(True, False, False)"

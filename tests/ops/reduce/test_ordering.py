@@ -4,6 +4,7 @@ torch.
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
+from tests.support.frames import frames_of
+from tests.support.running import default_mode
 from tests.support.samples import (
     DTYPES,
     FLOATS,
@@ -326,3 +329,29 @@ def test_values_may_go_where_the_input_lies(name: str) -> None:
         getattr(lib, name)(x, *({"sort": (), "topk": (4,)}.get(name, (0,))), out=out)
         found.append([t.tolist() for t in out])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_gradients_of_products_with_zeros(dtype: str) -> None:
+    """Rows without one, with one anywhere, with two and with infinities behind one; in one pass."""
+    rows = [
+        [1, 2, 3, 4, 5], [0, 2, 3, 4, 5], [1, 2, 0, 4, 5], [1, 2, 3, 4, 0],
+        [1, 0, 3, 0, 5], [0, 0, 3, 0, 5], [2, 0, 0, inf, 5], [1, 0, nan, 2, 3],
+    ]  # fmt: skip
+    for dim in (0, 1):
+        found = []
+        for lib in (skimp, torch):
+            x = lib.tensor(rows if dim else list(zip(*rows, strict=True)), dtype=lib.float64)
+            x = (x * (1 - 2j) if dtype[0] == "c" else x.to(getattr(lib, dtype))).requires_grad_()
+            weights = lib.arange(1.0, 41.0).reshape(x.shape).to(x.dtype)
+            x.cumprod(dim).backward(weights)
+            found.append(x.grad)
+        same(*found, tolerance=1e-6)
+
+
+@default_mode
+def test_the_gradient_of_products_with_a_zero_is_no_loop() -> None:
+    x = skimp.ones(64)
+    x[3] = 0
+    x.requires_grad_(True)
+    assert len(frames_of(lambda: x.cumprod(0).sum().backward(), warm=2)) < 500

@@ -93,6 +93,19 @@ def test_around_what_is_around_it_and_where_nothing_should_be() -> None:
     assert len(skimp.compile(skimp.nn.Sequential(skimp.nn.ReLU()))) == 1
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_another_module_may_take_the_place_of_the_one_inside() -> None:
+    """As tools do that replace each child of a model."""
+    for lib in (skimp, torch):
+        compiled = lib.compile(lib.nn.ReLU(), backend="eager")
+        for name, _ in list(compiled.named_children()):
+            setattr(compiled, name, lib.nn.Linear(2, 3).eval())
+        assert list(compiled.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+        assert not compiled.training
+        with pytest.raises(TypeError):
+            compiled._orig_mod = 3
+
+
 def test_it_is_saved_and_pickled_whole() -> None:
     linear = skimp.compile(skimp.nn.Linear(2, 2))
     file = io.BytesIO()

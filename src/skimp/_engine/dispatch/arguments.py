@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
@@ -180,6 +181,9 @@ def _by_types_alone(form: Form, given: Mapping[str, Any], defaults: Mapping[str,
         return not either or not schemas.overloads(form)
     if either and not all([_is_at(n, v, every) for n, v in taken.given.items()]):
         return False  # whose places depend on what is given
+    lists = [a.name for a in taken.args if a.type.rstrip("?")[-1] == "]"]
+    if any([isinstance(taken.given.get(name), Tensor) for name in lists]):
+        return False  # a tensor for a list: by its dtype, and as it has one number
     wanted = [arg for arg in taken.args if arg.name in either and arg.required]
     return all([schemas.fits(arg, defaults[arg.name]) for arg in wanted])
 
@@ -233,8 +237,10 @@ def sort(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, Tensor):
         if value._hollow:
-            return (kind, value.ndim == 0, value.requires_grad, value._dtype)
-        return (kind, not shape_of(value), value._rg, value._dtype)
+            one = math.prod(value.shape) == 1
+            return (kind, value.ndim == 0, one, value.requires_grad, value._dtype)
+        shape = shape_of(value)
+        return (kind, not shape, math.prod(shape) == 1, value._rg, value._dtype)
     return (str, value) if kind is str and len(value) < _SHORT else kind
 
 

@@ -84,7 +84,7 @@ def inv(A: Tensor) -> Tensor:
     return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
-@general(out="own", autocast="float32")
+@general(out="own layout", autocast="float32")
 def inverse(input: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv(input)
@@ -298,7 +298,7 @@ def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     return columns((half.mH @ half)._skimp_array(), input._dtype)
 
 
-@general(out=True, autocast="float32")
+@general(out="layout", autocast="float32")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
     check_square("cholesky_inverse", input, "A")

@@ -244,7 +244,6 @@ LERP_NUMBER = Pointwise(
     ),
     ("input", "end", "weight"),
     title="lerp_kernel_scalar",
-    own=True,
     numbers=(2,),
 )
 LERP = Pointwise(

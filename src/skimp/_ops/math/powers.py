@@ -78,6 +78,7 @@ POW_NUMBER = Pointwise(
     Rule("PowBackward0", input=_to_number_back),
     params=("exponent",),
     title="pow",
+    own=False,
 )
 POW_MIXED = Pointwise(
     "pow",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
@@ -171,9 +172,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
 
 
 def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """Sums of later products over the element; where there are zeros, products without it, one by
-    one.
-    """
+    """Sums of later products over the element; where there are zeros, products without it."""
     g = (
         g.to(input.dtype)
         if g.dtype is not input.dtype and not input.dtype.category < dtypes.FLOAT
@@ -183,6 +182,29 @@ def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
         return g
     if not bool((input == 0).any()):
         return _reversed_cumsum(g * result.conj(), dim) / input.conj()
+    if modes.state.grad:
+        return _cumprod_back_one_by_one(g, input, dim)
+    return _cumprod_back_at_zeros(g, input, dim, result)
+
+
+def _cumprod_back_at_zeros(g: Any, input: Any, dim: int, result: Any) -> Any:
+    """Before a row's first zero as where there is none, since what comes later is 0. At it, the sum
+    of the products without it, which end at the second. 0 after it.
+    """
+    zero = input == 0
+    passed = zero.cumsum(dim)
+    before, after_one = passed == 0, passed == 1
+    x = input.conj()
+    heads = _reversed_cumsum((g * result.conj()).masked_fill(~before, 0), dim) / x
+    length = before.sum(dim, keepdim=True)
+    head = result.conj().gather(dim, (length - 1).clamp(min=0)).masked_fill(length == 0, 1)
+    tails = x.masked_fill(~after_one | zero, 1).cumprod(dim) * g.masked_fill(~after_one, 0)
+    at_first = tails.sum(dim, keepdim=True) * head
+    return heads.where(before, at_first.where(after_one & zero, 0))
+
+
+def _cumprod_back_one_by_one(g: Any, input: Any, dim: int) -> Any:
+    """By products that are differentiated again, with respect to the zeros too."""
     n = input.shape[dim]
     found = []
     for k in range(n):

@@ -212,9 +212,9 @@ def adjoint(input: Tensor) -> Tensor:
     return _adjoint("adjoint()", input)
 
 
-def _adjoint(name: str, input: Tensor) -> Tensor:
+def _adjoint(name: str, input: Tensor, owner: str = "") -> Tensor:
     if not input.ndim:
-        warn_once(f"{name} is deprecated on 0-D tensors. Consider using x.conj().")
+        warn_once(f"{owner}{name} is deprecated on 0-D tensors. Consider using x.conj().")
         return conj(input)
     if input.ndim == 1:
         V.matrix_transpose(input._skimp_layout_of(), name)  # which refuses it
@@ -222,7 +222,7 @@ def _adjoint(name: str, input: Tensor) -> Tensor:
 
 
 def _conjugate_transpose(input: Tensor) -> Tensor:
-    return _adjoint("Tensor.mH", input)
+    return _adjoint("mH", input, "Tensor.")
 
 
 def _hermitian(input: Tensor) -> Tensor:

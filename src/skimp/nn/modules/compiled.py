@@ -33,6 +33,10 @@ class OptimizedModule(Module):
     def _orig_mod(self) -> Module:
         return self.__dict__["_modules"][WRAPPED]  # type: ignore[no-any-return]
 
+    @_orig_mod.setter
+    def _orig_mod(self, mod: Module) -> None:
+        self.add_module(WRAPPED, mod)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module gives."""
         return self._orig_mod(*args, **kwargs)
