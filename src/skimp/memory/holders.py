@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from skimp._engine.memory.storage import Storage, users
+from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.users import users
 from skimp._engine.tensor.tensor import Tensor
 from skimp.memory.chains import Parameters, words
 from skimp.memory.search import Paths, Root, search

@@ -24,7 +24,8 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.storage import Storage, users
+from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.users import users
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp._ops.create.storages import UntypedStorage

@@ -4,14 +4,17 @@ way: one that reads the same, and asks for room for its result.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import skimp
 from skimp._engine.eval import into
+from skimp._engine.memory import storage
 
 SHAPE = (1 << 19, 4)  # a column of it is large too: room for it is asked of the pool
 ELEMENTS = (np.random.default_rng(0).random(SHAPE) + 0.05).astype(np.float32)
@@ -86,3 +89,31 @@ def test_what_an_expression_alone_reads_is_computed_over() -> None:
         chain = (squares + 1) * squares.exp()  # two ways to it, and all of them its own
         del squares
         assert chain.data_ptr() == address
+
+
+def test_what_another_thread_computes_over_its_input_is_read_when_that_is_done() -> None:
+    """While a result is computed over what it reads, its expression tells what it was, no more."""
+    with skimp.config.using(defer="auto"):
+        doubled = (skimp.from_numpy(ELEMENTS) * skimp.from_numpy(ELEMENTS)) * 2
+        inside, go_on = threading.Event(), threading.Event()
+        compute_over = storage.Storage._compute_over
+
+        def slowly(self: Any, donor: Any, expr: Any) -> None:
+            run = storage.run.evaluate
+
+            def evaluate(expr: Any, *rest: Any) -> None:
+                inside.set()
+                go_on.wait(10)
+                run(expr, *rest)
+
+            with mock.patch.object(storage.run, "evaluate", evaluate):
+                compute_over(self, donor, expr)
+
+        with mock.patch.object(storage.Storage, "_compute_over", slowly):
+            other = threading.Thread(target=doubled.numpy)
+            other.start()
+            assert inside.wait(10)
+            threading.Timer(0.05, go_on.set).start()
+            more = doubled + 1
+            other.join()
+        np.testing.assert_array_equal(more.numpy(), 2 * (ELEMENTS * ELEMENTS) + 1)

@@ -83,13 +83,12 @@ class Evictable(Followed):
         self._about_to_change()
         return super().export()
 
-    def replace(self, expr: Expr) -> None:
-        """A deferred expression of other bytes."""
+    def _wait_for(self, expr: Expr) -> None:
         self._about_to_change()
         if self.block is not None:  # what needs the old bytes had them made meanwhile
             host.refund(self)
             self.block = None
-        super().replace(expr)
+        super()._wait_for(expr)
 
     def will_write(self) -> None:
         """Before the bytes change: what needs them as they are is made, and what is known of them

@@ -394,14 +394,11 @@ def assign(
     shape = tuple(out.shape)
     s = out._storage
     layout = out._skimp_layout_of()
-    if s.deferred is not None and _is_whole(out, layout):
-        inner = s.deferred.shape
-        root = converted(
-            expression(row, kernel, args, compute, result, layout), result, out._dtype, inner
-        )
-        kept = out._storage.deferred is not None  # making the expression may have materialized it
-        if kept and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
-            s.replace(root)
+    if _is_whole(out, layout):
+        root = expression(row, kernel, args, compute, result, layout)
+        root = converted(root, result, out._dtype, root.shape)
+        unseen = any([isinstance(a, Tensor) and a._storage.exported for a in args])
+        if not unseen and s.replace(root):  # making the expression may have materialized it
             out._skimp_bump()
             return
     if layouts.numel(shape) < config.small_below:
@@ -419,11 +416,12 @@ def assign(
 
 def _is_whole(t: Tensor, layout: Layout) -> bool:
     s = t._storage
+    expr = s.deferred
     return (
-        layout.offset == 0
+        expr is not None
+        and layout.offset == 0
         and not (t._conj or t._skimp_neg)
         and layouts.numel(layout.shape) * t._dtype.itemsize == len(s)
-        and s.deferred is not None
         and layouts.is_non_overlapping_and_dense(layout)
-        and s.deferred.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
+        and expr.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
     )

@@ -7,7 +7,6 @@ door, which asks for `deferred`. Which storages wait, and for whom, is in pendin
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
 import sys
@@ -41,7 +40,7 @@ from skimp._engine.memory.pending import (
     remember,
 )
 from skimp._engine.memory.spans import Exported, as_bytes, over
-from skimp._engine.tensor.fields import whole
+from skimp._engine.memory.users import users
 from skimp._engine.tensor.instances import share_names
 from skimp._kernels import shaping
 from skimp.errors import OutOfMemoryError
@@ -321,13 +320,28 @@ class Storage:
     def _target(self, block: Array, expr: Expr) -> Array:
         return np.ndarray(expr.shape, expr.dtype, block)
 
-    def replace(self, expr: Expr) -> None:
+    def awaited(self) -> Expr | None:
+        """The expression for whoever makes another of it, if there is one: not while another thread
+        computes it, which may be over what it reads.
+        """
+        if self.deferred is None:
+            return None
+        with LOCK():
+            return self.deferred
+
+    def replace(self, expr: Expr) -> bool:
         """A pointwise in-place op on all of a deferred storage: the expression changes, nobody who
-        reads it does.
+        reads it does. False where it has been computed meanwhile.
         """
         with LOCK():
-            register(self, expr)  # first: whoever writes to what it reads has to know
-            self.deferred = expr
+            if self.deferred is None:
+                return False
+            self._wait_for(expr)
+            return True
+
+    def _wait_for(self, expr: Expr) -> None:
+        register(self, expr)  # first: whoever writes to what it reads has to know
+        self.deferred = expr
 
     def donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
@@ -358,24 +372,13 @@ class Storage:
             and a.dtype.itemsize == expr.dtype.itemsize
             and a.flags.c_contiguous
             and all(one is leaf or one.array.strides == a.strides for one in mine)
-            and not any([s.is_read_by(r.deferred) for r in self._others_deferred(s)])
+            and not any(
+                [
+                    r is not self and r.deferred and s.is_read_by(r.deferred)
+                    for r in alive(s.readers)
+                ]
+            )
         )
-
-    def _others_deferred(self, s: Storage) -> list[Any]:
-        return [r for r in alive(s.readers) if r is not self and r.deferred is not None]
-
-
-def users(s: Storage) -> list[Any]:
-    """The live tensors on this storage, found by asking the garbage collector who refers to it."""
-    found: list[Any] = []
-    for holder in gc.get_referrers(s):
-        if isinstance(holder, dict) and holder.get("_storage") is s:
-            found.extend(o for o in gc.get_referrers(holder) if whole(o) is holder)
-        elif getattr(holder, "_storage", None) is s:
-            found.append(holder)
-    return [
-        t for t in found if hasattr(t, "_skimp_layout_of")
-    ]  # not what Python shows of a storage
 
 
 # -- making storages ------------------------------------------------------------------------------
@@ -412,15 +415,7 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
 
 share_names(
     Storage,
-    "block",
-    "nbytes",
-    "version",
-    "saved",
-    "written",
-    "deferred",
-    "size",
-    "_flat",
-    "readers",
+    *("block", "nbytes", "version", "saved", "written", "deferred", "size", "_flat", "readers"),
 )
 
 

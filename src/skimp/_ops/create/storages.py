@@ -14,6 +14,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import MetaStorage, without_bytes
+from skimp._engine.memory.users import users
 from skimp._engine.tensor import dtypes, printing, promotion
 from skimp._engine.tensor.devices import CPU, META, device, place
 from skimp._engine.tensor.tensor import Tensor, wrap
@@ -352,7 +353,7 @@ def aliases(x: Tensor) -> list[Tensor]:
     Raises: nothing.
     Memory: the list holds the tensors themselves, which share x's bytes.
     """
-    return [t for t in storages.users(x._storage) if isinstance(t, Tensor)]
+    return [t for t in users(x._storage) if isinstance(t, Tensor)]
 
 
 def from_file(
