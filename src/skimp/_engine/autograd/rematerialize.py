@@ -19,7 +19,7 @@ from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import numel
-from skimp._engine.memory.pending import lean
+from skimp._engine.memory.pending import LOCK, lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
     make_rematerialized,
@@ -72,7 +72,7 @@ def instead_of(t: Tensor) -> Tensor:
 def of_result(node: Any, t: Tensor) -> Tensor:
     """An alias of `t`, a result that `node` saves, on its expression once more; `t` where that
     would keep other bytes than the node below does."""
-    s, expr = t._storage, t._storage.deferred
+    s, expr = t._storage, t._storage.awaited()
     if expr is None or t._base is not None or t._conj or t._skimp_neg or s.exported:
         return t
     if t._skimp_counter is not None or isinstance(s, Rematerialized):
@@ -155,11 +155,10 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
     with modes.no_grad():
         made = rule.rematerialize(*values)
     s: Storage = made._storage
-    if (
-        s.deferred is None
-        or made._dtype is not base._dtype
-        or made._skimp_layout_of() != base._skimp_layout_of()
-    ):
+    if made._dtype is not base._dtype or made._skimp_layout_of() != base._skimp_layout_of():
         return None
-    s.deferred = _apart(s.deferred)  # of the same leaves
+    with LOCK():
+        if s.deferred is None:
+            return None
+        s.deferred = _apart(s.deferred)  # of the same leaves
     return s
