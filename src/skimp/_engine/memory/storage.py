@@ -321,11 +321,9 @@ class Storage:
         return np.ndarray(expr.shape, expr.dtype, block)
 
     def awaited(self) -> Expr | None:
-        """The expression for whoever makes another of it, if there is one: not while another thread
-        computes it, which may be over what it reads.
+        """The expression of a deferred storage for whoever makes another of it, if there is one
+        still: not while another thread computes it, which may be over what it reads.
         """
-        if self.deferred is None:
-            return None
         with LOCK():
             return self.deferred
 
