@@ -72,7 +72,8 @@ def instead_of(t: Tensor) -> Tensor:
 def of_result(node: Any, t: Tensor) -> Tensor:
     """An alias of `t`, a result that `node` saves, on its expression once more; `t` where that
     would keep other bytes than the node below does."""
-    s, expr = t._storage, t._storage.awaited()
+    s = t._storage
+    expr = s.deferred and s.awaited()
     if expr is None or t._base is not None or t._conj or t._skimp_neg or s.exported:
         return t
     if t._skimp_counter is not None or isinstance(s, Rematerialized):

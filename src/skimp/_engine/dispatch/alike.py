@@ -66,9 +66,7 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
             continue
         if layout.strides != strides:
             return None
-        node = storage.deferred
-        if node is not None:
-            node = storage.awaited()
+        node = storage.deferred and storage.awaited()
         if node is None:
             flat = storage.flat()
             if layout.offset or flat.size != size * dtype.itemsize:

@@ -82,9 +82,7 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
     array = a._np
     if not (a._skimp_layout_of().shape if array is None else array.shape):
         return None
-    expr = a._storage.deferred
-    if expr is not None:
-        expr = a._storage.awaited()
+    expr = a._storage.deferred and a._storage.awaited()
     if (
         expr is not None
         and not (a._conj or a._skimp_neg)

@@ -62,9 +62,7 @@ def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[in
     """
     layout = t._skimp_layout_of()
     order = tuple(range(len(layout.shape))) if in_order else layouts.memory_order(layout)
-    expr = t._storage.deferred
-    if expr is not None:
-        expr = t._storage.awaited()
+    expr = t._storage.deferred and t._storage.awaited()
     if (
         expr is not None
         and expr.dtype == t._dtype.np  # else `t` shows the bytes as another type

@@ -109,7 +109,7 @@ def pour(source: Tensor, into: Array) -> None:
     """Write all of `source`, converted, into an array of its shape; an expression is computed
     straight into its place.
     """
-    expr = source._storage.awaited()
+    expr = source._storage.deferred and source._storage.awaited()
     layout = source._skimp_layout_of()
     if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):
         copy(into, source._skimp_array())

@@ -74,7 +74,7 @@ class Mask:
         """Where the bools are: once more after anything asked for room, for what waited may have
         been computed for it, over what it reads. What still waits reads what it read.
         """
-        waits = mask._storage.awaited()
+        waits = mask._storage.deferred and mask._storage.awaited()
         if waits is None or waits is not self.waits:
             self.source = _mask_source(mask)
             self.prepared = prepare_runs(self.source)
