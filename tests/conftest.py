@@ -83,6 +83,27 @@ ARRAYS = (
     *("kernels/test_recurrence_onednn.py", "kernels/test_signals.py", "kernels/test_teams.py"),
 )
 
+# Whose tensors all have fewer than 2^17 elements, so nothing waits by default either: what these
+# tests hear of `defer_from` and `rematerialize_from` is what `never` says. (Larger ones belong
+# elsewhere.)
+SMALL = (
+    *("engine/autograd/test_errors.py", "engine/autograd/test_forward_ad.py"),
+    *("engine/autograd/test_freed.py", "engine/autograd/test_function.py"),
+    *("engine/autograd/test_gradcheck.py", "engine/autograd/test_rules.py"),
+    *("engine/dispatch/test_describing.py", "engine/dispatch/test_given_stays.py"),
+    *("engine/dispatch/test_layouts.py", "engine/dispatch/test_made_up_ops.py"),
+    *("engine/dispatch/test_numbers_and_types.py", "engine/dispatch/test_other_operands.py"),
+    *("engine/dispatch/test_outs.py", "engine/dispatch/test_overrides.py"),
+    "engine/dispatch/test_parameters.py",
+    *("engine/tensor/test_fields.py", "surface/memory/test_picture.py"),
+    *("surface/nn/test_compiled.py", "surface/nn/test_dtype_kinds.py", "surface/nn/test_grad.py"),
+    *("surface/nn/test_modules_forward.py", "surface/nn/test_modules_protocol.py"),
+    *("surface/nn/test_modules_state.py", "surface/nn/test_modules_utils.py"),
+    *("surface/nn/test_native.py", "surface/nn/test_own_weights.py"),
+    *("surface/nn/test_parameters.py", "surface/nn/test_prune.py"),
+    "surface/optim/test_matrices.py",
+)
+
 # What starts, interrupts and kills processes meets the scheduler's moods, and is tried three times.
 # Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
 # process about each test that it may repeat, in a way that takes 40 ms of waiting.)
@@ -165,7 +186,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
         return None
     left_out = among(collection_path, ONCE)
     if mode == "never":
-        left_out = left_out or not among(collection_path, NEVER) or among(collection_path, ARRAYS)
+        left_out = left_out or not among(collection_path, NEVER)
+        left_out = left_out or among(collection_path, (*ARRAYS, *SMALL))
     return left_out or None
 
 
