@@ -62,6 +62,7 @@ t.sparse.mm(x, d.t(), reduce="mean")
 t.sparse.mm(x, d.t() + 1, reduce="amax")
 t.sparse.mm(x, -d.t() - 1, reduce="amin")
 t.addmm(t.ones(3, 3), x, d.t(), beta=2, alpha=3)
+t.addmm(t.full((3, 3), float("nan")), x, d.t(), beta=0, alpha=3)
 x @ d.t().to_sparse_csr()
 x * 2
 2 * x

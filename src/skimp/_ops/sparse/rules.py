@@ -28,7 +28,7 @@ def sum_with_product(given: dict[str, Any]) -> Any:
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse.
+    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse; with beta 0 the input is not read.
 
     Shape: mat1 (n, m) sparse, mat2 (m, p); input broadcasts to (n, p).
     Dtypes: integers, floating point and complex numbers, alike.
@@ -37,6 +37,8 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     """
     made_here = mat1.matmul(mat2) if arithmetic.is_sparse(mat1) else arithmetic.product(mat1, mat2)
     made_here = made_here if alpha == 1 else made_here * alpha
+    if beta == 0:
+        return made_here
     return (input if beta == 1 else input * beta) + made_here
 
 
