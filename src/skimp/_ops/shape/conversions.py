@@ -101,8 +101,9 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """What the arguments of `Module.to` mean: device, dtype, non_blocking and memory format. Modules
-    of libraries that have a `to` of their own ask for it under PyTorch's private name.
+    """What the arguments of `Module.to` mean: device, dtype, non_blocking and memory format.
+
+    Modules of libraries that have a `to` of their own ask for it under PyTorch's private name.
     """
     dtype, where, _, memory_format = to_arguments(*args, **kwargs)
     flags = [one for one in args if isinstance(one, bool)]
