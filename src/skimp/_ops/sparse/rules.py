@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import NAMESPACES, move
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import fresh
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.sparse import arithmetic
 from skimp._ops.sparse.arithmetic import refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
+
+
+def put(name: str, result: Any, out: Any, inputs: Iterable[Tensor]) -> Tensor:
+    """Write the result of an op on sparse tensors into what `out=` names, which is dense."""
+    if arithmetic.is_sparse(result) or arithmetic.is_sparse(out):
+        refuse(f"{name} with an out= of these layouts")
+    outs.check_castable_out(name, out, result._dtype, inputs, own=True)
+    outs.resize_out(name, out, tuple(result.shape))
+    move(out, result)
+    return out  # type: ignore[no-any-return]
 
 
 def product(given: dict[str, Any]) -> Any:
