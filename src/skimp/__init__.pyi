@@ -3102,17 +3102,18 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
 
 def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of one size (the last may be shorter)."""
+    """At most `chunks` pieces of one size (the last may be shorter), as `unsafe_split` gives."""
 
 def unsafe_split(
     input: Tensor, split_size: builtins.int, dim: builtins.int = 0
 ) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter) along a dimension."""
+    """Pieces of one size (the last may be shorter) along a dimension, which are no views: writes to
+    them are not refused, nor seen by others on the same bytes."""
 
 def unsafe_split_with_sizes(
     input: Tensor, split_sizes: Any, dim: builtins.int = 0
 ) -> tuple[Tensor, ...]:
-    """Pieces of the sizes given along a dimension."""
+    """`unsafe_split` into pieces of the sizes given."""
 
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
     """With a dimension of size 1 at `dim`."""

@@ -184,6 +184,8 @@ import torch
 import torch.backends.cudnn as cudnn
 import torch.multiprocessing as mp
 from torch.cuda.amp import GradScaler, autocast
+from torch.library import Library, triton_op
+from torch.nn.modules.utils import _ntuple
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
@@ -196,6 +198,7 @@ mps = torch.backends.mps.is_available()
 device = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
 assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 0)
 assert torch.distributed.is_available()
+assert _ntuple(2, "_two").__name__ == "_two"
 print(device, torch.utils.data.DataLoader is DataLoader)
 """
     done = subprocess.run(
@@ -285,6 +288,9 @@ T.utils.benchmark.ordered_unique([3, 1, 3])
 T.nn.factory_kwargs({"device": 1, "factory_kwargs": {"dtype": 2}})
 T.nn.factory_kwargs(None)
 T.nn.functional.assert_int_or_pair((1, 2), "x", "{}")
+T._C._nn._parse_to("cpu", T.float64, True, memory_format=T.channels_last)
+T._C._nn._parse_to(T.ones(2, dtype=T.float16), non_blocking=True)
+T._C._nn._parse_to(T.float64)
 """.strip().splitlines()
 
 
@@ -301,6 +307,7 @@ ANSWERS_REFUSED = [
         for name in ("eig", "lstsq", "matrix_rank", "solve")
     ],
     (RuntimeError, "T.symeig(T.ones(1, 1))"),
+    (RuntimeError, 'T._C._nn._parse_to("cpu", T.float64, False, True)'),
 ]
 
 

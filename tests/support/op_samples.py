@@ -116,6 +116,7 @@ OWN: dict[str, list[tuple[Any, ...]]] = {
     "fill_": [(X.clone(), 2.5), (X.long(), X[0, 0])],
     "einsum": [("ij,kj->ik", X, X[:1]), ("ij->j", X), ("ij", [X])],
     "_unsafe_index": [(X, [PLACES // 2]), (X, [PLACES // 2, PLACES])],
+    "unsafe_split_with_sizes": [(X, [1, 1]), (X, [2, 1], 1)],
     "native_dropout": [(X, 0.5, True), (X, 0.5, False), (X, 0.0, True)],
     "_safe_softmax": [(X, 1), (X.masked_fill(X < 0, -oracle.inf), 1)],
     "embedding": [(X.t(), PLACES), (X.t(), PLACES[None], 0)],

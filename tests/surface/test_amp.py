@@ -216,6 +216,16 @@ def test_custom_functions_under_autocast() -> None:
     assert ours == theirs
 
 
+def test_a_plain_function_that_is_cast_leaves_its_tensors_as_they_are() -> None:
+    """What `custom_fwd` notes on a Function's context, it does not note on a tensor."""
+    for lib in (skimp, torch):
+        x = lib.ones(2)
+        kept = lib.amp.custom_fwd(lambda x: x, device_type="cuda", cast_inputs=lib.float64)(x)
+        assert kept is x
+        assert x.dtype is lib.float32
+        assert (x + x).tolist() == [2.0, 2.0]
+
+
 def test_grad_scaler_steps_as_torchs() -> None:
     def run(lib: Any, functional: Any) -> Any:
         w = lib.nn.Parameter(lib.ones(2))

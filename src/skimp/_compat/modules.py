@@ -59,7 +59,10 @@ def listed(module: str, space: dict[str, Any]) -> list[str]:
 
 
 def _section(module: str) -> Module:
-    return MODULES.get(module) or Module("", {})
+    """A module's rows, also where it says PyTorch's name by now: what it imports may have seen to
+    that (`finder.join`).
+    """
+    return MODULES.get(ours(module)) or Module("", {})
 
 
 def lookup(module: str) -> Callable[[str], Any]:

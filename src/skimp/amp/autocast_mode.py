@@ -110,8 +110,9 @@ def custom_fwd(
     @functools.wraps(fwd)
     def run(*args: Any, **kwargs: Any) -> Any:
         on = s.is_autocast_enabled(device_type)
-        args[0]._dtype = s.get_autocast_dtype(device_type)
-        args[0]._fwd_used_autocast = on and cast_inputs is None
+        if not isinstance(args[0], Tensor):  # of a plain function's, `_dtype` is the tensor's own
+            args[0]._dtype = s.get_autocast_dtype(device_type)
+            args[0]._fwd_used_autocast = on and cast_inputs is None
         if cast_inputs is None or not on:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):

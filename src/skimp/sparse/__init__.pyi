@@ -28,7 +28,8 @@ def LongTensor(*args: Any) -> SparseTensor:
     """`sparse_coo_tensor` of torch.int64: (indices, values, size), or a size."""
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse."""
+    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse; with beta 0 the input is not
+    read."""
 
 def log_softmax(input: Any, dim: int, *, dtype: dtypes.dtype | None = None) -> SparseTensor:
     """log_softmax over the entries that are there."""

@@ -211,3 +211,31 @@ def test_a_recorded_write_makes_few_functions() -> None:
     assert over(lambda y: y[0].mul_(b)) <= 64  # 96
     assert over(lambda y: y[0].copy_(b)) <= 51  # 81
     assert over(put) <= 52  # 59
+
+
+PIECES: list[Callable[[Any, Any], Any]] = [
+    lambda t, x: t.unsafe_split(x, 2),
+    lambda t, x: t.unsafe_chunk(x, 3),
+    lambda t, x: x.unsafe_split_with_sizes([1, 3]),
+]
+
+
+@pytest.mark.parametrize("cut", PIECES)
+def test_pieces_that_are_no_views_are_written_to(cut: Callable[[Any, Any], Any]) -> None:
+    """Each has a history and a version of its own, on the bytes of what was cut."""
+
+    def run(t: Any) -> Any:
+        seen: list[Any] = []
+        x = t.arange(4.0, requires_grad=True)
+        for whole in (x * 2, x, t.arange(4.0)):
+            pieces = cut(t, whole)
+            node = type(pieces[0].grad_fn).__name__
+            pieces[0].mul_(3)
+            seen += [node, whole.tolist(), whole._version, [p._version for p in pieces]]
+            seen += [[p._is_view() for p in pieces], type(whole.grad_fn).__name__]
+            if pieces[0].requires_grad:
+                sum(p.sum() for p in pieces).backward()
+                seen.append(x.grad.tolist())
+        return seen
+
+    assert run(skimp) == run(oracle)

@@ -178,6 +178,7 @@ def test_gradients_with_numbers() -> None:
         lambda x: x.clamp(x * 0.9, x * 1.1),
     ):
         same_gradients(lambda lib, x, f=f: f(x), x, tolerance=1e-8)
+    same_gradients(lambda lib, x: lib.special.xlog1py(x, 2.0), x, tolerance=1e-8)
 
 
 def test_gradients_of_complex_numbers() -> None:

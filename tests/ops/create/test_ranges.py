@@ -83,3 +83,16 @@ def test_an_out_of_as_many_elements_keeps_its_shape(call, dtype):
         one = lib.ones((), dtype=x.dtype)
         assert lib.linspace(2, 3, 1, out=one).tolist() == 2
     assert found[0] == found[1]
+
+
+numbers = st.one_of(st.integers(-9, 9), st.floats(-9, 9), st.sampled_from([0.1, 2.5, 3.7, 300.0]))
+
+
+@settings(max_examples=80, deadline=None)
+@given(numbers, numbers, numbers, st.sampled_from(["int16", "int32", "int64", "uint8"]))
+def test_ranges_of_whole_numbers_between_any(start, end, step, dtype):
+    """As many as the numbers given have between them, not as their whole parts have."""
+    if step == 0 or not 0 <= (end - start) / step < 200 or (dtype == "int64" and abs(step) < 1):
+        return
+    expected = torch.arange(start, end, step, dtype=getattr(torch, dtype)).tolist()
+    assert skimp.arange(start, end, step, dtype=getattr(skimp, dtype)).tolist() == expected

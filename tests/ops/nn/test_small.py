@@ -335,3 +335,12 @@ def test_repeat(shape: tuple[int, ...], times: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(
         skimp.from_numpy(a).repeat(times).numpy(), torch.from_numpy(a).repeat(times).numpy()
     )
+
+
+@pytest.mark.parametrize("small_below", [0, 1000])
+def test_a_table_without_columns_has_a_gradient(small_below: int) -> None:
+    with using(small_below=small_below):
+        table = skimp.ones(3, 0, requires_grad=True)
+        F.embedding(skimp.tensor([[0, 2]]), table).sum().backward()
+    assert table.grad is not None
+    assert table.grad.shape == (3, 0)

@@ -79,6 +79,7 @@ JOINS: list[tuple[str, Any]] = [
     ("hstack", ([torch.tensor(1.0), torch.tensor(2.0)],)),
     ("block_diag", (V, M)),
     ("block_diag", (torch.tensor(2), M)),
+    ("block_diag", (torch.tensor(2.0, dtype=torch.float64), M.to(torch.complex64))),
     ("block_diag", ()),
     ("block_diag", (torch.empty(0), M)),
     ("block_diag", (T[0], T[1].to(torch.int64))),

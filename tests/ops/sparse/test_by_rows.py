@@ -62,6 +62,10 @@ t.sparse.mm(x, d.t(), reduce="mean")
 t.sparse.mm(x, d.t() + 1, reduce="amax")
 t.sparse.mm(x, -d.t() - 1, reduce="amin")
 t.addmm(t.ones(3, 3), x, d.t(), beta=2, alpha=3)
+t.addmm(t.full((3, 3), float("nan")), x, d.t(), beta=0, alpha=3)
+[(t.mm(x, d.t(), out=o) is o, o) for o in [t.full((3, 3), 7.0)]]
+[(t.mv(x, d[0], out=o) is o, o) for o in [t.full((3,), 7.0)]]
+[(t.addmm(t.ones(3, 3), d.to_sparse(), d.t(), out=o) is o, o) for o in [t.full((0,), 7.0)]]
 x @ d.t().to_sparse_csr()
 x * 2
 2 * x

@@ -2081,13 +2081,15 @@ class Tensor:
     ) -> Any:
         """`unique` of neighbours only: runs of equal values become one."""
     def unsafe_chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-        """At most `chunks` pieces of one size (the last may be shorter)."""
+        """At most `chunks` pieces of one size (the last may be shorter), as `unsafe_split`
+        gives."""
     def unsafe_split(self, split_size: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-        """Pieces of one size (the last may be shorter) along a dimension."""
+        """Pieces of one size (the last may be shorter) along a dimension, which are no views:
+        writes to them are not refused, nor seen by others on the same bytes."""
     def unsafe_split_with_sizes(
         self, split_sizes: Any, dim: builtins.int = 0
     ) -> tuple[Tensor, ...]:
-        """Pieces of the sizes given along a dimension."""
+        """`unsafe_split` into pieces of the sizes given."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """With a dimension of size 1 at `dim`."""
     def unsqueeze_(self, dim: builtins.int) -> Tensor:

@@ -388,19 +388,22 @@ def arange(
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if all(isinstance(v, int) for v in (start, end, step)):
         n = max(0, -((start - end) // step))
-    elif dtype.category == dtypes.INT:
+    elif dtype is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise ValueError("step must be nonzero")
         n = max(0, -((start - end) // step))
-    else:
+    else:  # of narrower integers too, which are made of whole numbers
         n = max(0, math.ceil((end - start) / step))
     t = dense_tensor((n,), dtype, **options)
     if t._hollow:
         return finish(t, **options)
     values = t._skimp_writable()
     if dtype.category == dtypes.INT:
-        copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])
+        numbers = np.arange(n, dtype=np.int64)
+        numbers *= int(step)
+        numbers += int(start)
+        copy(values, numbers)
     else:
         # PyTorch computes start + i * step in the accumulate type: double for float, float for the
         # halves

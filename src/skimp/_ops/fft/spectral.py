@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
+from skimp._kernels import fourier
 from skimp._ops import batching
 from skimp._ops.create.options import Options, finish, making
 from skimp._ops.create.ranges import arange
@@ -27,20 +28,9 @@ NORMS = ("backward", "ortho", "forward")
 # -- kernels --------------------------------------------------------------------------------------
 
 
-def _numpy_norm(norm: str, forward: bool) -> Literal["backward", "ortho", "forward"]:
-    """NumPy names a norm by the direction in which it divides; here it is the caller's function's.
-
-    `norm` is the factor: "none", "ortho" or "all" (1 / n).
-    """
-    if norm == "ortho":
-        return "ortho"
-    return "backward" if (norm == "none") == forward else "forward"
-
-
 def _along(a: Array, dims: Dims, norm: str, forward: bool) -> Array:
-    run = np.fft.fft if forward else np.fft.ifft
     for d in reversed(dims):
-        a = run(a, axis=d, norm=_numpy_norm(norm, forward))
+        a = fourier.along(a, d, norm, forward)
     return a
 
 
@@ -114,7 +104,7 @@ def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
     order = _order(a.strides, dim, True)
     if not onesided:
         return _laid(_along(a, dim, norm, True), order, d)
-    half = np.fft.rfft(a, axis=dim[-1], norm=_numpy_norm(norm, True))
+    half = fourier.half(a, dim[-1], norm)
     return _laid(_along(half, dim[:-1], norm, True), order, d)
 
 
@@ -147,7 +137,7 @@ def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
     if len(dim) > 1:  # in two steps, of which the second sees the strides that the first left
         order = _order(a.strides, dim[:-1], False)
         a = _laid(_along(a, dim[:-1], norm, False), order, input._dtype)._skimp_array()
-    made = np.fft.irfft(a, size, axis=dim[-1], norm=_numpy_norm(norm, False))
+    made = fourier.whole(a, size, dim[-1], norm)
     return _laid(made, _order(a.strides, dim[-1:], False), input._dtype.to_real())
 
 

@@ -230,6 +230,14 @@ def _xlogy_input_back(g: Tensor, input: Any, other: Any) -> Any:
     return where((input == 0) & (other <= 0), 0, xlogy(g, other))
 
 
+def _xlog1py_input_back(g: Tensor, input: Any, other: Any) -> Any:
+    return where((input == 0) & (other <= -1), 0, xlog1py(g, other))
+
+
+def _xlog1py_other_back(g: Tensor, input: Any, other: Any) -> Any:
+    return g * (input / (other + 1))
+
+
 xlogy: Any = binary_row(
     "xlogy",
     {FLOAT: S.xlogy},
@@ -246,14 +254,18 @@ xlogy: Any = binary_row(
     doc="input * log(other), 0 where input is 0.",
     namespaces=BOTH,
 )
-binary_row(
+xlog1py: Any = binary_row(
     "xlog1py",
     {FLOAT: S.xlog1py},
     floating,
     Rule(
         "SpecialXlog1PyBackward0",
         input=lambda g, input, other: where((input == 0) & (other <= -1), 0, g * other.log1p()),
-        other=lambda g, input, other: g * (input / (other + 1)),
+        other=_xlog1py_other_back,
+        numbers={
+            "input": Rule("SpecialXlog1PyBackward1", other=_xlog1py_other_back),
+            "other": Rule("SpecialXlog1PyBackward2", input=_xlog1py_input_back),
+        },
     ),
     doc="input * log(1 + other), 0 where input is 0.",
     namespaces=("special",),

@@ -64,7 +64,7 @@ def _small_table_back(
     if not numbers.size or num_weights * width >= config.small_below:
         return None
     total = np.zeros((num_weights, width), dtype.np)
-    numbers, rows = numbers.reshape(-1), rows.reshape(-1, width)
+    numbers, rows = numbers.reshape(-1), rows.reshape(numbers.size, width)
     if padding_idx >= 0:
         numbers, rows = _without(padding_idx, numbers, rows)
     if numbers.size == 1:
@@ -104,7 +104,7 @@ def embedding_dense_backward(
     numbers = indices._skimp_array().reshape(-1)
     source, _ = source_of(grad_output, in_order=True)
     rows = (source if isinstance(source, np.ndarray) else grad_output._skimp_array()).reshape(
-        -1, width
+        numbers.size, width
     )
     if scale_grad_by_freq and numbers.size:
         rows = rows / bare.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(

@@ -100,6 +100,19 @@ def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return dtype, where, copy_always, memory_format
 
 
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """What the arguments of `Module.to` mean: device, dtype, non_blocking and memory format.
+
+    Modules of libraries that have a `to` of their own ask for it under PyTorch's private name.
+    """
+    dtype, where, _, memory_format = to_arguments(*args, **kwargs)
+    flags = [one for one in args if isinstance(one, bool)]
+    if "copy" in kwargs or len(flags) > 1:
+        raise RuntimeError(".to() does not accept copy argument")
+    non_blocking = bool(kwargs.get("non_blocking", flags and flags[0]))
+    return None if where is None else devices.device(where), dtype, non_blocking, memory_format
+
+
 def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
     x, have = input._np, input._dtype
     if x is None or not (x.flags.c_contiguous or not any(x.strides)):

@@ -450,9 +450,10 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
 def _block_diag(tensors: Any) -> Tensor:
     sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]
     shape = sum([s[0] for s in sizes]), sum([s[1] for s in sizes])
+    dtype = promotion.result_dtype(tuple([(t._dtype, not t.ndim, False) for t in tensors]))
     if tensors[0]._hollow:
-        return meta.empty(shape, _promoted(tensors))
-    made, into = blank(shape, _promoted(tensors))
+        return meta.empty(shape, dtype)
+    made, into = blank(shape, dtype)
     row = column = 0
     for t, (rows, columns) in zip(tensors, sizes, strict=True):
         band = into[row : row + rows]

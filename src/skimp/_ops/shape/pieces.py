@@ -12,13 +12,13 @@ import numpy as np
 
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, general, view
+from skimp._engine.dispatch.forms import OPS, general, hidden, view
 from skimp._engine.dispatch.view_forms import large_views, small_array, small_views
 from skimp._engine.memory import layout_splits as S, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, VersionCounter, alias, mark_version
 from skimp._ops import batching
 from skimp._ops.shape.views import as_int, ints, narrow
 
@@ -31,9 +31,9 @@ def _stacked(grads: Any, dim: int) -> Tensor:
     return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
 
 
-_PIECES, _SECTIONS, _UNSAFE = (
+_PIECES, _SECTIONS, _UNSAFE, _UNSAFE_SECTIONS = (
     Rule(f"{name}Backward0", input=lambda grads, dim: _joined(grads, dim))
-    for name in ("Split", "SplitWithSizes", "UnsafeSplit")
+    for name in ("Split", "SplitWithSizes", "UnsafeSplit", "UnsafeSplitWithSizes")
 )
 
 
@@ -58,7 +58,26 @@ def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
 
 _pieces = _cut("_pieces", _PIECES)
 _sections = _cut("_sections", _SECTIONS)
-_unsafe_pieces = _cut("_unsafe_pieces", _UNSAFE)
+
+
+def _cut_apart(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
+    """Pieces that are no views: on the same bytes, but with a history and a version of their own,
+    so that each may be written to. The caller answers for what others then read.
+    """
+
+    def apart(input: Tensor, pieces: Any, dim: int) -> tuple[Tensor, ...]:
+        found = tuple(
+            [alias(input, one) for one in _layouts(input._skimp_layout_of(), pieces, dim)]
+        )
+        for one in found:
+            mark_version(one, VersionCounter())
+        return found
+
+    return hidden(name, rule=rule, batch=batching.dims.by_dims("dim"))(apart)
+
+
+_unsafe_pieces = _cut_apart("_unsafe_pieces", _UNSAFE)
+_unsafe_sections = _cut_apart("_unsafe_sections", _UNSAFE_SECTIONS)
 
 
 def _small_array(input: Tensor, dim: Any) -> Array | None:
@@ -155,11 +174,20 @@ def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 @general()
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter) along a dimension."""
+    """Pieces of one size (the last may be shorter) along a dimension, which are no views: writes to
+    them are not refused, nor seen by others on the same bytes.
+    """
     return _unsafe_pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
 
 
-@general(aliases=("unsafe_split_with_sizes",), fast=_small_sections, copy=True)
+@general()
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`unsafe_split` into pieces of the sizes given."""
+    spans = S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim)
+    return _unsafe_sections(input, spans, dim)
+
+
+@general(fast=_small_sections, copy=True)
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the sizes given along a dimension."""
     return _sections(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
@@ -177,7 +205,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @general()
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of one size (the last may be shorter)."""
+    """At most `chunks` pieces of one size (the last may be shorter), as `unsafe_split` gives."""
     return _unsafe_pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import NAMESPACES, move
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import fresh
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.sparse import arithmetic
 from skimp._ops.sparse.arithmetic import refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
+
+
+def put(name: str, result: Any, out: Any, inputs: Iterable[Tensor]) -> Tensor:
+    """Write the result of an op on sparse tensors into what `out=` names, which is dense."""
+    if arithmetic.is_sparse(result) or arithmetic.is_sparse(out):
+        refuse(f"{name} with an out= of these layouts")
+    outs.check_castable_out(name, out, result._dtype, inputs, own=True)
+    outs.resize_out(name, out, tuple(result.shape))
+    move(out, result)
+    return out  # type: ignore[no-any-return]
 
 
 def product(given: dict[str, Any]) -> Any:
@@ -28,7 +40,7 @@ def sum_with_product(given: dict[str, Any]) -> Any:
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse.
+    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse; with beta 0 the input is not read.
 
     Shape: mat1 (n, m) sparse, mat2 (m, p); input broadcasts to (n, p).
     Dtypes: integers, floating point and complex numbers, alike.
@@ -37,6 +49,8 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     """
     made_here = mat1.matmul(mat2) if arithmetic.is_sparse(mat1) else arithmetic.product(mat1, mat2)
     made_here = made_here if alpha == 1 else made_here * alpha
+    if beta == 0:
+        return made_here
     return (input if beta == 1 else input * beta) + made_here
 
 

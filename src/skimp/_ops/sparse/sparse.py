@@ -36,11 +36,17 @@ class Sparse:
         return self.owns(call.values())
 
     def run(self, call: Call) -> Any:
-        """By the op's rule for sparse tensors, by the method of its name, by its parts; or not."""
-        op, name = call.op, call.form.name
-        if op.kind == "pointwise":
+        if call.op.kind == "pointwise":
             return call.below()
         given = call.given()
+        result, out = self._run(call, given), given.get("out")
+        if out is None or result is out:
+            return result
+        return rules.put(call.form.name, result, out, tensors_in(call.args))
+
+    def _run(self, call: Call, given: dict[str, Any]) -> Any:
+        """By the op's rule for sparse tensors, by the method of its name, by its parts; or not."""
+        op, name = call.op, call.form.name
         if callable(op.sparse) and not call.form.writes:
             return op.sparse(given)
         first = next(iter(given.values()))

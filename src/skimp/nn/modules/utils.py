@@ -8,12 +8,15 @@ from itertools import repeat
 from typing import Any
 
 
-def ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
-    """A function that repeats a single value n times, and leaves sequences as tuples."""
+def ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
+    """A function of this name that repeats a single value n times, and leaves sequences as
+    tuples.
+    """
 
     def parse(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
 
+    parse.__name__ = name
     return parse
 
 
