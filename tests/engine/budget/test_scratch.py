@@ -97,6 +97,26 @@ def test_who_can_do_without_has_none_beyond_the_budget() -> None:
     assert np.all(g[..., 1:-1, 1:-1] == 288)
 
 
+def test_an_input_may_go_before_there_is_its_gradient() -> None:
+    """A convolution makes one gradient after the other where there is no room for both at once."""
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+
+    def gradients() -> tuple[Any, Any]:
+        x, w = torch.zeros(4, 16, 64, 64, requires_grad=True), torch.ones(16, 16, 3, 3)
+        w.requires_grad_()
+        torch.conv2d(x + 1, w, padding=1).backward(torch.ones(4, 16, 64, 64))
+        return x.grad, w.grad
+
+    want = [t.numpy() for t in gradients()]
+    with torch.memory.budget(full() + 7 * MIB // 2):
+        counts.reset()
+        found = [t.numpy() for t in gradients()]
+        assert not counts.beyond
+    for a, b in zip(found, want, strict=True):
+        assert np.array_equal(a, b)
+
+
 def test_what_nobody_uses_goes_before_a_tensor() -> None:
     base = full()
     with torch.memory.budget(base + 6 * MIB):
