@@ -172,7 +172,7 @@ def test_the_gradient_of_few_channels_is_a_sum_of_groups(
     x, g = (x[::2], g[::2]) if how != "dense" else (x[:n], g[:n])
     weight, bias = np.empty((co, ci, 3, 3), "f4"), np.empty(co, "f4")
     arrays = split(x, 1, 1), split(weight, 0, 1), split(g, 1, 1)
-    grouped = conv_lanes.lanes(arrays, bias[None], w, conv_onednn._TEAM)
+    grouped = conv_lanes.lanes(arrays, bias[None], w, conv_onednn._TEAM, conv_onednn._MOST)
     assert (grouped is not None) is (how == "dense")
     found, teams = [], []
     for threads in (1, 2, 3, 4):
@@ -193,6 +193,23 @@ def test_the_gradient_of_few_channels_is_a_sum_of_groups(
         if how != "dense":
             np.testing.assert_array_equal(a, whole)
     assert not teams or any(teams[1:])
+
+
+@there
+def test_groups_of_images_are_cut_for_a_team_and_not_made_of_large_ones() -> None:
+    """Two threads hold two at once, as where each has its own; large ones would be none of
+    oneDNN's."""
+    for side, some in ((64, True), (256, False)):
+        w = Window((side,) * 2, (3, 3), (1, 1), (1, 1), (1, 1), (side,) * 2)
+        weight = np.empty((1, 16, 32, 3, 3), "f4")
+        x, g = [np.empty((4, 1, c, side, side), "f4") for c in (32, 16)]
+        found = conv_lanes.lanes((x, weight, g), None, w, conv_onednn._TEAM, conv_onednn._MOST)
+        assert (found is not None) is some
+        if found is not None:
+            with config.using(threads=2):
+                works = conv_onednn._works_for("weights", found.arrays, w, False)
+            assert works is not None
+            assert works[-1].room <= 2 * works[0].room
 
 
 @there

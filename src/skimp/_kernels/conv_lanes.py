@@ -44,12 +44,12 @@ class Lanes(NamedTuple):
             np.add.reduce(self.bias, 0, out=self.total[0])
 
 
-def lanes(arrays: Three, bias: Array | None, w: Window, least: int) -> Lanes | None:
+def lanes(arrays: Three, bias: Array | None, w: Window, least: int, most: int) -> Lanes | None:
     """The same gradient in groups, if it has few channels in whole bundles, several images, and
-    takes so many multiplications at least."""
+    takes so many multiplications at least: such of at most so many elements, before and after."""
     x, weight, g = arrays
     n = len(x)
-    many = _groups(n, *weight.shape[:3], w, least)
+    many = _groups(n, *weight.shape[:3], w, least, most)
     if not many or not (weight.dtype == TYPE and _follow(x) and _follow(g)):
         return None
     room = take(many * weight.size, TYPE)
@@ -60,13 +60,15 @@ def lanes(arrays: Three, bias: Array | None, w: Window, least: int) -> Lanes | N
 
 
 @lru_cache(256)
-def _groups(n: int, groups: int, co: int, ci: int, w: Window, least: int) -> int:
+def _groups(n: int, groups: int, co: int, ci: int, w: Window, least: int, most: int) -> int:
     """How many groups n images become; 0 where they stay what they are."""
-    if n * Sizes(n, groups, co, ci).effort(w) < least:
+    sizes = Sizes(n, groups, co, ci)
+    if n * sizes.effort(w) < least:
         return 0
     if groups > 1 or co % _BUNDLE or ci % _BUNDLE or co * ci > _FEW * _BUNDLE**2:
         return 0
-    return next((count for count in _COUNTS if n % count == 0), 0)
+    fit = most // sizes.image(w)
+    return next((count for count in _COUNTS if n % count == 0 and count <= fit), 0)
 
 
 def _follow(images: Array) -> bool:

@@ -15,7 +15,7 @@ groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +24,8 @@ import numpy as np
 from skimp._kernels import conv_depthwise, conv_products, onednn, shaping, teams
 from skimp._kernels.blas import shares, spread
 from skimp._kernels.conv_lanes import Lanes, lanes
-from skimp._kernels.conv_pieces import TYPE, Plan, Room, Sizes, Three, aligned, dense
+from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Three, dense
 from skimp._kernels.im2col import LANES, Ints, Window, working
-from skimp._kernels.locks import reentrant
 from skimp._kernels.scratch import give
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
@@ -89,11 +88,13 @@ def _made(w: Window, *asked: Asked) -> bool:
         window = w
         if conv_depthwise.is_depthwise(arrays[1]):
             arrays, window = conv_depthwise.of_two_dims(arrays, w)
-        elif face == "weights" and (some := lanes(arrays, bias, w, _TEAM)) is not None:
+        elif face == "weights" and (some := lanes(arrays, bias, w, _TEAM, _MOST)) is not None:
             arrays, bias = some.arrays, some.bias
         # oneDNN's adjoint knows no bias: pieces add it
         works = _works_for(face, arrays, window, bias is not None and face != "adjoint")
         if works is None:
+            if some is not None:
+                give(some.room)
             return False
         if not (works[0].slow and conv_depthwise.made(face, arrays, bias, window, _planes)):
             found.append(works)
@@ -180,8 +181,8 @@ def _cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], li
     if team > 1 and face != "weights" and groups == 1:
         cuts = -(-cuts // 2)
         images = max(images, -(-n // -(-n * image // _TOGETHER)))
-    elif team > 1 and face == "weights" and bundle == 1:  # threads share groups
-        cuts = 1
+    elif team > 1 and face == "weights" and bundle == 1:  # threads share groups, one each
+        cuts = max(1, min(cuts, groups // team))
     step = -(-channels // (cuts * bundle)) * bundle
     return _slices(n, images), _slices(channels, step)
 
@@ -335,7 +336,7 @@ class _Work:
         """Make x or g: each piece its own part of it."""
         pieces = [piece for some in self._pieces for piece in some]
         several = len(pieces) > 1 and len(self._pieces) == 1  # that read the same weights
-        ready = _Ready(pieces[0].plan, arrays[1]) if several else None
+        ready = Ready(pieces[0].plan, arrays[1]) if several else None
         x, weight, g = [shaping.address(a) for a in arrays]
         after, bias = (bias, None) if self._face == "adjoint" else (None, bias)
         flat = None if bias is None else np.ascontiguousarray(bias, TYPE)
@@ -350,7 +351,9 @@ class _Work:
                 add_to_channels(self._parts(piece, arrays)[0], self._bias(piece, after))
 
         tasks = [partial(fn, piece, flat=flat) for piece in pieces]  # which is read until then
-        return _Job(tasks, self.effort, _nothing if ready is None else ready.close, self.team)
+        return _Job(
+            tasks, self.effort, _nothing if ready is None else ready.close, self.team, self.room
+        )
 
     def _sums(self, arrays: Three, bias: Array | None) -> _Job:
         """Make w and the bias: each channels' pieces are added up in lanes, every so many-th in
@@ -392,7 +395,7 @@ class _Work:
                     if into[1] is not None:
                         into[1][...] = first[1]
 
-        return _Job([partial(fn, *lane) for lane in lanes], self.effort, end, self.team)
+        return _Job([partial(fn, *lane) for lane in lanes], self.effort, end, self.team, self.room)
 
     def _bias(self, piece: _Piece, bias: Array) -> Array:
         return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
@@ -408,31 +411,6 @@ def _takes_bias(bias: Array | None) -> bool:
     return bias is None or (bias.dtype == TYPE and bias.flags.c_contiguous)
 
 
-class _Ready:
-    """The weights in the layout that pieces read, made by the thread that first asks."""
-
-    def __init__(self, plan: Plan, weight: Array) -> None:
-        self._plan = plan
-        self._weight = weight
-        self._array = plan.weights_room()
-        self._address = 0 if self._array is None else aligned(self._array)
-        self._lock = reentrant()
-        self._made = self._array is None
-
-    def weights(self, room: Room) -> int:
-        """Where they are; 0 where they lie in that layout."""
-        if not self._made:
-            with self._lock:
-                if not self._made:
-                    self._plan.ready_weights(self._weight, self._address, room)
-                    self._made = True
-        return self._address
-
-    def close(self) -> None:
-        if self._array is not None:
-            give(self._array)
-
-
 class _Job(NamedTuple):
     """Tasks for any threads, in any order, and what comes after all of them."""
 
@@ -440,6 +418,7 @@ class _Job(NamedTuple):
     effort: int
     end: Callable[[], None]
     team: int
+    room: int  # that a thread needs, in elements
 
 
 def _nothing() -> None:
@@ -450,7 +429,8 @@ def _share(jobs: list[_Job]) -> None:
     """Run the jobs: their tasks one after the other on a team, or shared by our own threads."""
     tasks = [task for job in jobs for task in job.tasks]
     team = jobs[0].team
-    work = partial(_run, iter(tasks), team)  # shared by the threads: next() is atomic
+    most = max([job.room for job in jobs])
+    work = partial(_run, iter(tasks), team, most, iter([True]))  # shared: next() is atomic
     if team > 1:
         began = teams.begin()
         share(work, 1)
@@ -477,9 +457,16 @@ def _make_alone(works: Sequence[_Work], asked: Sequence[Asked]) -> None:
     room.close()
 
 
-def _run(tasks: Iterable[Callable[[Room], None]], team: int) -> None:
-    onednn.use_threads(team)
+def _run(
+    tasks: Iterable[Callable[[Room], None]], team: int, most: int, first: Iterator[bool]
+) -> None:
+    """What a thread does. Who is not the first leaves all to the others where it has no room."""
     room = Room()
+    if next(first, False):
+        room.hold(most)
+    elif not room.spare(most):
+        return
+    onednn.use_threads(team)
     for task in tasks:
         task(room)
     room.close()

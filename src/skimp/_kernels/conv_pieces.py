@@ -13,7 +13,8 @@ import numpy as np
 
 from skimp._kernels import onednn, shaping
 from skimp._kernels.im2col import Ints, Window
-from skimp._kernels.scratch import give, take
+from skimp._kernels.locks import reentrant
+from skimp._kernels.scratch import give, spare, take
 
 Array = np.ndarray[Any, Any]
 Three = tuple[Array, Array, Array]  # x, w, g
@@ -251,6 +252,31 @@ class Plan:
             room.view(self.places[number][1], array.shape)[...] = array
 
 
+class Ready:
+    """The weights in the layout that pieces read, made by the thread that first asks."""
+
+    def __init__(self, plan: Plan, weight: Array) -> None:
+        self._plan = plan
+        self._weight = weight
+        self._array = plan.weights_room()
+        self._address = 0 if self._array is None else _aligned(self._array)
+        self._lock = reentrant()
+        self._made = self._array is None
+
+    def weights(self, room: Room) -> int:
+        """Where they are; 0 where they lie in that layout."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._plan.ready_weights(self._weight, self._address, room)
+                    self._made = True
+        return self._address
+
+    def close(self) -> None:
+        if self._array is not None:
+            give(self._array)
+
+
 class Room:
     """Scratch memory of a thread for one piece after another."""
 
@@ -260,12 +286,20 @@ class Room:
 
     def hold(self, elements: int) -> None:
         """Have room for so many."""
-        if elements <= self._length:
-            return
-        if self._flat is not None:
-            give(self._flat)
-        self._flat, self._length = take(elements + _ALIGNED, TYPE), elements
-        first = shaping.address(self._flat)
+        if elements > self._length:
+            self.close()
+            self._have(take(elements + _ALIGNED, TYPE), elements)
+
+    def spare(self, elements: int) -> bool:
+        """Have it where there is; whether there is."""
+        flat = spare(elements + _ALIGNED, TYPE)
+        if flat is not None:
+            self._have(flat, elements)
+        return flat is not None
+
+    def _have(self, flat: Array, elements: int) -> None:
+        self._flat, self._length = flat, elements
+        first = shaping.address(flat)
         self.address = -(-first // _LINE) * _LINE
         self._start = (self.address - first) // TYPE.itemsize
 
@@ -280,7 +314,7 @@ class Room:
             give(self._flat)
 
 
-def aligned(a: Array) -> int:
+def _aligned(a: Array) -> int:
     """The first address in it at which a line of the cache begins."""
     return -(-shaping.address(a) // _LINE) * _LINE
 

@@ -2,7 +2,8 @@
 
 A fresh array of a few hundred KiB costs ten times the work on it, since malloc takes its pages from
 the system and gives them back each time. Buffers taken here stay with the thread: some MiB at most.
-They are NumPy's, or of whoever counts them (`supply`), who may also have them back (`drop`).
+They are NumPy's, or of whoever counts them (`supply`), who may also have them back (`drop`), and
+has none for who can do without where there is no room (`spare`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -48,13 +49,28 @@ class _Mine(threading.local):
 
 _of_threads: Final[list[weakref.ref[_Buffers]]] = []
 _mine = _Mine()
-_lender: Callable[[int], Array] | None = None  # of new buffers, which aren't NumPy's own then
 
 
-def supply(lender: Callable[[int], Array] | None) -> None:
-    """Have new buffers made by `lender(nbytes)`, on whichever thread asks; None: by NumPy."""
+class Lender(NamedTuple):
+    """Of new buffers of so many bytes: for who can do without, and for who can't."""
+
+    spare: Callable[[int], Array | None]
+    lend: Callable[[int], Array]
+
+
+def _of_numpy(nbytes: int) -> Array:
+    return np.empty(nbytes, np.uint8)
+
+
+_NUMPY: Final = Lender(_of_numpy, _of_numpy)
+_lender = _NUMPY
+
+
+def supply(lender: Lender | None) -> None:
+    """Have new buffers, which aren't NumPy's own then, of this one, on whichever thread asks; None:
+    of NumPy."""
     global _lender
-    _lender = lender
+    _lender = lender or _NUMPY
     drop()
 
 
@@ -74,6 +90,24 @@ def kept() -> int:
 def take(length: int, dtype: np.dtype[Any]) -> Array:
     """A 1-d array of `length` elements, uninitialised, the caller's until it is given back."""
     nbytes = length * dtype.itemsize
+    found = _own(nbytes)
+    if found is None:
+        found = _lender.lend(max(nbytes, 1))
+    return found[:nbytes].view(dtype)
+
+
+def spare(length: int, dtype: np.dtype[Any]) -> Array | None:
+    """`take`, for who can do without: None where there is no room for it."""
+    nbytes = length * dtype.itemsize
+    found = _own(nbytes)
+    if found is None:
+        found = _lender.spare(max(nbytes, 1))
+    return None if found is None else found[:nbytes].view(dtype)
+
+
+def _own(nbytes: int) -> Array | None:
+    """The shortest of this thread's buffers that is so long; where there is none the longest goes,
+    since a new one takes its place."""
     buffers = _mine.buffers
     while True:
         best = shortest = -1
@@ -81,20 +115,16 @@ def take(length: int, dtype: np.dtype[Any]) -> Array:
             if buffer.nbytes >= nbytes and (best < 0 or buffer.nbytes < shortest):
                 best, shortest = number, buffer.nbytes
         if best < 0:
-            return _new(max(nbytes, 1), buffers)[:nbytes].view(dtype)
+            break
         try:
             buffer = buffers.pop(best)
         except IndexError:  # they were dropped meanwhile
             continue
         if buffer.nbytes >= nbytes:
-            return buffer[:nbytes].view(dtype)
-
-
-def _new(nbytes: int, buffers: _Buffers) -> Array:
-    """A buffer for a thread that has none as long: it takes the place of the longest."""
+            return buffer
     with contextlib.suppress(IndexError, ValueError):  # they were dropped meanwhile
         del buffers[max(range(len(buffers)), key=lambda number: buffers[number].nbytes)]
-    return np.empty(nbytes, np.uint8) if _lender is None else _lender(nbytes)
+    return None
 
 
 def give(array: Array) -> None:
@@ -115,7 +145,7 @@ def _is_kept(buffer: Any, buffers: _Buffers) -> bool:
         isinstance(buffer, np.ndarray)
         and buffer.nbytes <= _LARGEST
         and len(buffers) < _KEPT
-        and (buffer.base is None) is (_lender is None)  # it is of where new ones are from
+        and (buffer.base is None) is (_lender is _NUMPY)  # it is of where new ones are from
     )
 
 

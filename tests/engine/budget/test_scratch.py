@@ -15,8 +15,10 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
-from skimp._kernels import scratch
+from skimp._kernels import conv_onednn, onednn, scratch
+from skimp._kernels.im2col import Window
 from skimp._kernels.threads import share
+from skimp.config import config
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, is_away, numbers
 from tests.support.running import default_mode
@@ -73,6 +75,46 @@ def test_room_is_made_for_it_by_what_may_go() -> None:
         assert not counts.beyond
         for i, t in enumerate(made):
             assert np.array_equal(t.numpy(), numbers(i).numpy())
+
+
+def test_who_can_do_without_has_none_beyond_the_budget() -> None:
+    """Of a convolution's threads all but one."""
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+    w = Window((32, 32), (3, 3), (1, 1), (1, 1), (1, 1), (32, 32))
+    x, g = [np.ones((8, 1, 32, 32, 32), "f4") for _ in range(2)]
+    arrays = x, np.ones((1, 32, 32, 3, 3), "f4"), g
+    with config.using(threads=2, threads_from=1):
+        works = conv_onednn._works_for("forward", arrays, w, False)
+        assert works is not None
+        need = 4 * (works[0].room + works[0]._pieces[0][0].plan._weights)
+        with torch.memory.budget(full() + need + 2 * works[0].room):
+            counts.reset()
+            for _ in range(20):
+                conv_onednn._share([works[0].job(arrays, None)])
+                scratch.drop()
+            assert not counts.beyond
+    assert np.all(g[..., 1:-1, 1:-1] == 288)
+
+
+def test_an_input_may_go_before_there_is_its_gradient() -> None:
+    """A convolution makes one gradient after the other where there is no room for both at once."""
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+
+    def gradients() -> tuple[Any, Any]:
+        x, w = torch.zeros(4, 16, 64, 64, requires_grad=True), torch.ones(16, 16, 3, 3)
+        w.requires_grad_()
+        torch.conv2d(x + 1, w, padding=1).backward(torch.ones(4, 16, 64, 64))
+        return x.grad, w.grad
+
+    want = [t.numpy() for t in gradients()]
+    with torch.memory.budget(full() + 7 * MIB // 2):
+        counts.reset()
+        found = [t.numpy() for t in gradients()]
+        assert not counts.beyond
+    for a, b in zip(found, want, strict=True):
+        assert np.array_equal(a, b)
 
 
 def test_what_nobody_uses_goes_before_a_tensor() -> None:

@@ -6,12 +6,15 @@ before any storage goes: it costs the 4 us that the pool takes, for the pages st
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import Array, pool
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK
+from skimp._kernels.scratch import Lender
 from skimp._kernels.threads import Guard
 from skimp.errors import OutOfMemoryError
 
@@ -20,9 +23,18 @@ ROOM = Guard()
 
 
 def lend(nbytes: int) -> Array:
-    """A buffer for a kernel, once there is room for it. Where nothing may go, it is had beyond the
-    budget for as long as it is used, and counted as such: a kernel may have begun to write.
+    """A buffer for a kernel. Where nothing may go, it is had beyond the budget for as long as it is
+    used, and counted as such: a kernel may have begun to write.
     """
+    found = spare(nbytes)
+    if found is not None:
+        return found
+    counts.exceeded(host.reserved_for(pool.rounded(nbytes)) - (host.bound or 0))
+    return np.empty(nbytes, np.uint8)
+
+
+def spare(nbytes: int) -> Array | None:
+    """A buffer, once there is room for it; None where nothing may go."""
     budget = host.budget
     size = pool.rounded(nbytes)
     with LOCK(), ROOM():
@@ -33,5 +45,7 @@ def lend(nbytes: int) -> Array:
                 pass
             finally:
                 host.look()
-    counts.exceeded(host.reserved_for(size) - (host.bound or 0))
-    return np.empty(nbytes, np.uint8)
+    return None
+
+
+LENDER: Final = Lender(spare, lend)

@@ -66,7 +66,7 @@ def obey(spending: Spending | None) -> None:
         spending.repetition.forget_all()
         spending.begin()
     host.spend(spending)
-    scratch.supply(None if spending is None else lending.lend)
+    scratch.supply(None if spending is None else lending.LENDER)
     if spending is not None:
         pool.attend()
         spending.make_room(0)

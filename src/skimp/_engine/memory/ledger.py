@@ -459,6 +459,10 @@ class Ledger:
             self._relieving.now = False
         return False
 
+    def has_room(self, nbytes: int) -> bool:
+        """Whether so many bytes more are, once others have given up what they can."""
+        return self.fits(nbytes) or self.relieve(nbytes)
+
     def fits(self, nbytes: int) -> bool:
         """Whether so many bytes more are within the bound."""
         return self._bound == NO_LIMIT or self.reserved_for(nbytes) <= self._bound

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
@@ -13,9 +13,10 @@ from skimp._engine.dispatch.forms import export, hidden, watching
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import conv as conv_kernels
+from skimp._kernels import conv as conv_kernels, conv_onednn
 from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
 from skimp._kernels.im2col import Window, out_size
 from skimp._ops import batching
@@ -30,6 +31,7 @@ from skimp._ops.nn.convolution_arguments import (
 from skimp._ops.nn.padding import constant_pad
 
 Ints = tuple[int, ...]
+_SCRATCH: Final = 1 << 21  # bytes that a convolution takes meanwhile, about
 _window = lru_cache(maxsize=1024)(Window)
 
 
@@ -113,14 +115,31 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
     if "bias" in needs:
         to_bias, sums = blank(kernel[:1], input._dtype)
         sums = sums.reshape(groups, -1)
-    places, images = _images(g, groups), _images(conj(input), groups)
     if "input" not in needs:
+        places, images = _images(g, groups), _images(conj(input), groups)
         conv_kernels.weights(places, images, kernels, window, sums)
         return None, to_weight, to_bias
-    to_input, target = _result(shape, g)
+    return _with_input(g, input, weight, kernels, sums, window, groups), to_weight, to_bias
+
+
+def _with_input(
+    g: Any, input: Any, weight: Any, kernels: Array, sums: Any, window: Window, groups: int
+) -> Tensor:
+    """The input's gradient, and those of weight and bias where these are to be: at once, or one
+    after the other, with the same bits, where there is no room for that."""
+    places, images = _images(g, groups), _images(conj(input), groups)
     turned = _kernels(conj(weight)._skimp_array(), groups)
+    room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
+    if host.has_room(room) or not conv_onednn.weights(places, images, kernels, window, sums):
+        to_input, target = _result(shape_of(input), g)
+    else:
+        del images  # the input may go before there is its gradient
+        to_input, target = _result(shape_of(input), g)
+        if conv_onednn.adjoint(places, turned, None, _split(target, groups), window):
+            return to_input
+        images = _images(conj(input), groups)
     adjoint_and_weights(places, images, turned, _split(target, groups), kernels, window, sums)
-    return to_input, to_weight, to_bias
+    return to_input
 
 
 _APART = Rule(
