@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import KEPT, host
 
 MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
@@ -35,6 +36,7 @@ class Gone(NamedTuple):
     made: tuple[int, int]
     nbytes: int
     older: weakref.ref[Any] | None = None
+    made_at: Site | None = None  # the line
 
 
 class Period:
@@ -194,7 +196,7 @@ class Repetition:
         if turn != self._turns:
             older = weakref.ref(s)
             now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
-        now.goes.append(Gone(self.at, (place, expression), nbytes, older))
+        now.goes.append(Gone(self.at, (place, expression), nbytes, older, s.made_at))
         for one in recipes:
             turn, start, end = one.noted
             now.whole &= turn == self._turns
@@ -297,7 +299,10 @@ class Repetition:
 
     def _who(self, one: Gone) -> Any:
         ref = one.older or self._owners.get(one.made)
-        return None if ref is None else ref()
+        s = None if ref is None else ref()
+        if s is not None and getattr(s, "made_at", None) is None:
+            s.made_at = one.made_at
+        return s
 
     def notes(self) -> bool:
         """Whether a recipe that is needed is noted about here."""
