@@ -22,6 +22,7 @@ MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
 KNOWN: Final = 64  # periods
 MISSES: Final = 2
 TRIES: Final = 4  # periods alike in which something went, the cheapest of which is a plan
+LEARNS: Final = 8  # times that more goes than a plan has, which knows that then
 ROOM: Final = 1 << 16  # bytes that a period may hold beyond what one like it did: logs grow
 NEAR: Final = 4  # allocations between two stretches of noting that are one
 SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice what went
@@ -127,6 +128,7 @@ class Repetition:
         self._before: Period | None = None  # the last one that ended
         self.repeats = False  # it was like the one before it, but for what went
         self._missed = 0  # times that the program did something else than what was expected
+        self._learned = 0  # times that what went in a plan was not enough
         self.started = 0  # `at`, when the last op began that is part of no other
         self.forget()
 
@@ -144,6 +146,31 @@ class Repetition:
         if self.expected is not None and self.expected.goes:
             self._missed += 1
         self.forget()
+
+    def learns(self) -> bool:
+        """What went in the plan was not enough, as kernels' scratch memory is not always the same:
+        whether what goes now beside it becomes part of it. Not too often: each time costs a look
+        at all that there is.
+        """
+        expected = self.expected
+        if expected is None:
+            return True
+        self._learned += 1
+        return bool(expected.goes) and self._learned <= LEARNS
+
+    def learn(self, s: Any, nbytes: int) -> None:
+        """A storage went that is not in the plan: it is from now on, if it can be told again."""
+        expected = self.expected
+        if expected is not None and expected.goes:
+            gone = self._goes(s, nbytes)
+            if gone.older is None or nbytes >= KEPT:
+                expected.goes.insert(self._gone, gone)
+                self._gone += 1  # one step with the line above
+
+    def _goes(self, s: Any, nbytes: int) -> Gone:
+        turn, place, expression = s.number
+        older = None if turn == self._turns else weakref.ref(s)
+        return Gone(self.at, (place, expression), nbytes, older, s.made_at)
 
     def forget_all(self) -> None:
         """The same, and what was is no measure of what comes."""
@@ -191,12 +218,10 @@ class Repetition:
         if self.expected is not None:
             return
         now = self._now
-        turn, place, expression = s.number
-        older = None
-        if turn != self._turns:
-            older = weakref.ref(s)
+        gone = self._goes(s, nbytes)
+        if gone.older is not None:
             now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
-        now.goes.append(Gone(self.at, (place, expression), nbytes, older, s.made_at))
+        now.goes.append(gone)
         for one in recipes:
             turn, start, end = one.noted
             now.whole &= turn == self._turns
