@@ -291,6 +291,8 @@ def test_a_tmpfs_is_refused_unless_told(tmp_path: Path) -> None:
         assert places.directory("tmpfs:/dev/shm") == "/dev/shm"
     with pytest.raises(OSError, match="there is no directory"):
         places.directory(str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="name another directory with SKIMP_SPILL_DIR"):
+        spill._open(str(tmp_path / "none"))  # what a directory that can't be written to says
 
 
 def test_without_spilling_nothing_is_written() -> None:

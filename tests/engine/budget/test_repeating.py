@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import recording, setting
+from skimp._engine.budget import lending, recording, setting
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
 from skimp.utils.checkpoint import checkpoint
@@ -66,6 +66,33 @@ def test_with_a_file_what_went_goes_again(otherwise: set[int]) -> None:
     assert not any([asleep[i - 1] for i in otherwise])
     assert all(asleep[6:7])
     assert all(asleep[-3:]) == (len(otherwise) < 2)
+
+
+def test_scratch_memory_that_was_not_there_before_becomes_part_of_what_goes() -> None:
+    """A kernel's parts take more of it where more threads have time: that is no other program."""
+    x = torch.randn(1024, 128)
+
+    def train(budget: int | None) -> list[Any]:
+        net = Deep(set())
+        setting.set_budget(None if budget is None else host.allocated + budget)
+        losses, lent = [], []
+        try:
+            for step in range(10):
+                if budget is not None and step >= 8:
+                    lent = [lending.lend(2 * MIB)]
+                losses += steps(net, [x])[0]
+                lent.clear()
+                if budget is not None and step >= 7:
+                    known: Any = host.budget
+                    assert held() <= known.nbytes
+                    assert known.repetition.expected is not None
+                    assert not known.knows
+            assert budget is None or known.repetition._learned
+        finally:
+            setting.set_budget(None)
+        return losses
+
+    assert train(6 * MIB) == train(None)
 
 
 @pytest.mark.parametrize("otherwise", [set(), {7}, {7, 9, 11, 13}])

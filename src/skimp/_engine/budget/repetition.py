@@ -15,12 +15,14 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import KEPT, host
 
 MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
 KNOWN: Final = 64  # periods
 MISSES: Final = 2
 TRIES: Final = 4  # periods alike in which something went, the cheapest of which is a plan
+LEARNS: Final = 8  # times that more goes than a plan has, which knows that then
 ROOM: Final = 1 << 16  # bytes that a period may hold beyond what one like it did: logs grow
 NEAR: Final = 4  # allocations between two stretches of noting that are one
 SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice what went
@@ -35,6 +37,7 @@ class Gone(NamedTuple):
     made: tuple[int, int]
     nbytes: int
     older: weakref.ref[Any] | None = None
+    made_at: Site | None = None  # the line
 
 
 class Period:
@@ -125,6 +128,7 @@ class Repetition:
         self._before: Period | None = None  # the last one that ended
         self.repeats = False  # it was like the one before it, but for what went
         self._missed = 0  # times that the program did something else than what was expected
+        self._learned = 0  # times that what went in a plan was not enough
         self.started = 0  # `at`, when the last op began that is part of no other
         self.forget()
 
@@ -142,6 +146,31 @@ class Repetition:
         if self.expected is not None and self.expected.goes:
             self._missed += 1
         self.forget()
+
+    def learns(self) -> bool:
+        """What went in the plan was not enough, as kernels' scratch memory is not always the same:
+        whether what goes now beside it becomes part of it. Not too often: each time costs a look
+        at all that there is.
+        """
+        expected = self.expected
+        if expected is None:
+            return True
+        self._learned += 1
+        return bool(expected.goes) and self._learned <= LEARNS
+
+    def learn(self, s: Any, nbytes: int) -> None:
+        """A storage went that is not in the plan: it is from now on, if it can be told again."""
+        expected = self.expected
+        if expected is not None and expected.goes:
+            gone = self._goes(s, nbytes)
+            if gone.older is None or nbytes >= KEPT:
+                expected.goes.insert(self._gone, gone)
+                self._gone += 1  # one step with the line above
+
+    def _goes(self, s: Any, nbytes: int) -> Gone:
+        turn, place, expression = s.number
+        older = None if turn == self._turns else weakref.ref(s)
+        return Gone(self.at, (place, expression), nbytes, older, s.made_at)
 
     def forget_all(self) -> None:
         """The same, and what was is no measure of what comes."""
@@ -189,12 +218,10 @@ class Repetition:
         if self.expected is not None:
             return
         now = self._now
-        turn, place, expression = s.number
-        older = None
-        if turn != self._turns:
-            older = weakref.ref(s)
+        gone = self._goes(s, nbytes)
+        if gone.older is not None:
             now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
-        now.goes.append(Gone(self.at, (place, expression), nbytes, older))
+        now.goes.append(gone)
         for one in recipes:
             turn, start, end = one.noted
             now.whole &= turn == self._turns
@@ -297,7 +324,10 @@ class Repetition:
 
     def _who(self, one: Gone) -> Any:
         ref = one.older or self._owners.get(one.made)
-        return None if ref is None else ref()
+        s = None if ref is None else ref()
+        if s is not None and getattr(s, "made_at", None) is None:
+            s.made_at = one.made_at
+        return s
 
     def notes(self) -> bool:
         """Whether a recipe that is needed is noted about here."""

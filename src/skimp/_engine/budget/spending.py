@@ -82,8 +82,8 @@ class Spending(Waking):
             return
         if self.knows or back:
             self._know(owner)
-        else:
-            owner.made_at = call_site.find()
+        elif self.repetition.expected is None and not self.calm.on:
+            owner.made_at = call_site.find()  # of what goes by a plan, that knows
         if self.always:
             self._evict_all()
 
@@ -160,7 +160,7 @@ class Spending(Waking):
             counts.search_seconds += perf_counter() - began
             if not found:
                 if self._wake():
-                    if self.spills and self.repetition.expected is not None:
+                    if self.spills and not self.repetition.learns():
                         self.repetition.depart()  # what went then was not enough
                     tried.clear()
                 elif not rematerializing.gives_up():
@@ -174,6 +174,8 @@ class Spending(Waking):
             s = found.pop()
             if not self._evict(s):
                 tried.add(id(s))
+            elif self.spills:
+                self.repetition.learn(s, len(s))
 
     def _evict_all(self) -> None:
         with LOCK():

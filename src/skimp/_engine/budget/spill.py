@@ -329,6 +329,16 @@ def _open(directory: str) -> int:
             return os.open(directory, os.O_RDWR | os.O_CLOEXEC | flag, 0o600)
     import tempfile  # where the system has no files without a name
 
-    fd, name = tempfile.mkstemp(prefix="skimp-spill-", dir=directory)
+    try:
+        fd, name = tempfile.mkstemp(prefix="skimp-spill-", dir=directory)
+    except OSError as error:
+        raise OSError(error.errno, _no_file(directory, error)) from None
     os.unlink(name)
     return fd
+
+
+def _no_file(directory: str, error: OSError) -> str:
+    return (
+        f"no file for spilled bytes can be made in {directory!r} ({error.strerror}): name another "
+        f"directory with {places.VARIABLE} or --spill-dir, or don't spill (--no-spill)"
+    )

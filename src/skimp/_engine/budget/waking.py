@@ -158,7 +158,7 @@ class Waking:
         repetition.follow(after)
         if repetition.notes():
             self._note_now()
-        elif self.notes:
+        elif self.notes or self.knows:
             self._note_no_more()
 
     def _unexpected(self) -> Period | None:
