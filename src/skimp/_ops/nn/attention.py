@@ -125,8 +125,8 @@ _ATTENTION = Rule(
             "query",
             "key",
             "value",
-        ): lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: (
-            _back(g0, query, key, value, mask, causal, scale, kept, grow, result0, result1)
+        ): lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: _back(
+            g0, query, key, value, mask, causal, scale, kept, grow, result0, result1
         )
     },
     at_once=True,
@@ -136,12 +136,7 @@ _RECORDED = recording(
 )
 
 
-@hidden(
-    nondiff=(1,),
-    rule=_ATTENTION,
-    batch=batching.layers.attention_rule,
-    meta=shapes.attention,
-)
+@hidden(nondiff=(1,), rule=_ATTENTION, batch=batching.layers.attention_rule, meta=shapes.attention)
 def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:

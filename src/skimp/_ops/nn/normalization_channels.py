@@ -269,7 +269,8 @@ def _batch_norm(
     place."""
     affine = _numbers(weight), _numbers(bias)
     images = in_sums_order(input)
-    x, acc = channel_sums.small(images), dtypes.accumulator(input._dtype).np
+    x, kind = channel_sums.small(images), dtypes.accumulator(input._dtype)
+    acc = kind.np
     running = [t for t in (running_mean, running_var) if t is not None]
     ready: list[Any] = []
     whole = None
@@ -301,7 +302,7 @@ def _batch_norm(
     if not training:
         nothing = _vector(np.empty(0, input._dtype.np))
         return y, nothing, nothing
-    return y, _vector(mean), _vector(rstd)
+    return y, fresh(mean, kind), fresh(rstd, kind)
 
 
 def _batch_moments(input: Any, small: Array | None) -> Array:
