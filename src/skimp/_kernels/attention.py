@@ -392,7 +392,7 @@ def _whole_backward(
     p = multiply(q, k.swapaxes(-1, -2))
     if a.mask is not None or a.causal:
         _hide_whole(p, a, -np.inf)
-    if a.mask is not None:  # of a row that sees nothing: exponentials of -inf, not of nan
+        # of a row that sees nothing: exponentials of -inf, not of nan
         lse = bare.where(np.equal(lse, -np.inf), np.inf, lse)
     p -= lse
     np.exp(p, out=p)
