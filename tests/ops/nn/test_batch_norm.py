@@ -193,16 +193,30 @@ def test_a_gradient_that_waits_is_kept_once(order: str) -> None:
         assert skimp.cuda.max_memory_allocated() - before < 1.1 * g.nbytes
 
 
-def _step(x: Array, weight: Array | None, g: Array | None) -> list[bytes]:
-    """What a training step gives, byte by byte; no `g`: the gradient is one number expanded."""
+def _step(x: Array, weight: Array | None, g: Array | None, training: bool = True) -> list[bytes]:
+    """What a step gives, byte by byte; no `g`: the gradient is one number expanded."""
     made = [None if a is None else skimp.tensor(a).requires_grad_() for a in (x, weight)]
-    running = [skimp.zeros(x.shape[1]), skimp.ones(x.shape[1])]
-    y = skimp.nn.functional.batch_norm(made[0], *running, made[1], None, True)
+    running = [skimp.full((x.shape[1],), value) for value in (0.3, 1.7)]
+    y = skimp.nn.functional.batch_norm(made[0], *running, made[1], None, training)
     y.sum().backward() if g is None else y.backward(skimp.tensor(g))
     return [
         t.detach().numpy().tobytes()
         for t in (y, *running, *[m.grad for m in made if m is not None])
     ]
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (70, 5), (1, 3, 8, 8)])
+def test_gradients_of_few_in_evaluation_have_the_bits_of_the_ops(shape: tuple[int, ...]) -> None:
+    """They are reckoned on arrays where little is there; without weights only what is asked for."""
+    draw = np.random.default_rng(4).standard_normal
+    x = draw(shape, np.float32)
+    for weight in (None, draw(shape[1], np.float32)):
+        for g in (None, draw(shape, np.float32)):
+            found = []
+            for mode in ("auto", "always"):
+                with config.using(defer=mode):
+                    found.append(_step(x, weight, g, training=False))
+            assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (32, 64), (70, 5), (600, 1), (4, 3, 5), (1, 3, 2, 2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,28 @@ def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtyp
     """An uninitialised array with these strides (in elements), which fill their memory without
     gaps.
     """
+    packed = _packed(shape, strides)
+    if packed is not None:  # in a third of the time
+        sizes, axes = packed
+        return np.empty(sizes, dtype).transpose(axes)
     made = np.empty(layouts.numel(shape), dtype)
     if 0 in shape:
         return made.reshape(shape)
     return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
+
+
+@lru_cache(maxsize=1024)
+def _packed(
+    shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The sizes from the outermost dim on, and where each dim is among them; None where a size is 0
+    or 1, whose stride may be any.
+    """
+    if 0 in shape or 1 in shape:
+        return None
+    outermost = sorted(range(len(shape)), key=lambda dim: -strides[dim])
+    axes = [outermost.index(dim) for dim in range(len(shape))]
+    return tuple([shape[dim] for dim in outermost]), tuple(axes)
 
 
 def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:

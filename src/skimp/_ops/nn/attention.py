@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.row import ORDINARY
@@ -17,7 +18,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import attention as attend, bare, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
@@ -117,24 +118,25 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
     return _safe_softmax(scores, -1)
 
 
-@hidden(
-    nondiff=(1,),
-    rule=Rule(
-        "ScaledDotProductFlashAttentionForCpuBackward0",
-        {
-            (
-                "query",
-                "key",
-                "value",
-            ): lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: (
-                _back(g0, query, key, value, mask, causal, scale, kept, grow, result0, result1)
-            )
-        },
-        at_once=True,
-    ),
-    batch=batching.layers.attention_rule,
-    meta=shapes.attention,
+_ATTENTION = Rule(
+    "ScaledDotProductFlashAttentionForCpuBackward0",
+    {
+        (
+            "query",
+            "key",
+            "value",
+        ): lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: _back(
+            g0, query, key, value, mask, causal, scale, kept, grow, result0, result1
+        )
+    },
+    at_once=True,
 )
+_RECORDED = recording(
+    _ATTENTION, ("query", "key", "value", "mask", "causal", "scale", "kept", "grow"), (1,)
+)
+
+
+@hidden(nondiff=(1,), rule=_ATTENTION, batch=batching.layers.attention_rule, meta=shapes.attention)
 def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
@@ -311,11 +313,15 @@ def _small(
     if q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
         return None
     factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    if not (modes.state.grad and (query._rg or key._rg or value._rg)):
-        result, into = _result(query, key, value, None)
-        attend.forward(q, k, v, into, None, Attention(factor, is_causal, None, None, 1.0, q.dtype))
-        return result
-    return _attention(query, key, value, None, bool(is_causal), factor, None, 1.0)[0]
+    causal = bool(is_causal)
+    recorded = modes.state.grad and (query._rg or key._rg or value._rg)
+    result, into = _result(query, key, value, None)
+    level = np.empty((*q.shape[:-1], 1), q.dtype) if recorded else None
+    attend.forward(q, k, v, into, level, Attention(factor, causal, None, None, 1.0, q.dtype))
+    if level is not None:
+        made = result, fresh(level, query._dtype)
+        _RECORDED.record(made, query, key, value, None, causal, factor, None, 1.0)
+    return result
 
 
 export(

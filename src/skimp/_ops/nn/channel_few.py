@@ -13,6 +13,8 @@ from skimp._engine.eval import reducers
 from skimp._engine.eval.reduce import Geometry, geometry, of_units
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array
+from skimp._kernels import bare
+from skimp._kernels.pointwise import rsqrt
 from skimp._ops.nn.channel_sums import beside
 
 _BRIEF: Final = 1 << 15  # elements of which arrays of their own cost less than a plan
@@ -81,3 +83,20 @@ def back_of_few(
     dx = np.subtract(gw, total, out=apart)
     np.subtract(dx, np.multiply(xhat, along, out=xhat), out=dx)
     return np.multiply(dx, scale, out=dx), dw, db
+
+
+def back_of_line(
+    g: Array, x: Array, mean: Array, var: Array, weight: Array | None, eps: float, affine: bool
+) -> tuple[Array | None, ...]:
+    """The same where mean and variance are given, as in evaluation; those of weight and bias only
+    if they are asked for (`affine`)."""
+    scale = np.add(var, bare.number(eps, var.dtype))
+    rsqrt(scale, out=scale)
+    slope = scale if weight is None else np.multiply(scale, weight)
+    dx = np.multiply(g, beside(x, (slope,))[0], order="C")
+    if not affine:
+        return dx, None, None
+    middle, scale = beside(x, (mean, scale))
+    xhat = np.subtract(x, middle)
+    np.multiply(xhat, scale, out=xhat)
+    return dx, _sum_of_few(np.multiply(g, xhat, out=xhat)), _sum_of_few(g)

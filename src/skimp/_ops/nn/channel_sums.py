@@ -28,7 +28,7 @@ from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, channels, channels_onednn
 from skimp._kernels.bare import einsum
 from skimp._kernels.pointwise import CLIP
-from skimp._kernels.scratch import Scratch, row_products, row_sums
+from skimp._kernels.scratch import RUN, Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
 from skimp._ops.nn.rectified import Rectified, rectified
 
@@ -74,17 +74,19 @@ def moments(x: Tensor) -> Array:
     """Mean and biased variance of each channel, (2, channels) in float64."""
     sums, careful, length = _moments_of_rows(x)
     cut = (x.shape[0], -1)
-    return _joined_rows(sums.reshape(2, *cut), careful.reshape(cut), length)
+    marks = None if careful is None else careful.reshape(cut)
+    return _joined_rows(sums.reshape(2, *cut), marks, length)
 
 
 def group_moments(x: Tensor, groups: int) -> Array:
     """The same of each of so many groups of an image's channels, (2, n * groups)."""
     sums, careful, length = _moments_of_rows(x)
     cut = (x.shape[0] * groups, -1)
-    return _joined_rows(sums.reshape(2, *cut).swapaxes(1, 2), careful.reshape(cut).T, length)
+    marks = None if careful is None else careful.reshape(cut).T
+    return _joined_rows(sums.reshape(2, *cut).swapaxes(1, 2), marks, length)
 
 
-def _moments_of_rows(x: Tensor) -> tuple[Array, Array, int]:
+def _moments_of_rows(x: Tensor) -> tuple[Array, Array | None, int]:
     """`_row_moments` of all rows, and how many places they have."""
     acc = dtypes.accumulator(x._dtype).np
     n, count, *size = shape_of(x)
@@ -96,21 +98,22 @@ def _moments_of_rows(x: Tensor) -> tuple[Array, Array, int]:
     def block(rows: Array, total: Array, square: Array, apart: Array) -> None:
         flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
         found, far = _row_moments(flat)
-        total[...], square[...], apart[...] = *found, far
+        total[...], square[...] = found
+        apart[...] = False if far is None else far
 
     _over(source, 2, block, *sums, careful)
-    return sums, careful, length
+    return sums, careful if _any(careful) else None, length
 
 
-def _joined_rows(sums: Array, careful: Array, length: int) -> Array:
+def _joined_rows(sums: Array, careful: Array | None, length: int) -> Array:
     """Mean and variance, (2, results) in float64, of `_row_moments` (2, rows of each, results) of
     rows of so many places."""
     sums = sums.astype(np.float64)
     total = sums[:, 0] if sums.shape[1] == 1 else np.add.reduce(sums, 1)
-    whole: Array = np.divide(total, sums.shape[1] * length)
+    whole: Array = np.divide(total, bare.number(sums.shape[1] * length, sums.dtype))
     mean, var = whole
     np.subtract(var, np.square(mean), out=var)
-    if _any(careful):  # as by Chan, Golub, LeVeque (1983)
+    if careful is not None:  # as by Chan, Golub, LeVeque (1983)
         some = careful.any(0)
         total, square = sums[:, :, some]
         centre = total / length
@@ -122,27 +125,36 @@ def _joined_rows(sums: Array, careful: Array, length: int) -> Array:
 
 def _any(marks: Array) -> bool:
     """Whether one is set: a third of the time of `any`, which is written in Python."""
-    return marks.size > 0 and marks.item(marks.argmax())
+    return marks.size > 0 and bool(marks.item(marks.argmax()))
 
 
 def _sums_of_rows(flat: Array, other: Array) -> Array:
     """The sum of each row and that of its products with the other, (2, rows, 1). BLAS takes twice
     as long as einsum for rows of less than its vectors."""
     sums = np.empty((2, len(flat), 1), flat.dtype)
-    brief = flat.shape[1] < _VECTORS
-    sums[0] = row_sums(flat)
-    sums[1] = einsum("ij,ij->i", flat, other)[:, None] if brief else row_products(flat, other)
+    length = flat.shape[1]
+    if length > RUN:
+        sums[0], sums[1] = row_sums(flat), row_products(flat, other)
+        return sums
+    total, product = sums[..., 0]
+    einsum("ij->i", flat, out=total)
+    if length < _VECTORS:
+        einsum("ij,ij->i", flat, other, out=product)
+    else:
+        np.vecdot(flat, other, out=product)
     return sums
 
 
-def _row_moments(flat: Array) -> tuple[Array, Array]:
+def _row_moments(flat: Array) -> tuple[Array, Array | None]:
     """The sum of each row and that of its squares, (2, rows, 1), and for which rows the latter are
-    those around its mean, in a column."""
+    those around its mean, in a column; None if for none."""
     sums = _sums_of_rows(flat, flat)
     total, square = sums
     # with v = square - total^2 / length: square > (1 + _FAR^2) v
-    most = flat.dtype.type(flat.shape[1] * (1 - 1 / (1 + _FAR**2)))
+    most = bare.number(flat.shape[1] * (1 - 1 / (1 + _FAR**2)), flat.dtype)
     careful = np.greater(np.square(total), np.multiply(square, most))
+    if not _any(careful):
+        return sums, None
     for some in _groups(careful, flat):
         centre = total[some] / flat.dtype.type(flat.shape[1])
         with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
@@ -154,7 +166,8 @@ def _row_moments(flat: Array) -> tuple[Array, Array]:
 def far(mean: Array, rstd: Array) -> Array | None:
     """Which means are so far from 0 that sums around them are not made of sums around 0; None if
     none is."""
-    ratio = np.abs(mean * rstd)
+    ratio = np.multiply(mean, rstd)
+    np.abs(ratio, out=ratio)
     return None if ratio.item(ratio.argmax()) <= _FAR else ~(ratio <= _FAR)
 
 
@@ -230,7 +243,7 @@ def _row_products(
     """The sum of each row, and that of its products with the other, or with the other's distance
     from its centre where that is marked, (2, rows, 1)."""
     sums = _sums_of_rows(flat, other)
-    if careful is not None and centre is not None:
+    if careful is not None and centre is not None and _any(careful):
         product = sums[1]
         for some in _groups(careful, flat):
             with Scratch((len(some), flat.shape[1]), flat.dtype) as apart:
@@ -261,8 +274,6 @@ def _over_written(passed: Rectified, into: Array, block: Any, *parts: Array) -> 
 
 def _groups(careful: Array, flat: Array) -> list[Array]:
     """The rows of `flat` that are marked, a few at a time."""
-    if not _any(careful):
-        return []
     marked = np.flatnonzero(careful)
     step = max(1, _PART // flat.shape[1])
     return [marked[i : i + step] for i in range(0, len(marked), step)]
@@ -331,12 +342,13 @@ def line_back(
     """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from `gradient_rows` of
     channels of n places; in float64, as rows are joined everywhere."""
     dtype = mean.dtype
-    total, product = np.add.reduce(rows.astype(np.float64), 1)
+    rows = rows.astype(np.float64)
+    total, product = rows[:, 0] if rows.shape[1] == 1 else np.add.reduce(rows, 1)
     mean, rstd = mean.astype(np.float64), rstd.astype(np.float64)
     around(mean, apart, total, product)
     dw = np.multiply(product, rstd, out=product)
     a = rstd if weight is None else rstd * weight.astype(np.float64)
-    of_sums = a / -n
+    of_sums = np.divide(a, bare.number(-n, a.dtype))
     b = dw * rstd
     np.multiply(b, of_sums, out=b)
     c = np.multiply(total, of_sums, out=of_sums)
@@ -464,7 +476,8 @@ def normalized(
         cut = x.shape[:2]
         length = x.size // (cut[0] * cut[1])
         sums, careful = _row_moments(x.reshape(-1, length))
-        whole = _joined_rows(sums.reshape(2, *cut), careful.reshape(cut), length)
+        marks = None if careful is None else careful.reshape(cut)
+        whole = _joined_rows(sums.reshape(2, *cut), marks, length)
     if running:
         kept = _kept(momentum, running[0].dtype)[1]
         for own, step in zip(running, steps(whole, momentum, n, dtype), strict=True):

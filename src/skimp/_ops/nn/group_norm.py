@@ -18,7 +18,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import bare, shaping
+from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn import channel_places, channel_sums
@@ -82,9 +82,9 @@ def _group_back_in_rows(
     dx, into = blank(shape, dtypes.accumulator(input._dtype))
     mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
     apart = quietly(channel_sums.far, mean, rstd)
-    middle, marks = mean.repeat(c // groups, 1), None
+    middle, marks = mean, None
     if apart is not None:
-        marks = apart.repeat(c // groups, 1)
+        middle, marks = [v.repeat(c // groups, 1) for v in (mean, apart)]
     sums, values = channel_sums.gradient_rows(g, input, middle, marks, into)
     scale = None if weight is None else accumulated(weight)._skimp_array()
     *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, sums, apart)
@@ -116,16 +116,25 @@ def _line_back(
     """(a, b, c) of g * a + x * b + c for each row, and the gradients of weight and bias, from
     `gradient_rows`; in float64, as rows are joined everywhere."""
     n, groups = mean.shape
-    total, product = sums.reshape(2, n, groups, -1).astype(np.float64)
+    sums = sums.reshape(2, n, groups, -1).astype(np.float64)
+    total, product = sums
     m, r = [v[:, :, None].astype(np.float64) for v in (mean, rstd)]
     channel_sums.around(m, None if apart is None else apart[:, :, None], total, product)
-    w = np.float64(1) if weight is None else weight.reshape(groups, -1).astype(np.float64)
-    count = total.shape[2] * places
-    b = -(r**3) * np.add.reduce(product * w, 2, keepdims=True) / count
-    c = -r * np.add.reduce(total * w, 2, keepdims=True) / count - b * m
-    each = [shaping.broadcast(v, total.shape).reshape(-1) for v in (r * w, b, c)]
-    back = [np.add.reduce(v, 0).reshape(-1) for v in (product * r, total)]
-    return [v.astype(mean.dtype) for v in (*each, *back)]
+    many = total.shape[2]
+    if weight is None:
+        a, weighted = r.repeat(many), sums
+    else:
+        w = weight.reshape(groups, -1).astype(np.float64)
+        a, weighted = np.multiply(r, w).reshape(-1), np.multiply(sums, w)
+    c, b = np.add.reduce(weighted, 3, keepdims=True)
+    share = np.divide(r, bare.number(-many * places, r.dtype))
+    np.multiply(b, np.multiply(np.square(r), share), out=b)
+    np.multiply(c, share, out=c)
+    np.subtract(c, np.multiply(b, m), out=c)
+    np.multiply(product, r, out=product)
+    db, dw = sums[:, 0] if n == 1 else np.add.reduce(sums, 1)
+    each = (a, b.repeat(many), c.repeat(many), dw.reshape(-1), db.reshape(-1))
+    return [v.astype(mean.dtype) for v in each]
 
 
 def _in_rows(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:

@@ -85,6 +85,7 @@ def _batch_back(
     result2: Any,
     training: bool,
     eps: float,
+    needs: Any,
 ) -> Any:
     if training and not (modes.state.grad or g0._hollow):
         images = in_sums_order(input)
@@ -92,8 +93,10 @@ def _batch_back(
             return _batch_back_in_rows(g0, images, weight, result1, result2)
         if channel_places.lie_last(images):
             return _batch_back_of_places(g0, images, weight, result1, result2)
-    if training and not modes.state.grad:
-        few = _batch_back_of_few(g0, input, weight, result1, result2)
+    affine = "weight" in needs or "bias" in needs
+    if not modes.state.grad:
+        given = (result1, result2) if training else (running_mean, running_var)
+        few = _batch_back_of_few(g0, input, weight, *given, None if training else eps, affine)
         if few is not None:
             return few
     dims = [d for d in range(input.ndim) if d != 1]
@@ -113,6 +116,8 @@ def _batch_back(
         )
         xhat = (x - mean) * rstd
         dx = g * (rstd if w is None else rstd * w)
+        if not affine:
+            return in_format(dx, input), None, None
     return in_format(dx, input), (g * xhat).sum(dims), g.sum(dims)
 
 
@@ -173,15 +178,21 @@ def _batch_back_of_places(g0: Any, input: Any, weight: Any, result1: Any, result
     return dx, _vector(dw), _vector(db)
 
 
-def _batch_back_of_few(g: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
-    """The same of small arrays; None if one is not."""
+def _batch_back_of_few(
+    g: Any, input: Any, weight: Any, mean: Any, spread: Any, eps: float | None, affine: bool
+) -> Any:
+    """The same of small arrays; None if one is not. `spread` is one over the deviation, or the
+    variance, which `eps` is given with."""
     own, x = channel_few.few(g, input), channel_few.few(input, input)
     if own is None or x is None or own.shape != x.shape or not x.flags.c_contiguous:
         return None
     scale = None if weight is None else weight._skimp_array().reshape(-1)
-    mean, rstd = result1._skimp_array(), result2._skimp_array()
-    made = quietly(channel_few.back_of_few, own, x, mean, rstd, scale)
-    return [fresh(each, input._dtype) for each in made]
+    numbers = [t._skimp_array().reshape(-1) for t in (mean, spread)]
+    if eps is None:
+        made: Any = quietly(channel_few.back_of_few, own, x, *numbers, scale)
+    else:
+        made = quietly(channel_few.back_of_line, own, x, *numbers, scale, eps, affine)
+    return [None if each is None else fresh(each, input._dtype) for each in made]
 
 
 def _channels(like: Any, kept: bool, *numbers: Array) -> list[Any]:
@@ -258,7 +269,8 @@ def _batch_norm(
     place."""
     affine = _numbers(weight), _numbers(bias)
     images = in_sums_order(input)
-    x, acc = channel_sums.small(images), dtypes.accumulator(input._dtype).np
+    x, kind = channel_sums.small(images), dtypes.accumulator(input._dtype)
+    acc = kind.np
     running = [t for t in (running_mean, running_var) if t is not None]
     ready: list[Any] = []
     whole = None
@@ -290,7 +302,7 @@ def _batch_norm(
     if not training:
         nothing = _vector(np.empty(0, input._dtype.np))
         return y, nothing, nothing
-    return y, _vector(mean), _vector(rstd)
+    return y, fresh(mean, kind), fresh(rstd, kind)
 
 
 def _batch_moments(input: Any, small: Array | None) -> Array:

@@ -22,7 +22,8 @@ Dtypes: floating point; the result's is the input's.
 Raises: ValueError in forward for other ranks.
 Memory: a new tensor; running statistics are written in place in training."""
 
-_HELD, _COUNT = ("weight", "bias", "running_mean", "running_var"), ("num_batches_tracked",)
+_HELD = ("weight", "bias", "running_mean", "running_var")
+_COUNTED = (*_HELD, "num_batches_tracked")
 
 
 @options
@@ -105,17 +106,19 @@ class _BatchNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        factor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats:
-            (count,) = held(self, _COUNT)
+        momentum, training = self.momentum, self.training
+        factor = 0.0 if momentum is None else momentum
+        if training and self.track_running_stats:
+            weight, bias, mean, var, count = held(self, _COUNTED)
             if count is not None:
                 count.add_(1)
-                if self.momentum is None:  # a cumulative average
+                if momentum is None:  # a cumulative average
                     factor = 1.0 / float(count)
-        weight, bias, mean, var = held(self, _HELD)
-        by_batch = self.training or (mean is None and var is None)
-        if self.training and not self.track_running_stats:
-            mean = var = None
+        else:
+            weight, bias, mean, var = held(self, _HELD)
+            if training:
+                mean = var = None
+        by_batch = training or (mean is None and var is None)
         rest = (weight, bias, by_batch, factor, self.eps)
         return F.batch_norm(input, mean, var, *rest)  # type: ignore[no-any-return]
 
