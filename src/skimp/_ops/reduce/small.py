@@ -17,7 +17,7 @@ from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import Geometry, geometry, is_short, of_units
 from skimp._engine.eval.reducers import Reducer, in_range, is_in_range
-from skimp._engine.memory.layout import numel
+from skimp._engine.memory.layout import numel, orders
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
@@ -160,8 +160,8 @@ _INTS: Final = frozenset({int})
 
 
 def _turned(input: Any, dim: Any, keepdim: bool, how: Reducer, degrees: float) -> Tensor | None:
-    """`blocked` of a small array whose dims lie in another order than theirs, such as a transposed
-    one: it is reduced as it lies.
+    """`blocked` of a small array whose dims lie in another order, or are expanded: it is reduced as
+    it lies.
     """
     x: Array | None = input._np
     if x is None or input._dtype not in dtypes.FLOATING or not x.size:
@@ -185,10 +185,9 @@ def _turned_form(
     itself; the order of its dims there, the kept ones' sizes in that order, and the permutation
     that undoes theirs.
     """
-    order = sorted(range(len(shape)), key=lambda d: -strides[d])
-    steps = [strides[d] for d in order]
-    if 1 in shape or steps[-1] <= 0 or len(set(steps)) < len(steps):
+    if 1 in shape:  # whose strides may be any
         return None
+    order = orders(shape, strides)[0]
     try:
         dims = dims_of(dim, len(shape))
     except (IndexError, RuntimeError):  # the general way says so
@@ -199,7 +198,7 @@ def _turned_form(
     inner = [d for d in order if d not in dims]
     back = tuple([inner.index(d) for d in sorted(inner)])
     cut, kept, n = form
-    return (cut, kept_shape(shape, dims, keepdim), n), tuple(order), kept, back
+    return (cut, kept_shape(shape, dims, keepdim), n), order, kept, back
 
 
 Form = tuple[Geometry, tuple[int, ...], int]
@@ -232,8 +231,6 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if not x.flags.c_contiguous:
         if x.ndim == 1 or (x.ndim == 2 and dim == (0,) and not any(x.strides)):
             x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
-        elif not min(x.strides):
-            return None
         elif (x := _without_gaps(x)) is None:
             return blocked(input, dim, keepdim, R.SUM)
     if dim is None:
