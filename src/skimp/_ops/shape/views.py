@@ -304,8 +304,10 @@ def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tens
         return None
     ndim, end = x.ndim, end_dim + x.ndim if end_dim < 0 else end_dim
     start = start_dim + ndim if start_dim < 0 else start_dim
-    if not 0 <= start < end < ndim:
+    if not 0 <= start <= end < ndim:
         return None
+    if start == end:
+        return input
     shape = (*x.shape[:start], prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
     return small_view(input, x.reshape(shape), _VIEW_RECORDED)
 
