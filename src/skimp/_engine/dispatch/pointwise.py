@@ -251,9 +251,12 @@ def _is_small_out(args: tuple[Any, ...], out: Tensor) -> bool:
 def _fast_into(row: Pointwise, args: Any, params: Any, out: Tensor) -> bool:
     """Whether the fast path has a result of the type and shape of `out`, which is written there."""
     made = row.fast(*args, *params)
-    if made is None or made._dtype is not out._dtype or made._np.shape != out._np.shape:
+    if made is None or made._dtype is not out._dtype:
         return False
-    np.copyto(to_write(out), made._np)
+    a: Any = made._np
+    if a is None or a.shape != out.shape:
+        return False
+    np.copyto(to_write(out), a)
     return True
 
 

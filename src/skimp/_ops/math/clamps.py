@@ -138,7 +138,7 @@ _HALF_END = float(np.finfo(np.float16).max)
 # The numbers between which the limits are of types other than the long floats, and their types.
 _ENDS: dict[dtypes.dtype, tuple[float, float, tuple[type, ...]]] = {
     dtypes.float16: (-_HALF_END, _HALF_END, (int, float)),
-    **{d: (i.min - 1, i.max + 1, (int,)) for d in dtypes.INTEGRAL if (i := np.iinfo(d.np))},
+    **{d: (np.iinfo(d.np).min - 1, np.iinfo(d.np).max + 1, (int,)) for d in dtypes.INTEGRAL},
 }
 _FAR: tuple[float, float, tuple[type, ...]] = (-INT64_END, INT64_END, (int, float))
 _CLAMPED = dtypes.FLOATING | dtypes.INTEGRAL
