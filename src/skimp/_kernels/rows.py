@@ -56,13 +56,16 @@ def add_slices(target: Array, dim: int, places: Array, source: Array) -> None:
     """The same of slices along any dim, of shapes that fit: all first ones of their places at once,
     then all second ones, unless some place has many, or they are few.
     """
+    before: Any = (slice(None),) * dim
+    if source.size < _WORTH:
+        np.add.at(target, (*before, places), source)
+        return
     order = stable_order(places, target.shape[dim])
     at = places[order]
     starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
     counts = np.diff(starts, append=at.size)
     most = int(counts.max())
-    before: Any = (slice(None),) * dim
-    if most > _ROUNDS or source.size < _WORTH:
+    if most > _ROUNDS:
         np.add.at(target, (*before, places), source)
         return
     for rank in range(most):

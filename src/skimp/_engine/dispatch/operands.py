@@ -181,15 +181,22 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
     if isinstance(value, complex) and not isinstance(value, np.generic):
         fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
     elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
-        info = np.iinfo(dtype.np)
+        least, most = _ends(dtype)
         wraps = not dtype.is_signed and isinstance(value, int)
-        fits = (-info.max if wraps else info.min) <= value <= info.max
+        fits = (-most if wraps else least) <= value <= most
     elif dtype.category >= dtypes.FLOAT and isinstance(value, (int, float)):
         fits = not math.isfinite(value) or abs(value) <= _largest(dtype)
     else:
         fits = True
     if not fits:
         raise no_room(dtype)
+
+
+@cache
+def _ends(dtype: dtypes.dtype) -> tuple[int, int]:
+    """The least and the most that a type of integers holds."""
+    info = np.iinfo(dtype.np)
+    return int(info.min), int(info.max)
 
 
 @cache

@@ -16,7 +16,14 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
 from skimp._engine.dispatch.expressions import converted, expression
-from skimp._engine.dispatch.fast_path import Typed, fast_inplace_of, fast_of, spread, strides_like
+from skimp._engine.dispatch.fast_path import (
+    Typed,
+    fast_inplace_of,
+    fast_of,
+    spread,
+    strides_like,
+    to_write,
+)
 from skimp._engine.dispatch.operands import (
     OPMATH,
     cast,
@@ -184,7 +191,10 @@ def call(
             return made
         if (made := alike(row, args, params)) is not None:
             return made
-    elif inplace and row.fast_inplace(*args, *params):
+    elif inplace:
+        if row.fast_inplace(*args, *params):
+            return out
+    elif _is_small_out(args, out) and _fast_into(row, args, params, out):
         return out
     if params:  # by value, as graphs keep them too: the fast paths leave such calls to this
         params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
@@ -220,6 +230,34 @@ def call(
             row.recording.record(made, *args, *params)
         return made
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
+
+
+def _is_small_out(args: tuple[Any, ...], out: Tensor) -> bool:
+    """Whether a small row-major `out` is apart from what is read and nobody differentiates it or
+    that; it may be one of the operands.
+    """
+    a = out._np if type(out) is Tensor else None
+    if a is None or not a.flags.c_contiguous or (out._rg and modes.state.grad):
+        return False
+    for t in args:
+        if type(t) is Tensor:
+            if (t._rg and modes.state.grad) or (t is not out and t._storage is out._storage):
+                return False
+        elif isinstance(t, Tensor):
+            return False
+    return True
+
+
+def _fast_into(row: Pointwise, args: Any, params: Any, out: Tensor) -> bool:
+    """Whether the fast path has a result of the type and shape of `out`, which is written there."""
+    made = row.fast(*args, *params)
+    if made is None or made._dtype is not out._dtype:
+        return False
+    a: Any = made._np
+    if a is None or a.shape != out.shape:
+        return False
+    np.copyto(to_write(out), a)
+    return True
 
 
 def _without_bytes(

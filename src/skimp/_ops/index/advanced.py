@@ -15,7 +15,6 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import (
     Joint,
     bits,
@@ -33,17 +32,19 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, shaping
-from skimp._kernels.rows import add_rows, are_distinct
+from skimp._kernels import shaping
+from skimp._kernels.rows import add_rows
 from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masked_select import selected
 from skimp._ops.index.masks import as_fill, masked_fill_
+from skimp._ops.index.small_places import SEQUENCES, index_arrays, small_list, small_put
 from skimp._ops.index.writers import writer
 
 MASKS = (dtypes.bool, dtypes.uint8)
 INDICES = (dtypes.int64, dtypes.int32, dtypes.bool, dtypes.uint8)
 _SMALL = 1 << 12  # elements below which NumPy's own indexing is the shortest way
+_ALL = slice(None)
 
 
 def as_index(i: Any) -> Tensor:
@@ -206,10 +207,10 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     index one tensor of positions, a mask of the first dims, or a tensor for each of the first dims
     or of those after some `:`; else None.
     """
-    if x.size and type(index) is list:
-        index = _small_list(index)
-    elif x.size and type(index) is tuple and list in map(type, index):
-        index = tuple([_small_list(i) if type(i) is list else i for i in index])
+    if x.size and type(index) in SEQUENCES:
+        index = small_list(index)
+    elif x.size and type(index) is tuple and not SEQUENCES.isdisjoint(map(type, index)):
+        index = tuple([small_list(i) if type(i) in SEQUENCES else i for i in index])
     indices = (index,) if type(index) is Tensor else index
     if type(indices) is not tuple or not (x.flags.c_contiguous or _is_in_order(x)):
         return None
@@ -249,39 +250,6 @@ def _is_in_order(x: Array) -> bool:
             return False
         last = step
     return True
-
-
-_NUMBERS = {int}
-_ALL = slice(None)
-
-
-def _small_list(index: list[Any]) -> Tensor | None:
-    """A list of ints as positions; None for any other."""
-    if set(map(type, index)) != _NUMBERS:
-        return None
-    try:
-        return fresh(np.array(index, np.int64), dtypes.int64)
-    except OverflowError:  # the general way has PyTorch's words
-        return None
-
-
-def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
-    """The arrays of an index that `picked` is for."""
-    if type(indices) not in (tuple, list) or not 0 < len(indices) <= x.ndim:
-        return None
-    arrays = []
-    for one in indices:
-        if type(one) is not Tensor:
-            return None
-        a = one._np if one._np is not None else small_array(one)
-        if a is None or not a.ndim or (a.ndim > 1 and not a.flags.c_contiguous):
-            return None
-        if one._dtype is not dtypes.int64 and (
-            one._dtype is not dtypes.bool or len(indices) > 1 or a.shape != x.shape[: a.ndim]
-        ):
-            return None
-        arrays.append(a)
-    return tuple(arrays)
 
 
 @hidden("_gather_at", rule=_RULE, batch=batching.places.gather_at)
@@ -335,53 +303,11 @@ def _joint(array: Array, where: Where) -> Joint:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> bool:
-    source = small_array(values) if type(values) is Tensor else None
-    if source is None or source.dtype != x.dtype:
-        return False
-    arrays = index_arrays(indices, x)
-    if not arrays or not source.size:
-        return False
-    if any([bare.may_share_memory(x, one) for one in (source, *arrays)]):
-        return False
-    if (mask := arrays[0]).dtype == bool:
-        if accumulate or source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
-            return False
-        x[mask] = source
-        return True
-    shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
-    shape = (*shape, *x.shape[len(arrays) :])
-    try:
-        if source.shape != shape:
-            source = shaping.broadcast(source, shape)
-        _put_small(x, arrays, source, accumulate)
-    except (IndexError, ValueError):  # the general way has PyTorch's words
-        return False
-    return True
-
-
-def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: bool) -> None:
-    if not accumulate:
-        x[arrays] = source
-        return
-    if len(arrays) > 1:
-        np.add.at(x, arrays, source)
-        return
-    rows = arrays[0].reshape(-1)
-    rows = counted_from_front(rows, len(x))
-    if first_outside(rows, 0, len(x)) is not None:
-        raise IndexError
-    if are_distinct(rows):
-        x[rows] += source.reshape((rows.size, *x.shape[1:]))
-        return
-    add_rows(x, rows, source)
-
-
 @writer(
     batch=batching.places.put_at,
     out=False,
     row_major=False,
-    fast=_small_put,
+    fast=small_put,
     rule=Rule(
         "IndexPutBackward0",
         input=lambda g, indices, accumulate: (

@@ -24,9 +24,9 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching
-from skimp._ops.index import advanced
 from skimp._ops.index.indexing import getitem, shown, small_item
 from skimp._ops.index.plan import Plan, in_numbers, split
+from skimp._ops.index.small_places import index_arrays
 from skimp._ops.shape.copies import _filled, write, write_small
 
 _state = modes.state
@@ -65,7 +65,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     a = self._np
     if not active and type(self) in ORDINARY and a is not None:
         listed = (index,) if type(index) is Tensor else index
-        if type(value) is Tensor and advanced.index_arrays(listed, a) is not None:
+        if type(value) is Tensor and index_arrays(listed, a) is not None:
             written(value.numel() * self._dtype.itemsize, value)
             advanced_put(self, listed, value)
             return
@@ -96,7 +96,7 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     """Write a number where small tensors of positions, or one mask, say; False: the general way
     does.
     """
-    arrays: Any = advanced.index_arrays(index, a)
+    arrays: Any = index_arrays(index, a)
     if arrays is None:
         arrays = _with_ints(index)
     if arrays is None or active:

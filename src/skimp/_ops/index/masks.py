@@ -66,7 +66,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
-    """A Python number as a NumPy scalar of a float type that holds it; None for any other."""
+    """A Python number as a NumPy scalar of a type that holds it, a float one or int64; None for any
+    other.
+    """
     kind = type(value)
     if kind is not float and (kind is not int or not -INT64_END <= value < INT64_END):
         return None
@@ -75,7 +77,7 @@ def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
         return np.float32(value) if fits else None
     if dtype is dtypes.float64 and (kind is float or -(1 << 53) < value < 1 << 53):
         return np.float64(value)
-    return None
+    return np.int64(value) if dtype is dtypes.int64 and kind is int else None
 
 
 def _small_branch(value: Any, dtype: dtypes.dtype) -> Any:

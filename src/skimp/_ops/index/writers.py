@@ -59,7 +59,7 @@ def writer(
         copy = _row_major if row_major else _like_input
         if row_major is None:
             copy = _same_strides
-        of_copy, of_own = _fast_paths(fast)
+        of_copy, of_own = _fast_paths(fast, row_major is True)
         main = wrapper(title, o, lambda given, out: _run_on_copy(o, given, out, copy), out, of_copy)
         spread(o, title, main, ())
         o.namespaces = ("",) if f"{title}_" in _FUNCTIONS else ()
@@ -71,8 +71,10 @@ def writer(
     return declare
 
 
-def _fast_paths(fast: Function | None) -> tuple[Any, Any]:
-    """What writes the fast paths of a writer's two wrappers: on a copy, and in place."""
+def _fast_paths(fast: Function | None, row_major: bool) -> tuple[Any, Any]:
+    """What writes the fast paths of a writer's two wrappers: on a copy, which is `row_major`
+    whatever the input is or else one of what is, and in place.
+    """
     if fast is None:
         return None, None
 
@@ -82,7 +84,7 @@ def _fast_paths(fast: Function | None) -> tuple[Any, Any]:
         lines += [
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
             f"        x = {first}._np if {first}._np is not None else small_array({first})",
-            "        if x is not None and x.flags.c_contiguous:",
+            f"        if x is not None{'' if row_major else ' and x.flags.c_contiguous'}:",
             "            x = x.copy()",
             f"            if fast(x, {rest}):",
             f"                result = fresh(x, {first}._dtype)",

@@ -107,9 +107,10 @@ def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = Tr
     ):
         what = ", ".join([type(v).__name__ for v in (input, *given.values())])
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({what})")
-    common_type = common((input, *given.values()))
-    for v in given.values():
-        if not isinstance(v, Tensor) and not common_type.is_complex:
+    numbers = [v for v in given.values() if not isinstance(v, Tensor)]
+    common_type = common((input, *given.values())) if numbers else input._dtype
+    if not common_type.is_complex:
+        for v in numbers:
             check_number(v, common_type)
 
 
@@ -134,20 +135,27 @@ def _as_number(v: Any) -> Any:
 
 
 _HALF_END = float(np.finfo(np.float16).max)
+# The numbers between which the limits are of types other than the long floats, and their types.
+_ENDS: dict[dtypes.dtype, tuple[float, float, tuple[type, ...]]] = {
+    dtypes.float16: (-_HALF_END, _HALF_END, (int, float)),
+    **{d: (np.iinfo(d.np).min - 1, np.iinfo(d.np).max + 1, (int,)) for d in dtypes.INTEGRAL},
+}
+_FAR: tuple[float, float, tuple[type, ...]] = (-INT64_END, INT64_END, (int, float))
+_CLAMPED = dtypes.FLOATING | dtypes.INTEGRAL
 
 
 def _numbers(dtype: dtypes.dtype, min: Any, max: Any) -> bool:
     """Whether the limits are finite numbers that the type has, or left out, and one is there."""
-    end = _HALF_END if dtype is dtypes.float16 else INT64_END
+    low, high, kinds = _ENDS.get(dtype, _FAR)
     for v in (min, max):
-        if v is not None and (type(v) not in (int, float) or not -end < v < end):
+        if v is not None and (type(v) not in kinds or not low < v < high):
             return False
     return min is not None or max is not None
 
 
 def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
     x = input._np
-    if x is None or input._dtype not in dtypes.FLOATING or not x.flags.c_contiguous:
+    if x is None or input._dtype not in _CLAMPED or not x.flags.c_contiguous:
         return None
     if not _numbers(input._dtype, min, max):
         return None
@@ -178,6 +186,10 @@ def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None
     return input  # type: ignore[no-any-return]
 
 
+def _small_clamp_max_(input: Any, max: Any) -> Tensor | None:
+    return _small_clamp_(input, None, max)
+
+
 @pointwise(
     CLAMPS["min", "max", True], aliases=("clip",), fast=_small_clamp, fast_in_place=_small_clamp_
 )
@@ -206,7 +218,7 @@ def clamp(
     return made
 
 
-@pointwise(ONE_SIDED["min", True], fast=_small_clamp_min, foreach=2)
+@pointwise(ONE_SIDED["min", True], fast=_small_clamp_min, fast_in_place=_small_clamp_, foreach=2)
 def clamp_min(
     input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:
@@ -216,7 +228,9 @@ def clamp_min(
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out, inplace)
 
 
-@pointwise(ONE_SIDED["max", True], fast=_small_clamp_max, foreach=2)
+@pointwise(
+    ONE_SIDED["max", True], fast=_small_clamp_max, fast_in_place=_small_clamp_max_, foreach=2
+)
 def clamp_max(
     input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False
 ) -> Tensor:

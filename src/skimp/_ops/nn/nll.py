@@ -20,7 +20,7 @@ from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes
 from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
-from skimp._ops.reduce.small import total
+from skimp._ops.reduce.small_sums import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
 from skimp._ops.ties import tie, tied
 

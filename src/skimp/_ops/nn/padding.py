@@ -207,4 +207,4 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     return _around(mode, tied(input), pad)
 
 
-export("pad", pad, ("nn.functional",), method=False, composite=False, copies="padded")
+export("pad", pad, ("nn.functional",), method=False, composite=False, copies="padded", quick=True)

@@ -1,7 +1,7 @@
 """Reductions of small row-major arrays: the fast paths of `reductions.py` and `softmax.py`.
 
 Each gives the bits of the general way, whose cuts (`eval/reduce.py`) leave arrays of this size in
-one piece: rows of fewer than `_PIECE` elements are one NumPy sum, and so are few short columns.
+one piece: rows of fewer than `PIECE` elements are one NumPy sum, and so are few short columns.
 """
 
 from __future__ import annotations
@@ -17,24 +17,29 @@ from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import Geometry, geometry, is_short, of_units
 from skimp._engine.eval.reducers import Reducer, in_range, is_in_range
-from skimp._engine.memory.layout import numel
+from skimp._engine.memory.layout import numel, orders
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import row_extremes, row_tops
 from skimp._kernels.threads import quietly
+from skimp._ops.reduce.small_sums import (
+    LONG,
+    PIECE,
+    UNIT,
+    add,
+    column_sums,
+    in_units,
+    row_sums,
+    total,
+)
 from skimp.config import config
 
 WHOLE: Final = frozenset({dtypes.int64, dtypes.int32})
-_PIECE: Final = 512  # elements from which rows are added piece by piece
-_LONG: Final = 1 << 14  # and from which they always are
-_UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
 _ALONE: Final = 1 << 21  # elements up to which a second thread comes too late to help
 _COLUMN: Final = 64  # and columns in groups of rows
-# taking axis, dtype, out, keepdims by position, which is the shortest way
-add: Final[Any] = np.add.reduce
-highest: Final[Any] = np.maximum.reduce
+highest: Final[Any] = np.maximum.reduce  # as `add`
 ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
 
 
@@ -71,7 +76,7 @@ def rows(input: Any, dim: Any) -> Array | None:
     x = floats(input)
     if x is None or type(dim) is not int or (dim != -1 and dim != x.ndim - 1):
         return None
-    return x if x.ndim and x.shape[-1] < _PIECE else None
+    return x if x.ndim and x.shape[-1] < PIECE else None
 
 
 def all_finite(x: Array) -> bool:
@@ -80,57 +85,6 @@ def all_finite(x: Array) -> bool:
     """
     flat = x.reshape(-1)
     return math.isfinite(flat.dot(flat))
-
-
-def _row_sums(x: Array, keepdim: bool = False) -> Any:
-    """The sums of short rows, along the last dim, as `eval/reducers.py` adds them."""
-    if x.shape[-1] > R.SHORT:
-        return add(x, -1, None, None, keepdim)
-    if not keepdim:
-        return einsum("...i->...", x)
-    if x.ndim == 1:
-        return einsum("ij->i", x.reshape(1, -1))
-    return einsum("...i->...", x)[..., None]
-
-
-def _column_sums(x: Array, keepdim: bool = False) -> Any:
-    return add(x, 0, None, None, keepdim)
-
-
-def total(x: Array) -> Any:
-    """The sum of all elements, as `eval/reduce.py` adds them."""
-    n, flat = x.size, x.reshape(-1)
-    if n <= R.SHORT:
-        return einsum("i->", flat)
-    if n < _PIECE or (n < _LONG and n % _PIECE):
-        return add(flat)
-    if n > _UNIT:
-        return x.dtype.type(_in_units(flat))
-    whole = n // _PIECE * _PIECE
-    if n == _PIECE:
-        return einsum("i->", flat)
-    if whole == n:
-        return einsum("i->", einsum("ij->i", flat.reshape(-1, _PIECE)))
-    pieces = einsum("ij->i", flat[:whole].reshape(-1, _PIECE))
-    return einsum("i->", pieces) + einsum("i->", flat[whole:])
-
-
-def _in_units(flat: Array) -> float:
-    """The sum of more than one unit, before it is rounded."""
-    units = len(flat) // _UNIT
-    whole = units * _UNIT
-    pieces = einsum("ij->i", flat[:whole].reshape(-1, _PIECE))
-    sums = einsum("ij->i", pieces.reshape(units, -1)).tolist()
-    if whole < len(flat):
-        sums.append(float(total(flat[whole:])))
-    return _in_pairs(sums)
-
-
-def _in_pairs(sums: list[float]) -> float:
-    while len(sums) > 1:
-        pairs = zip(sums[::2], sums[1::2], strict=False)
-        sums = [*[a + b for a, b in pairs], *sums[len(sums) // 2 * 2 :]]
-    return sums[0]
 
 
 def _resident(input: Any) -> Array | None:
@@ -162,7 +116,7 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
         elif dim and dim == tuple(range(x.ndim - len(dim), x.ndim)):  # the last ones
             kept = x.shape[: -len(dim)]
             n = x.size // math.prod(kept)
-            sums = _row_sums(x.reshape(*kept, n)) if n < _PIECE else None
+            sums = row_sums(x.reshape(*kept, n)) if n < PIECE else None
             if sums is None or type(keepdim) is not bool:
                 return None
             return (sums.reshape(*kept, *(1,) * len(dim)) if keepdim else sums), n
@@ -170,7 +124,7 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
         return None
     n = x.shape[dim]
     if dim in (-1, x.ndim - 1):
-        return (_row_sums(x, keepdim), n) if n < _PIECE else None
+        return (row_sums(x, keepdim), n) if n < PIECE else None
     short = x.ndim == 2 and n < _COLUMN and x.shape[1] > 1
     return (add(x, dim, None, None, keepdim), n) if short else None
 
@@ -188,8 +142,10 @@ def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0
             return None
     elif dim is not None and type(dim) is not int:
         return None
-    if x is None or type(keepdim) is not bool:
+    if type(keepdim) is not bool:
         return None
+    if x is None:
+        return _turned(input, dim, keepdim, how, degrees)
     form = _form(x.shape, dim, keepdim)
     if form is None or form[2] <= degrees:
         return None
@@ -203,10 +159,53 @@ def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0
 _INTS: Final = frozenset({int})
 
 
+def _turned(input: Any, dim: Any, keepdim: bool, how: Reducer, degrees: float) -> Tensor | None:
+    """`blocked` of a small array whose dims lie in another order, or are expanded: it is reduced as
+    it lies.
+    """
+    x: Array | None = input._np
+    if x is None or input._dtype not in dtypes.FLOATING or not x.size:
+        return None
+    form = _turned_form(x.shape, x.strides, dim, keepdim)
+    if form is None:
+        return None
+    (cut, shape, n), order, kept, back = form
+    if n <= degrees or not is_short(cut, how) or cut.size // n >= max(1, config.small_below):
+        return None
+    value = quietly(of_units, np.ascontiguousarray(x.transpose(order)), cut, how)
+    value = np.ascontiguousarray(value.reshape(kept).transpose(back), x.dtype)
+    return fresh(value.reshape(shape), input._dtype)
+
+
 @lru_cache(maxsize=1024)
-def _form(
-    shape: tuple[int, ...], dim: Any, keepdim: bool
-) -> tuple[Geometry, tuple[int, ...], int] | None:
+def _turned_form(
+    shape: tuple[int, ...], strides: tuple[int, ...], dim: Any, keepdim: bool
+) -> tuple[Form, tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """The form of the array as it lies, but for the result's shape, which is that of the array
+    itself; the order of its dims there, the kept ones' sizes in that order, and the permutation
+    that undoes theirs.
+    """
+    if 1 in shape:  # whose strides may be any
+        return None
+    order = orders(shape, strides)[0]
+    try:
+        dims = dims_of(dim, len(shape))
+    except (IndexError, RuntimeError):  # the general way says so
+        return None
+    form = _form(tuple([shape[d] for d in order]), tuple([order.index(d) for d in dims]), False)
+    if form is None:
+        return None
+    inner = [d for d in order if d not in dims]
+    back = tuple([inner.index(d) for d in sorted(inner)])
+    cut, kept, n = form
+    return (cut, kept_shape(shape, dims, keepdim), n), order, kept, back
+
+
+Form = tuple[Geometry, tuple[int, ...], int]
+
+
+@lru_cache(maxsize=1024)
+def _form(shape: tuple[int, ...], dim: Any, keepdim: bool) -> Form | None:
     """How an array is cut, the result's shape, and how many elements make one of it."""
     try:
         dims = dims_of(dim, len(shape))
@@ -233,7 +232,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
         if x.ndim == 1 or (x.ndim == 2 and dim == (0,) and not any(x.strides)):
             x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
         elif (x := _without_gaps(x)) is None:
-            return None
+            return blocked(input, dim, keepdim, R.SUM)
     if dim is None:
         if keepdim:
             return blocked(input, dim, keepdim, R.SUM)
@@ -243,7 +242,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if keepdim is False and type(dim) is int and -x.ndim <= dim < x.ndim:
         last = dim in (-1, x.ndim - 1)
         if x.shape[dim] < _COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
-            return fresh(_row_sums(x) if last else add(x, dim), d)
+            return fresh(row_sums(x) if last else add(x, dim), d)
     found = _summed(x, dim, keepdim)
     return blocked(input, dim, keepdim, R.SUM) if found is None else fresh(found[0], d)
 
@@ -281,12 +280,10 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if input._np is None and (dim is not None or keepdim):
         return blocked(input, dim, keepdim, R.MEAN)
     x = _resident(input) if input._np is None else floats(input)
-    if x is None:
-        return None
-    if dim is None and keepdim:
+    if x is None or (dim is None and keepdim):
         return blocked(input, dim, keepdim, R.MEAN)
-    if x.size > _UNIT:
-        return fresh(x.dtype.type(_in_units(x.reshape(-1)) / x.size), input._dtype)
+    if x.size > UNIT:
+        return fresh(x.dtype.type(in_units(x.reshape(-1)) / x.size), input._dtype)
     found = (total(x), x.size) if dim is None else _summed(x, dim, keepdim)
     if found is None:
         return blocked(input, dim, keepdim, R.MEAN)
@@ -305,7 +302,7 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
         return None
     number = x.dtype.type
     n = x.shape[axis]
-    sums = _row_sums if axis else _column_sums
+    sums = row_sums if axis else column_sums
     middle = sums(x, True)
     apart = np.subtract(x, np.divide(middle, number(n), out=middle))
     squares = sums(np.square(apart, out=apart), keepdim)
@@ -316,7 +313,7 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
 
 def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
-    if x is None or not degrees < x.size < _LONG:
+    if x is None or not degrees < x.size < LONG:
         return None
     apart = np.subtract(x.reshape(-1), total(x) / x.size)
     squares = total(np.square(apart, out=apart))
@@ -343,7 +340,7 @@ def norm(input: Any) -> Any:
 def norms(input: Any, dim: Any, keepdim: Any) -> Any:
     """The 2-norms along a dim, of few elements each."""
     x = floats(input)
-    if x is None or not x.ndim or x.size >= _LONG:
+    if x is None or not x.ndim or x.size >= LONG:
         return None
     squares = np.square(x)
     if keepdim is False and type(dim) is tuple and dim == _all_dims(x.ndim):
@@ -366,7 +363,7 @@ def extreme(ufunc: Any, how: Reducer) -> Any:
         if input._dtype in WHOLE:
             return _whole(ufunc.reduce, input, dim, keepdim)
         if keepdim is False and type(dim) is tuple and not dim:
-            x = _resident(input) if input._np is None else floats(input)
+            x = _resident(input) if input._np is None else row_major(input)
             return (
                 None if x is None else fresh(row_extremes(ufunc, x.reshape(1, -1))[0], input._dtype)
             )
@@ -425,7 +422,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     if not all_finite(top):
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
     e = np.subtract(x, top)
-    sums = _row_sums(np.exp(e, out=e), True)
+    sums = row_sums(np.exp(e, out=e), True)
     np.add(np.log(sums, out=sums), top, out=sums)
     return fresh(sums if keepdim else sums.reshape(x.shape[:-1]), input._dtype)
 

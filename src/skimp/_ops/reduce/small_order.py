@@ -15,7 +15,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._kernels.scratch import starts
-from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest
+from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest, row_major
 
 ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
@@ -31,8 +31,8 @@ def place(find: str) -> Any:
     """`argmax` or `argmin`."""
 
     def fast(input: Any, dim: Any = None, keepdim: Any = False) -> Any:
-        x = input._np
-        if x is None or input._dtype not in ORDERED or not x.flags.c_contiguous or not x.size:
+        x = row_major(input, ORDERED)
+        if x is None:
             return None
         if dim is None:
             return fresh(getattr(x, find)(), dtypes.int64) if keepdim is False else None
@@ -54,7 +54,7 @@ def _origins(shape: tuple[int, ...], dim: int, k: int = 1) -> tuple[Array, int]:
 
 def extremes(find: str, input: Any, dim: Any, keepdim: Any) -> tuple[Tensor, Tensor] | None:
     """The largest or smallest of each row along a dim, and where it is."""
-    x = floats(input, ORDERED)
+    x = row_major(input, ORDERED)
     if x is None or type(dim) is not int or not -x.ndim <= dim < x.ndim:
         return None
     if type(keepdim) is not bool:

@@ -96,10 +96,13 @@ def describe(t: Tensor) -> str:
 
 def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
     x = input._np
-    if x is None or not x.flags.c_contiguous or memory_format not in _ROW_MAJOR:
+    if x is None or memory_format not in _ROW_MAJOR:
+        return None
+    dense = x.flags.c_contiguous
+    if not dense and memory_format is not formats.contiguous_format:
         return None
     told.told(x.nbytes, "clone", lambda: f"clone of {describe(input)}", input)
-    return fresh(x.copy(), input._dtype)
+    return fresh(x.copy() if dense else shaping.dense(x), input._dtype)
 
 
 _ROW_MAJOR = (None, formats.preserve_format, formats.contiguous_format)

@@ -1,4 +1,4 @@
-"""Views with strides of their own: `unfold` and `as_strided`."""
+"""Views with strides of their own: `unfold`, `as_strided` and `diagonal`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history
+from skimp._engine.autograd.parts import part
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, copy_twin, export, view
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
@@ -148,6 +149,31 @@ def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | Non
 
 
 export("as_strided_", as_strided_, samples=lambda tensor: [(tensor([1, 2, 3, 4]), (2,), (2,))])
+
+
+@view(
+    rule=Rule(
+        "DiagonalBackward0",
+        input=lambda g, input_shape, offset, dim1, dim2: part(
+            g, tuple(input_shape), lambda z: z.diagonal(offset, dim1, dim2)
+        ),
+    ),
+    batch=batching.dims.diagonal,
+    copy=True,
+)
+def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
+    """The diagonal of two dimensions, as the last dimension.
+
+    >>> x = torch.zeros(2, 2)
+    >>> x.diagonal().fill_(1)
+    tensor([1., 1.])
+    >>> x
+    tensor([[1., 0.],
+            [0., 1.]])
+
+    Shape: the input's less `dim1` and `dim2`, then the diagonal's length.
+    """
+    return V.diagonal(layout, offset, dim1, dim2)
 
 
 SAYS = """\

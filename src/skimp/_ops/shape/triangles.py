@@ -23,7 +23,7 @@ from skimp._engine.tensor.formats import suggested_strides
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._ops import batching
-from skimp._ops.reduce.small import total
+from skimp._ops.reduce.small_sums import total
 
 _ROWS = 128  # rows whose border between kept and cleared elements is drawn by one mask
 

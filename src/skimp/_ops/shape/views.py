@@ -64,7 +64,7 @@ def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
         return reshape(g, tuple(input_shape))
     if a.size and a.flags.c_contiguous:
         return small_view(g, a.reshape(input_shape), _VIEW_RECORDED)
-    made = None if modes.state.grad else _small_reshape(g, *input_shape)  # without the wrapper
+    made = None if modes.state.grad else _small_reshape(g, tuple(input_shape))  # no wrapper
     return reshape(g, tuple(input_shape)) if made is None else made
 
 
@@ -176,14 +176,21 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     return None if dtype is None else view_dtype(input, dtypes.asked(dtype))
 
 
+# NumPy takes any negative size for the unknown one
+_FITS = (
+    "sizes and (type(sizes[0]) is int or type(sizes[0]) in listed) and ((b := {}).shape == sizes"
+    " or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0])"
+)
+
+
 @view(
     "view",
     function=False,
     rule=VIEWED,
-    # NumPy takes any negative size for the unknown one; what it would have to copy it refuses
-    fast_view="b if sizes and (type(sizes[0]) is int or type(sizes[0]) in listed)"
-    " and ((b := a.reshape(*sizes) if a.flags.c_contiguous else a.reshape(*sizes, copy=False))"
-    ".shape == sizes or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]) else None",
+    # what NumPy would have to copy it refuses
+    fast_view="b if "
+    + _FITS.format("a.reshape(*sizes) if a.flags.c_contiguous else a.reshape(*sizes, copy=False)")
+    + " else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
     copy=True,
@@ -202,25 +209,34 @@ _VIEW: Callable[..., Tensor] = Tensor.view
 _INTS = frozenset({int})
 
 
-def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
+def _reshaped(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
+    """What is no view of a row-major tensor; None for a view of one."""
+    wanted = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    if shape is None and _INTS.issuperset(map(type, wanted)):
+        found = _small_reshape(input, wanted)
+        if found is not None:
+            return found
+    wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
+    layout = input._skimp_layout_of()
+    if V.view(layout, wanted) is None:
+        return _reshape_copy(input, wanted)
+    return None if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)
+
+
+def _small_reshape(input: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
     x = input._np if input._np is not None else small_array(input)
-    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
-        sizes = tuple(sizes[0])
-    if shape is not None or not _INTS.issuperset(map(type, sizes)):
-        return None
     if x is None:
         return large_view(input, sizes, _VIEW_RECORDED)
-    if not x.size:
+    if not x.size or x.flags.c_contiguous:
         return None
-    dense = x.flags.c_contiguous
     try:
-        a = x.reshape(sizes) if dense else shaping.reshaped(x, sizes)
+        a = shaping.reshaped(x, sizes)
     except ValueError:  # the general way has PyTorch's words
         return None
     if a.shape != sizes and -1 not in sizes:  # NumPy takes any negative size for the unknown one
         return None
-    if dense or (a.base is not None and (a.base is x or a.base is x.base)):
-        return small_view(input, a, _VIEW_RECORDED if dense else _ALIAS_RECORDED)
+    if a.base is not None and (a.base is x or a.base is x.base):
+        return small_view(input, a, _ALIAS_RECORDED)
     told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
     made = fresh(a, input._dtype)
     if input._rg and modes.state.grad:
@@ -228,8 +244,13 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     return made
 
 
-@general(composite=False, batch=batching.dims.reshape, fast=_small_reshape)
-def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+@view(
+    rule=VIEWED,
+    fast_view=f"b if a.flags.c_contiguous and {_FITS.format('a.reshape(*sizes)')} else None",
+    otherwise=_reshaped,
+    batch=batching.dims.reshape,
+)
+def reshape(layout: Layout, *sizes: Any, shape: Any = None) -> Layout:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
 
@@ -243,11 +264,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     Shape: any of as many elements; one -1 is inferred.
     Memory: a view where the layout allows one, else a new tensor.
     """
-    wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
-    layout = input._skimp_layout_of()
-    if V.view(layout, wanted) is None:
-        return _reshape_copy(input, wanted)
-    return _VIEW(input, wanted) if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)
+    return V.view_or_raise(layout, ints(sizes if shape is None else (shape,), "shape"))
 
 
 @view(function=False, method=False, rule=_ALIASED)
@@ -287,8 +304,10 @@ def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tens
         return None
     ndim, end = x.ndim, end_dim + x.ndim if end_dim < 0 else end_dim
     start = start_dim + ndim if start_dim < 0 else start_dim
-    if not 0 <= start < end < ndim:
+    if not 0 <= start <= end < ndim:
         return None
+    if start == end:
+        return input
     shape = (*x.shape[:start], prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
     return small_view(input, x.reshape(shape), _VIEW_RECORDED)
 
@@ -454,31 +473,6 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
     if isinstance(start, Tensor) and (start.ndim or start._dtype.category != dtypes.INT):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     return V.narrow(layout, dim, as_int(start, "start"), as_int(length, "length"))
-
-
-@view(
-    rule=Rule(
-        "DiagonalBackward0",
-        input=lambda g, input_shape, offset, dim1, dim2: part(
-            g, tuple(input_shape), lambda z: z.diagonal(offset, dim1, dim2)
-        ),
-    ),
-    batch=batching.dims.diagonal,
-    copy=True,
-)
-def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
-    """The diagonal of two dimensions, as the last dimension.
-
-    >>> x = torch.zeros(2, 2)
-    >>> x.diagonal().fill_(1)
-    tensor([1., 1.])
-    >>> x
-    tensor([[1., 0.],
-            [0., 1.]])
-
-    Shape: the input's less `dim1` and `dim2`, then the diagonal's length.
-    """
-    return V.diagonal(layout, offset, dim1, dim2)
 
 
 _known: dict[str, Any] = {"composite": False, "samples": lambda tensor: [(tensor([1, 2]),)]}

@@ -1,0 +1,68 @@
+"""Sums of small row-major arrays, with the bits of the general way."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.eval import reducers as R
+from skimp._engine.tensor.tensor import Array
+from skimp._kernels.bare import einsum
+
+PIECE: Final = 512  # elements from which rows are added piece by piece
+LONG: Final = 1 << 14  # and from which they always are
+UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
+# taking axis, dtype, out, keepdims by position, which is the shortest way
+add: Final[Any] = np.add.reduce
+
+
+def row_sums(x: Array, keepdim: bool = False) -> Any:
+    """The sums of short rows, along the last dim, as `eval/reducers.py` adds them."""
+    if x.shape[-1] > R.SHORT:
+        return add(x, -1, None, None, keepdim)
+    if not keepdim:
+        return einsum("...i->...", x)
+    if x.ndim == 1:
+        return einsum("ij->i", x.reshape(1, -1))
+    return einsum("...i->...", x)[..., None]
+
+
+def column_sums(x: Array, keepdim: bool = False) -> Any:
+    return add(x, 0, None, None, keepdim)
+
+
+def total(x: Array) -> Any:
+    """The sum of all elements, as `eval/reduce.py` adds them."""
+    n, flat = x.size, x.reshape(-1)
+    if n <= R.SHORT:
+        return einsum("i->", flat)
+    if n < PIECE or (n < LONG and n % PIECE):
+        return add(flat)
+    if n > UNIT:
+        return x.dtype.type(in_units(flat))
+    whole = n // PIECE * PIECE
+    if n == PIECE:
+        return einsum("i->", flat)
+    if whole == n:
+        return einsum("i->", einsum("ij->i", flat.reshape(-1, PIECE)))
+    pieces = einsum("ij->i", flat[:whole].reshape(-1, PIECE))
+    return einsum("i->", pieces) + einsum("i->", flat[whole:])
+
+
+def in_units(flat: Array) -> float:
+    """The sum of more than one unit, before it is rounded."""
+    units = len(flat) // UNIT
+    whole = units * UNIT
+    pieces = einsum("ij->i", flat[:whole].reshape(-1, PIECE))
+    sums = einsum("ij->i", pieces.reshape(units, -1)).tolist()
+    if whole < len(flat):
+        sums.append(float(total(flat[whole:])))
+    return _in_pairs(sums)
+
+
+def _in_pairs(sums: list[float]) -> float:
+    while len(sums) > 1:
+        pairs = zip(sums[::2], sums[1::2], strict=False)
+        sums = [*[a + b for a, b in pairs], *sums[len(sums) // 2 * 2 :]]
+    return sums[0]
