@@ -147,6 +147,17 @@ def test_clipping_that_changes_nothing_writes_nothing() -> None:
     assert m.weight.grad._version == before
 
 
+def test_norms_looked_at_together_are_those_of_each() -> None:
+    skimp.manual_seed(0)
+    sizes = [(), (1,), (7, 31), (513,), (64, 300), (0, 4), (5, 4)]
+    grads = [skimp.randn(size) for size in sizes]
+    grads.append(skimp.randn(6, 5).t())
+    for listed in (grads[:5], grads, [*grads[:3], grads[3].double()]):
+        each = [skimp.linalg.vector_norm(g) for g in listed]
+        together = skimp.linalg.vector_norm(skimp.stack([n.float() for n in each]))
+        assert skimp.nn.utils.get_total_norm(listed).item() == together.item()
+
+
 def test_vectors() -> None:
     def program(torch: Any) -> Any:
         m = torch.nn.Linear(3, 2)

@@ -9,6 +9,7 @@ from typing import Any
 from skimp import distributed, linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.reduce import small
 from skimp.nn import ops
 
 dist: Any = distributed  # whose functions come when they are asked for
@@ -39,11 +40,13 @@ def get_total_norm(
     """
     norm_type = float(norm_type)
     listed = _listed(tensors)
-    norms = [linalg.vector_norm(t, norm_type) for t in listed]
-    if not norms:
+    if not listed:
         return ops.tensor(0.0)
-    dtype = norms[0].dtype
-    together = ops.stack([n if n.dtype is dtype else n.to(dtype) for n in norms])
+    together = small.each_norm(listed) if norm_type == 2.0 else None
+    if together is None:
+        norms = [linalg.vector_norm(t, norm_type) for t in listed]
+        dtype = norms[0].dtype
+        together = ops.stack([n if n.dtype is dtype else n.to(dtype) for n in norms])
     if any([getattr(t, "_spec", None) is not None for t in listed]):  # parts, of fully_shard
         together = dist.tensor.norms.over_ranks(together, listed, norm_type)
     total = linalg.vector_norm(together, norm_type)
