@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import KEPT, host
 
 MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
@@ -37,7 +36,6 @@ class Gone(NamedTuple):
     made: tuple[int, int]
     nbytes: int
     older: weakref.ref[Any] | None = None
-    made_at: Site | None = None  # the line
 
 
 class Period:
@@ -170,7 +168,7 @@ class Repetition:
     def _goes(self, s: Any, nbytes: int) -> Gone:
         turn, place, expression = s.number
         older = None if turn == self._turns else weakref.ref(s)
-        return Gone(self.at, (place, expression), nbytes, older, s.made_at)
+        return Gone(self.at, (place, expression), nbytes, older)
 
     def forget_all(self) -> None:
         """The same, and what was is no measure of what comes."""
@@ -324,10 +322,7 @@ class Repetition:
 
     def _who(self, one: Gone) -> Any:
         ref = one.older or self._owners.get(one.made)
-        s = None if ref is None else ref()
-        if s is not None and getattr(s, "made_at", None) is None:
-            s.made_at = one.made_at
-        return s
+        return None if ref is None else ref()
 
     def notes(self) -> bool:
         """Whether a recipe that is needed is noted about here."""

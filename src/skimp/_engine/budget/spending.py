@@ -82,8 +82,8 @@ class Spending(Waking):
             return
         if self.knows or back:
             self._know(owner)
-        elif self.repetition.expected is None and not self.calm.on:
-            owner.made_at = call_site.find()  # of what goes by a plan, that knows
+        else:
+            owner.made_at = call_site.find()
         if self.always:
             self._evict_all()
 

@@ -61,11 +61,11 @@ def _narrowed(g: Tensor, shape: Sequence[int], dim: int, start: Any, length: int
 def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
     a = g._np
     if a is None or _active:
-        return reshape(g, tuple(input_shape))
+        return _RESHAPE(g, tuple(input_shape))
     if a.size and a.flags.c_contiguous:
         return small_view(g, a.reshape(input_shape), _VIEW_RECORDED)
     made = None if modes.state.grad else _small_reshape(g, tuple(input_shape))  # no wrapper
-    return reshape(g, tuple(input_shape)) if made is None else made
+    return _RESHAPE(g, tuple(input_shape)) if made is None else made
 
 
 BACK = {"input": _as_before}
@@ -267,6 +267,9 @@ def reshape(layout: Layout, *sizes: Any, shape: Any = None) -> Layout:
     return V.view_or_raise(layout, ints(sizes if shape is None else (shape,), "shape"))
 
 
+_RESHAPE: Callable[..., Tensor] = reshape
+
+
 @view(function=False, method=False, rule=_ALIASED)
 def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
     return V.view_or_raise(layout, wanted)
@@ -295,7 +298,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     Shape: `other`'s, of as many elements.
     Memory: a view where the layout allows one, else a new tensor.
     """
-    return reshape(input, other.shape)
+    return _RESHAPE(input, other.shape)
 
 
 def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor | None:
