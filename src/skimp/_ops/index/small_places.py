@@ -17,6 +17,7 @@ from skimp._kernels import bare, shaping
 from skimp._kernels.rows import add_rows, add_slices, are_distinct
 
 _NUMBERS = {int}
+_SERIES = frozenset({tuple, list})
 SEQUENCES = frozenset({list, range})
 
 
@@ -32,7 +33,7 @@ def small_list(index: list[Any] | range) -> Tensor | None:
 
 def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
     """The arrays of an index that `picked` is for."""
-    if type(indices) not in (tuple, list) or not 0 < len(indices) <= x.ndim:
+    if type(indices) not in _SERIES or not 0 < len(indices) <= x.ndim:
         return None
     arrays = []
     for one in indices:
@@ -50,10 +51,13 @@ def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
 
 
 def small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> bool:
-    source = small_array(values) if type(values) is Tensor else None
+    """Whether `index_put_` is done: all small and apart, and tensors for dims that follow."""
+    if type(values) is not Tensor or type(indices) not in _SERIES or not indices:
+        return False
+    source = values._np if values._np is not None else small_array(values)
     if source is None or source.dtype != x.dtype:
         return False
-    lead = _leading(indices)
+    lead = 0 if indices[0] is not None else _leading(indices)
     arrays = index_arrays(indices[lead:] if lead else indices, x)
     if not arrays or not source.size or lead + len(arrays) > x.ndim:
         return False
@@ -107,8 +111,4 @@ def _put(x: Array, lead: int, arrays: tuple[Array, ...], source: Array, accumula
 
 def _leading(indices: Any) -> int:
     """How many dims are whole before the first that tensors are for."""
-    lead = 0
-    if type(indices) is tuple or type(indices) is list:
-        while lead < len(indices) and indices[lead] is None:
-            lead += 1
-    return lead
+    return next((i for i, one in enumerate(indices) if one is not None), len(indices))

@@ -212,7 +212,7 @@ _INTS = frozenset({int})
 def _reshaped(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
     """What is no view of a row-major tensor; None for a view of one."""
     wanted = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-    if shape is None and _INTS.issuperset(map(type, wanted)):
+    if shape is None and not input._hollow and _INTS.issuperset(map(type, wanted)):
         found = _small_reshape(input, wanted)
         if found is not None:
             return found
