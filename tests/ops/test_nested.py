@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import skimp
 
@@ -52,6 +52,7 @@ def result(lib: Any, source: str, name: str, dtype: str) -> Any:
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(nested(ELEMENTS), nested(GOOD)), st.sampled_from(["tensor", "as_tensor"]))
+@example("[[3, np.bool_(True)], [True]]", "tensor")
 def test_nested_data(source: str, name: str) -> None:
     assert result(skimp, source, name, "None") == result(torch, source, name, "None"), source
 

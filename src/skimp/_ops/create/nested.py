@@ -35,13 +35,22 @@ def is_sequence(data: Any) -> bool:
     return hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
 
-def leaves_of(data: Any) -> tuple[tuple[int, ...], list[Any]]:
-    """The sizes of a nested sequence, and its elements in order."""
+def leaves_of(data: Any, asked: dtypes.dtype | None) -> tuple[tuple[int, ...], list[Any]]:
+    """The sizes of a nested sequence, and its elements in order, which become of the dtype asked
+    for, or of their own: what is wrong with those before a part of another size is told first.
+    """
     sizes = _sizes(data)
-    if 0 in sizes:
-        return sizes, []
     leaves: list[Any] = []
-    _visit(data, sizes, 0, leaves)
+    if 0 in sizes:
+        return sizes, leaves
+    try:
+        _visit(data, sizes, 0, leaves)
+    except (TypeError, ValueError):
+        dtype = _promoted(data) if asked is None and sizes else asked
+        if dtype is not None and dtype.category <= dtypes.INT:
+            _check_integers(leaves, dtype)
+        plain_numbers(leaves)
+        raise
     return sizes, leaves
 
 
@@ -52,7 +61,6 @@ def _visit(data: Any, sizes: tuple[int, ...], dim: int, leaves: list[Any]) -> No
         return
     wrong = _wrong_part(data, sizes[dim], dim)
     if wrong is not None:
-        plain_numbers(leaves)  # what is wrong before it is told first
         raise wrong
     if dim == len(sizes) - 1:
         leaves.extend(data)
@@ -169,12 +177,7 @@ def array_of(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype
         made = _stacked(data, asked)
     if made is not None:
         return made
-    try:
-        sizes, leaves = leaves_of(data)
-    except (TypeError, ValueError):
-        if asked is None and len(_sizes(data)):
-            _promoted(data)  # an element that is no number is told first
-        raise
+    sizes, leaves = leaves_of(data, asked)
     if 0 in sizes:
         dtype = _promoted(data) if asked is None else asked
         return np.empty(sizes, dtype.np), dtype
