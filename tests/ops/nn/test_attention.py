@@ -36,6 +36,8 @@ def test_attention_with_masks() -> None:
     both("scaled_dot_product_attention", q, k, v, attn_mask=seen)
     both("scaled_dot_product_attention", q, k, v, attn_mask=randn(2, 1, 5, 7))
     both("scaled_dot_product_attention", q, k, v, attn_mask=randn(5, 7, grad=True))
+    both("scaled_dot_product_attention", q, k, v[..., :0].detach(), attn_mask=seen)
+    both("scaled_dot_product_attention", *[t[..., :0].detach() for t in (q, k)], v, attn_mask=seen)
     with pytest.raises(RuntimeError, match="should not be set when is_causal"):
         F.scaled_dot_product_attention(twin(q), twin(k), twin(v), skimp.ones(5, 7), is_causal=True)
 

@@ -146,7 +146,7 @@ def _attention(
     acc = dtypes.accumulator(query._dtype)
     lse, level = blank((*rows, 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
-    if into.size:
+    if level.size:  # also where values have no width
         attend.forward(
             query._skimp_array(), key._skimp_array(), value._skimp_array(), into, level, a
         )
@@ -237,7 +237,7 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask, is_causal)
     own = shape_of(query)
-    factor = 1.0 / math.sqrt(own[-1]) if scale is None else float(scale)
+    factor = 1.0 / math.sqrt(own[-1] or 1) if scale is None else float(scale)
     shape = (*own[:-1], shape_of(value)[-1])
     grouped = enable_gqa and len(own) > 2 and own[-3] != key.shape[-3]
     if grouped:
@@ -312,7 +312,7 @@ def _small(
         return None
     if q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
         return None
-    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    factor = 1.0 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale)
     causal = bool(is_causal)
     recorded = modes.state.grad and (query._rg or key._rg or value._rg)
     result, into = _result(query, key, value, None)

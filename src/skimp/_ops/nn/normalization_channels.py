@@ -335,6 +335,8 @@ def _check_batch(
                 raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
         elif not training and number < _STATISTICS:
             raise RuntimeError(f"{_VECTORS[number]} must be defined in evaluation mode")
+    if training and (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
     if len(shape) < 2:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     floating("batch_norm", input)

@@ -178,8 +178,8 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
 
 # NumPy takes any negative size for the unknown one
 _FITS = (
-    "sizes and (type(sizes[0]) is int or type(sizes[0]) in listed) and ((b := {}).shape == sizes"
-    " or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0])"
+    "sizes and {} and (type(sizes[0]) is int or type(sizes[0]) in listed)"
+    " and ((b := {}).shape == sizes or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0])"
 )
 
 
@@ -189,7 +189,10 @@ _FITS = (
     rule=VIEWED,
     # what NumPy would have to copy it refuses
     fast_view="b if "
-    + _FITS.format("a.reshape(*sizes) if a.flags.c_contiguous else a.reshape(*sizes, copy=False)")
+    + _FITS.format(
+        "size is None and dtype is None",
+        "a.reshape(*sizes) if a.flags.c_contiguous else a.reshape(*sizes, copy=False)",
+    )
     + " else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
@@ -246,7 +249,9 @@ def _small_reshape(input: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
 
 @view(
     rule=VIEWED,
-    fast_view=f"b if a.flags.c_contiguous and {_FITS.format('a.reshape(*sizes)')} else None",
+    fast_view="b if a.flags.c_contiguous and "
+    + _FITS.format("shape is None", "a.reshape(*sizes)")
+    + " else None",
     otherwise=_reshaped,
     batch=batching.dims.reshape,
 )

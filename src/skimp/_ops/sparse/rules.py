@@ -10,6 +10,7 @@ import numpy as np
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, move
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.sparse import arithmetic
 from skimp._ops.sparse.arithmetic import refuse
@@ -49,9 +50,14 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     """
     made_here = mat1.matmul(mat2) if arithmetic.is_sparse(mat1) else arithmetic.product(mat1, mat2)
     made_here = made_here if alpha == 1 else made_here * alpha
-    if beta == 0:
-        return made_here
-    return (input if beta == 1 else input * beta) + made_here
+    if input._dtype is not mat1._dtype:
+        found, given = scalar_type_name(mat1._dtype), scalar_type_name(input._dtype)
+        raise RuntimeError(f"expected scalar type {found} but found {given}")
+    if not (arithmetic.is_sparse(input) or arithmetic.is_sparse(made_here)):
+        input = input.expand(made_here.shape)
+    if beta == 0:  # it has a gradient, of zeros
+        input = input.where(fresh(np.array(False), dtypes.bool), 0)
+    return (input * beta if beta not in (0, 1) else input) + made_here
 
 
 def linear(given: dict[str, Any]) -> Any:
