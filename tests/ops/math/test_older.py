@@ -92,6 +92,7 @@ T.gcd_(T.tensor([4]), T.tensor([6]))
 T.lcm_(T.tensor([4]), T.tensor([6]))
 T.ldexp_(T.ones(1), T.tensor([2]))
 T.xlogy_(T.ones(2), T.tensor([1., 2.]))
+[(T.xlogy(x, float('nan')).backward(), x.grad) for x in [T.tensor(0., requires_grad=True)]]
 T.dsmm(T.ones(2, 3), T.ones(3, 2))
 T.arange(6.).slice_inverse(T.ones(3), 0, 0, 3, 1)
 T.tensor(True).cumsum_(0)

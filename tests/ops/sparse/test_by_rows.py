@@ -63,7 +63,7 @@ t.sparse.mm(x, d.t() + 1, reduce="amax")
 t.sparse.mm(x, -d.t() - 1, reduce="amin")
 t.addmm(t.ones(3, 3), x, d.t(), beta=2, alpha=3)
 t.addmm(t.full((3, 3), float("nan")), x, d.t(), beta=0, alpha=3)
-[(t.addmm(i, x, d.t(), beta=0).sum().backward(), i.grad) for i in [t.ones(3, 3, requires_grad=True)]]
+[(t.addmm(i, x, d.t(), beta=0).sum().backward(), i.grad) for i in [t.eye(3).requires_grad_()]]
 [(t.mm(x, d.t(), out=o) is o, o) for o in [t.full((3, 3), 7.0)]]
 [(t.mv(x, d[0], out=o) is o, o) for o in [t.full((3,), 7.0)]]
 [(t.addmm(t.ones(3, 3), d.to_sparse(), d.t(), out=o) is o, o) for o in [t.full((0,), 7.0)]]

@@ -154,8 +154,10 @@ def test_norms_looked_at_together_are_those_of_each() -> None:
     grads.append(skimp.randn(6, 5).t())
     for listed in (grads[:5], grads, [*grads[:3], grads[3].double()]):
         each = [skimp.linalg.vector_norm(g) for g in listed]
-        together = skimp.linalg.vector_norm(skimp.stack([n.float() for n in each]))
+        together = skimp.linalg.vector_norm(skimp.stack(each))
         assert skimp.nn.utils.get_total_norm(listed).item() == together.item()
+    mixed = [skimp.ones(3), skimp.ones(3, dtype=skimp.float64)]
+    assert skimp.nn.utils.get_total_norm(mixed).dtype is skimp.float64
 
 
 def test_vectors() -> None:

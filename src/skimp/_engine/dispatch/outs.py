@@ -27,6 +27,15 @@ def check_inplace(name: str, target: Tensor, result: dtypes.dtype, shape: tuple[
     check_cast(result, target._dtype)
 
 
+def check_operand_out(out: Tensor, shape: tuple[int, ...], operands: Sequence[Tensor]) -> None:
+    """Refuse an `out` that is read as well, and would get another shape."""
+    if tuple(out.shape) != shape and any([one is out for one in operands]):
+        raise RuntimeError(
+            f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(shape)}: "
+            "it is an operand too, which is not resized"
+        )
+
+
 def check_cast(result: dtypes.dtype, target: dtypes.dtype) -> None:
     if result is not target and not promotion.can_cast(result, target):
         raise RuntimeError(

@@ -400,6 +400,7 @@ def _write(
     if not inplace:
         own = row.converts_nothing(result, tensors)
         outs.check_castable_out(row.name, out, result, tensors if modes.state.grad else (), own)
+        outs.check_operand_out(out, shape, tensors)
         outs.resize_out(row.name, out, shape)
         outs.check_overlap(out, row.aligned(args))
         if row.overlap is not None:

@@ -226,12 +226,14 @@ _alias("multigammaln", "mvlgamma")
 # -- two arguments --------------------------------------------------------------------------------
 
 
-def _xlogy_input_back(g: Tensor, input: Any, other: Any) -> Any:
-    return where((input == 0) & (other <= 0), 0, xlogy(g, other))
+def _xlogy_by_number_back(g: Tensor, input: Any, other: Any) -> Any:
+    made = xlogy(g, other)
+    return made if other > 0 else made.masked_fill(input == 0, 0)
 
 
-def _xlog1py_input_back(g: Tensor, input: Any, other: Any) -> Any:
-    return where((input == 0) & (other <= -1), 0, xlog1py(g, other))
+def _xlog1py_by_number_back(g: Tensor, input: Any, other: Any) -> Any:
+    made = xlog1py(g, other)
+    return made if other > -1 else made.masked_fill(input == 0, 0)
 
 
 def _xlog1py_other_back(g: Tensor, input: Any, other: Any) -> Any:
@@ -244,11 +246,11 @@ xlogy: Any = binary_row(
     floating,
     Rule(
         "XlogyBackward0",
-        input=_xlogy_input_back,
+        input=lambda g, input, other: where((input == 0) & (other <= 0), 0, xlogy(g, other)),
         other=lambda g, input, other: g * (input / other),
         numbers={
             "input": Rule("XlogyBackward1", other=lambda g, input, other: g * (input / other)),
-            "other": Rule("XlogyBackward2", input=_xlogy_input_back),
+            "other": Rule("XlogyBackward2", input=_xlogy_by_number_back),
         },
     ),
     doc="input * log(other), 0 where input is 0.",
@@ -264,7 +266,7 @@ xlog1py: Any = binary_row(
         other=_xlog1py_other_back,
         numbers={
             "input": Rule("SpecialXlog1PyBackward1", other=_xlog1py_other_back),
-            "other": Rule("SpecialXlog1PyBackward2", input=_xlog1py_input_back),
+            "other": Rule("SpecialXlog1PyBackward2", input=_xlog1py_by_number_back),
         },
     ),
     doc="input * log(1 + other), 0 where input is 0.",

@@ -308,7 +308,9 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor | None:
     x = small_array(input)
-    if x is None or not x.flags.c_contiguous or not x.size or type(start_dim) is not int:
+    if x is None or not x.flags.c_contiguous or not x.size:
+        return None
+    if not type(start_dim) is type(end_dim) is int:
         return None
     ndim, end = x.ndim, end_dim + x.ndim if end_dim < 0 else end_dim
     start = start_dim + ndim if start_dim < 0 else start_dim

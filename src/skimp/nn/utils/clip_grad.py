@@ -44,9 +44,7 @@ def get_total_norm(
         return ops.tensor(0.0)
     together = small.each_norm(listed) if norm_type == 2.0 else None
     if together is None:
-        norms = [linalg.vector_norm(t, norm_type) for t in listed]
-        dtype = norms[0].dtype
-        together = ops.stack([n if n.dtype is dtype else n.to(dtype) for n in norms])
+        together = ops.stack([linalg.vector_norm(t, norm_type) for t in listed])
     if any([getattr(t, "_spec", None) is not None for t in listed]):  # parts, of fully_shard
         together = dist.tensor.norms.over_ranks(together, listed, norm_type)
     total = linalg.vector_norm(together, norm_type)
