@@ -459,17 +459,9 @@ class Ledger:
             self._relieving.now = False
         return False
 
-    def has_room(self, nbytes: int) -> bool:
-        """Whether so many bytes more are, once others have given up what they can."""
-        return self.fits(nbytes) or self.relieve(nbytes)
-
     def fits(self, nbytes: int) -> bool:
-        """Whether so many bytes more are within the bound: `reserved_for` in one look."""
-        bound = self._bound
-        if bound == NO_LIMIT:
-            return True
-        rounding = 0 if self.backing is None else self.backing.rounding
-        return self.total - self.freed + rounding + nbytes <= bound
+        """Whether so many bytes more are within the bound."""
+        return self._bound == NO_LIMIT or self.reserved_for(nbytes) <= self._bound
 
     def reserved_for(self, nbytes: int) -> int:
         """Bytes that are in use, with what rounding adds, once there are `nbytes` more."""
