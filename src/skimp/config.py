@@ -1,9 +1,10 @@
 """Settings: when work is deferred, how it is cut into blocks, on how many threads it runs.
 
 They are read from the environment once, at import (`SKIMP_THREADS`, `SKIMP_DEFER`), and can be
-changed while a program runs. `config` is the one object; its attributes are plain, because the path
-of every op reads them. Time and memory depend on them, no result does, but for products so large
-that BLAS shares them among its own threads, which may round otherwise.
+changed while a program runs. Without `SKIMP_THREADS`, `MKL_NUM_THREADS` and `OMP_NUM_THREADS` say
+how many threads, as they do in PyTorch. `config` is the one object; its attributes are plain,
+because the path of every op reads them. Time and memory depend on them, no result does, but for
+products so large that BLAS shares them among its own threads, which may round otherwise.
 """
 
 from __future__ import annotations
@@ -111,11 +112,20 @@ def _checked(name: str, value: Any) -> Any:
 
 def _threads_of(environ: Mapping[str, str]) -> int:
     text = environ.get("SKIMP_THREADS", "")
-    if not text:
-        return min(os.cpu_count() or 1, MAX_THREADS)
-    if not text.isdigit():
+    if text.isdigit():
+        return int(text)
+    if text:
         raise ValueError(f"SKIMP_THREADS must be an integer of at least 1; got {text!r}")
-    return int(text)
+    for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS"):  # MKL's comes first; both end at the cores
+        first = environ.get(name, "").partition(",")[0].strip()
+        if first.isdigit() and int(first):
+            return min(int(first), cores())
+    return min(cores(), MAX_THREADS)
+
+
+def cores() -> int:
+    """How many cores this process may run on: fewer than there are within a `taskset`, say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 config: Final = Config(os.environ)

@@ -134,7 +134,6 @@ def environment(n: int, **variables: str) -> dict[str, str]:
     made.setdefault("PYTHONUNBUFFERED", "1")
     if n > 1:  # as torchrun: ranks share the cores
         made.setdefault("OMP_NUM_THREADS", "1")
-        made.setdefault("SKIMP_THREADS", made["OMP_NUM_THREADS"])
     return made
 
 

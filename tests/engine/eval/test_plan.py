@@ -191,8 +191,30 @@ def test_settings_from_the_environment() -> None:
     made = Config({"SKIMP_THREADS": "3", "SKIMP_DEFER": "always"})
     assert (made.threads, made.defer, made.defer_from, made.small_below) == (3, "always", 0, 0)
     made = Config({})
-    assert (made.defer, made.threads) == ("auto", min(os.cpu_count() or 1, 64))
+    assert (made.defer, made.threads) == ("auto", min(len(os.sched_getaffinity(0)), 64))
     assert made.defer_from == 131072
+
+
+@pytest.mark.parametrize(
+    ("environ", "threads"),  # of two cores; what PyTorch's build with MKL makes of them
+    [
+        ({"OMP_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": " 1 "}, 1),
+        ({"OMP_NUM_THREADS": "2,1"}, 2),
+        ({"OMP_NUM_THREADS": "7"}, 2),
+        ({"OMP_NUM_THREADS": "0"}, 2),
+        ({"OMP_NUM_THREADS": "many"}, 2),
+        ({"MKL_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "2"}, 2),
+        ({"OMP_NUM_THREADS": "1", "SKIMP_THREADS": "3"}, 3),
+    ],
+)
+def test_threads_by_the_variables_of_pytorch(
+    environ: dict[str, str], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert Config(environ).threads == threads
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import call_site
 from skimp._ops.random.generator import Generator
+from skimp.config import cores
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.fetch import Fetcher
 from skimp.utils.data._utils.pool import IMPATIENCE, Pool, Schedule
@@ -353,9 +353,7 @@ def _default_sampler(
 
 
 def _warn_of_many(num_workers: int) -> None:
-    usable = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    usable = cores()
     if num_workers > usable:
         warnings.warn(
             f"This DataLoader will create {num_workers} worker processes in total. Our suggested "
