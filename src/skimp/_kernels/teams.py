@@ -50,6 +50,12 @@ def begin() -> tuple[float, float]:
     return perf_counter(), thread_time()
 
 
+def gathered() -> tuple[float, float] | None:
+    """The same, where all work together now; None where one works alone."""
+    now = perf_counter()
+    return (now, thread_time()) if now >= _until else None
+
+
 def end(began: tuple[float, float]) -> None:
     """Enter the work, and have all rest where they cost more than they saved: twice as long as the
     last time if they worked for less than a second since.

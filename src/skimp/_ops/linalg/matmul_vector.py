@@ -111,19 +111,22 @@ def large(
 
     `shape`: of the result where factors, row-major ones, are matrices by their last dim.
     """
+    x, y = one._np, other._np
     if not (
         not (modes.state.grad or active)
         and type(one) in ORDINARY
         and type(other) in ORDINARY
         and one._dtype is other._dtype
         and one._dtype in dtypes.FLOATING
-        and _lies_well(one)
-        and _lies_well(other)
+        and ((x is not None and x.size and x.flags.c_contiguous) or _lies_well(one))
+        and ((y is not None and y.size and y.flags.c_contiguous) or _lies_well(other))
     ):
         return None
-    x, y = one._skimp_array(), other._skimp_array()
+    x = one._skimp_array() if x is None else x
+    y = other._skimp_array() if y is None else y
     if shape is not None:
-        x, y = [a if a.ndim == 2 else a.reshape(-1, a.shape[-1]) for a in (x, y)]
+        x = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+        y = y if y.ndim == 2 else y.reshape(-1, y.shape[-1])
     elif x.shape[:-2] != y.shape[:-2]:
         return None
     if flipped == FIRST:
