@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
 _SHARED: Final = 1 << 22
+LONG: Final = 1 << 24  # and from which those that sleep are woken for it
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
 # threads share is added up in pieces that it leaves whole, however few results there are.
 _DEEP: Final = 256
@@ -38,9 +39,9 @@ _at: Final = ctypes.c_char.from_buffer
 Ints = tuple[int, ...]
 # Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
 Part = tuple[int, int, int, int, int, bool]
-# Each factor's kind, how far the three's runs are apart, whether threads share the product, the
-# parts that it is made in, and whether there are no gaps between runs.
-Cut = tuple[bytes, bytes, int, int, int, bool, tuple[Part, ...], bool]
+# Each factor's kind, how far the three's runs are apart, whether threads share the product (2: who
+# sleeps too), the parts that it is made in, and whether there are no gaps between runs.
+Cut = tuple[bytes, bytes, int, int, int, int, tuple[Part, ...], bool]
 
 
 def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) -> bool:
@@ -56,7 +57,7 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
         return False
     put, product = functions
     turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts, dense = cut
-    began = teams.gathered() if shared and threads > 1 else None
+    began = teams.gathered(shared > 1) if shared and threads > 1 else None
     if began is None:
         put(1)
     elif teams.told.size == threads:
@@ -118,7 +119,7 @@ def _cut(kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: I
     thin = m < THIN and one[0] == b"N" and other[0] == b"T"
     if m * k * n <= SMALL and not thin:
         return None
-    shared = m * k * n >= _SHARED
+    shared = (m * k * n >= _SHARED) + (m * k * n >= LONG)
     piece = _DEEP if shared else k
     rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
     parts = [
