@@ -16,7 +16,7 @@ from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, products
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
@@ -140,6 +140,34 @@ def large(
     else:
         made, array = blank((*x.shape[:-1], columns) if shape is None else shape, one._dtype)
         multiply(x, y, array if shape is None else array.reshape(len(x), columns))
+    return made
+
+
+def large_factors(input: Tensor, mat2: Tensor) -> tuple[Array, Array] | None:
+    """The arrays of two matrices of floats whose product is to be had, if BLAS reads both where
+    they lie.
+    """
+    dtype = input._dtype
+    if (
+        dtype is not mat2._dtype
+        or dtype not in dtypes.FLOATING
+        or type(input) not in ORDINARY
+        or type(mat2) not in ORDINARY
+        or not (_lies_well(input) and _lies_well(mat2))
+    ):
+        return None
+    x, y = input._skimp_array(), mat2._skimp_array()
+    return (x, y) if x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0] else None
+
+
+def large_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
+    """`mm` of large matrices, not recorded; None of any others."""
+    factors = large_factors(input, mat2)
+    if factors is None:
+        return None
+    x, y = factors
+    made, array = blank((len(x), y.shape[1]), input._dtype)
+    multiply(x, y, array)
     return made
 
 
