@@ -35,7 +35,7 @@ _TALL: Final = 1024  # rows from which a product is cut so
 SMALL: Final = 100**3
 THIN: Final = 64
 _ITEM: Final = 4  # bytes
-_at: Final = ctypes.c_char.from_buffer
+_at: Final[Any] = ctypes.c_char.from_buffer
 Ints = tuple[int, ...]
 # Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
 Part = tuple[int, int, int, int, int, bool]

@@ -67,7 +67,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         _ALONE.record(made, input, weight)
     else:
         _WITH_BIAS.record(made, bias, input, weight)
-    return made if x.ndim == 2 else made.view(*x.shape[:-1], len(w))
+    return made if x.ndim == 2 else _in_shape(made, (*x.shape[:-1], len(w)))
 
 
 def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
@@ -108,11 +108,14 @@ def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
         _ALONE.record(made, input, weight)
     else:
         _WITH_BIAS.record(made, bias, input, weight)
-    if len(shape) == 2:
-        return made
-    wanted = *shape[:-1], outs
-    seen = large_view(made, wanted, _SEEN) if into.size >= config.small_below else None
-    return made.view(wanted) if seen is None else seen
+    return made if len(shape) == 2 else _in_shape(made, (*shape[:-1], outs))
+
+
+def _in_shape(made: Tensor, shape: Ints) -> Tensor:
+    """`view` of a row-major result."""
+    large = made._np is None and math.prod(shape) >= config.small_below
+    seen = large_view(made, shape, _SEEN) if large else None
+    return made.view(shape) if seen is None else seen
 
 
 @lru_cache(1024)

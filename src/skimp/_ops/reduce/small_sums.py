@@ -44,8 +44,9 @@ def long_columns(x: Array) -> Array | None:
     if x.ndim != 2 or len(x) < COLUMN or not 1 < x.shape[1] < config.small_below:
         return None
     cut = geometry(x.shape, (0,))
+    total: Array
     if cut.alone:
-        total: Array = R.add_up(x[None])[0]
+        total = R.add_up(x[None])[0]
         return total
     if not cut.few or cut.size >= config.threads_from:
         return None
@@ -53,7 +54,8 @@ def long_columns(x: Array) -> Array | None:
     while len(sums) > 1:
         even = len(sums) // 2 * 2
         sums = [*map(_in_double, sums[0:even:2], sums[1:even:2]), *sums[even:]]
-    return sums[0].astype(x.dtype, copy=False)
+    total = sums[0].astype(x.dtype, copy=False)
+    return total
 
 
 _in_double: Final[Any] = partial(np.add, dtype=np.float64)
