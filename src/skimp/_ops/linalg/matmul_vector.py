@@ -139,7 +139,8 @@ def large(
         multiply(x, y, array.T)
     else:
         made, array = blank((*x.shape[:-1], columns) if shape is None else shape, one._dtype)
-        multiply(x, y, array if shape is None else array.reshape(len(x), columns))
+        several = shape is not None and len(shape) != 2
+        multiply(x, y, array.reshape(-1, columns) if several else array)
     return made
 
 
@@ -176,7 +177,7 @@ def _lies_well(t: Tensor) -> bool:
     a = t._np
     if a is not None:
         return bool(a.size) and (a.flags.c_contiguous or has_unit_stride(a))
-    shape, strides, _ = t._skimp_layout_of()
+    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
     if t._skimp_neg or 0 in shape:
         return False
     if strides == layouts.contiguous_strides(shape):
@@ -189,7 +190,7 @@ def lies_in_rows(t: Tensor) -> bool:
     a = t._np
     if a is not None:
         return a.flags.c_contiguous
-    shape, strides, _ = t._skimp_layout_of()
+    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
     return not t._skimp_neg and strides == layouts.contiguous_strides(shape)
 
 
