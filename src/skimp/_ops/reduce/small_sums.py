@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import geometry
+from skimp._engine.eval.run import threads_for
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels.bare import einsum
 from skimp.config import config
@@ -48,7 +49,7 @@ def long_columns(x: Array) -> Array | None:
     if cut.alone:
         total = R.add_up(x[None])[0]
         return total
-    if not cut.few or cut.size >= config.threads_from:
+    if not cut.few or threads_for(cut.size, 1) > 1:
         return None
     sums = [R.add_up(x[None, at : at + cut.r])[0] for at in range(0, cut.rows, cut.r)]
     while len(sums) > 1:
