@@ -58,7 +58,7 @@ def test_values_and_bits_whoever_makes_them(
 
 def test_a_team_has_whole_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(teams, "size", lambda threads: threads)
+    monkeypatch.setattr(teams, "size", lambda threads, long: threads)
     make = batches_onednn._runs.__wrapped__
     monkeypatch.setattr(batches_onednn, "_runs", lambda *of: asked.append(of[-1]) or make(*of))
     for batch in (12, 13):

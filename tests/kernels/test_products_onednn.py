@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 import skimp
-from skimp._kernels import blas, onednn, products_onednn
+from skimp._kernels import blas, onednn, products_onednn, teams
 from skimp.config import config
 
 pytestmark = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is not installed here")
@@ -79,8 +80,11 @@ def test_long_sums_have_the_same_bits_on_any_number_of_threads(shape: tuple[int,
      (101, 3972, 36), (40, 474, 259), (1025, 300, 90), (1600, 700, 40)],
 )  # fmt: skip
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-def test_sums_of_few_results_too(shape: tuple[int, int, int], turned: tuple[bool, bool]) -> None:
+def test_sums_of_few_results_too(
+    shape: tuple[int, int, int], turned: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many threads would cut them."""
+    monkeypatch.setattr(teams, "_awake", math.inf)
     m, k, n = shape
     a, b = [np.random.default_rng(0).standard_normal(s).astype("f4") for s in ((m, k), (k, n))]
     one, other = [np.asfortranarray(x) if t else x for x, t in zip((a, b), turned, strict=True)]

@@ -35,6 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(teams, "_account", 0.0)
     monkeypatch.setattr(teams, "_until", 0.0)
     monkeypatch.setattr(teams, "_rest", teams._SHORT)
+    monkeypatch.setattr(teams, "_awake", 0.0)
     return clock
 
 
@@ -43,6 +44,18 @@ def test_all_work_together_as_long_as_nobody_is_late(clock: Clock) -> None:
         clock.work(0.5, waited)
         assert teams.size(4) == 4
     assert teams.size(1) == 1
+
+
+def test_who_sleeps_is_woken_for_what_is_long_alone(clock: Clock) -> None:
+    def together(long: bool) -> bool:
+        assert (teams.size(4, long) == 4) is (teams.gathered(long) is not None)
+        return teams.size(4, long) == 4
+
+    assert [together(long) for long in (True, False)] == [True, False]
+    clock.work(0.5)
+    assert together(False)
+    clock.wall += 2 * teams._SPIN
+    assert not together(False)
 
 
 def test_a_short_work_does_not_ask_for_the_time_of_a_core(

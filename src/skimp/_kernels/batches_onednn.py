@@ -17,6 +17,7 @@ import numpy as np
 
 from skimp._kernels import onednn, shaping, teams
 from skimp._kernels.onednn_runs import Runs
+from skimp._kernels.products_onednn import LONG
 from skimp._kernels.threads import alone
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +47,8 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
     runs = _runs(*lies, 1)
     if runs is None:
         return False
-    team = math.gcd(teams.size(threads), math.prod(a.shape[:-2])) if alone() else 1
+    long = a.size * b.shape[-1] >= LONG
+    team = math.gcd(teams.size(threads, long), math.prod(a.shape[:-2])) if alone() else 1
     if team > 1:
         runs = _runs(*lies, team) or runs
     runs.make(shaping.addresses(a, b, out), team)

@@ -129,7 +129,7 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     if a.ndim == 2 == b.ndim:
         if all_of_them > products_onednn.SMALL or rows < products_onednn.THIN:
             out = np.empty((rows, columns), a.dtype) if out is None else out
-            if products_onednn.multiply(a, b, out, threads_for_products()):
+            if products_onednn.multiply(a, b, out, 1 if _inside else config.threads):
                 return out
     elif a.ndim == b.ndim and all_of_them >= batches_onednn.WORTH:
         made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from ctypes import addressof
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ Array = np.ndarray[Any, Any]
 # Multiplications from which several threads pay: what comes next on one finds a part of the result
 # in another core's cache.
 _SHARED: Final = 1 << 22
+LONG: Final = 1 << 24  # and from which those that sleep are woken for it
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
 # threads share is added up in pieces that it leaves whole, however few results there are.
 _DEEP: Final = 256
@@ -33,9 +35,13 @@ _TALL: Final = 1024  # rows from which a product is cut so
 SMALL: Final = 100**3
 THIN: Final = 64
 _ITEM: Final = 4  # bytes
+_at: Final[Any] = ctypes.c_char.from_buffer
 Ints = tuple[int, ...]
 # Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
 Part = tuple[int, int, int, int, int, bool]
+# Each factor's kind, how far the three's runs are apart, whether threads share the product (2: who
+# sleeps too), the parts that it is made in, and whether there are no gaps between runs.
+Cut = tuple[bytes, bytes, int, int, int, int, tuple[Part, ...], bool]
 
 
 def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) -> bool:
@@ -44,16 +50,26 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
 
     Matrices (m, k), (k, n), (m, n); `out` shares no memory with the others.
     """
-    cut = _cut(a.dtype.char, b.dtype.char, a.shape, b.shape[1], a.strides, b.strides, out.strides)
+    n = b.shape[1]
+    cut = _cut(a.dtype.char, b.dtype.char, a.shape, n, a.strides, b.strides, out.strides)
     functions = _functions()
     if cut is None or functions is None or not signals.here.apart:  # which makes it so
         return False
-    use_threads, product = functions
-    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts = cut
-    team = teams.size(threads) if shared else 1
-    began = teams.begin() if team > 1 else None
-    (signals.gather if team > 1 else use_threads)(team)
-    n, (at_a, at_b, at_out) = b.shape[1], shaping.addresses(a, b, out)
+    put, product = functions
+    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts, dense = cut
+    began = teams.gathered(shared > 1) if shared and threads > 1 else None
+    if began is None:
+        put(1)
+    elif teams.told.size == threads:
+        put(threads)
+    else:
+        signals.gather(threads)
+    if dense and a.flags.writeable and b.flags.writeable:  # `shaping.addresses`, written out
+        at_a = addressof(_at(a if turned_a == b"N" else a.T))
+        at_b = addressof(_at(b if turned_b == b"N" else b.T))
+        at_out = addressof(_at(out))
+    else:
+        at_a, at_b, at_out = shaping.addresses(a, b, out)
     for high, deep, from_a, from_b, to, later in parts:
         product(
             turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
@@ -73,13 +89,13 @@ def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
     if cut is None or functions is None or not signals.here.apart:
         return None
     (m, k), n = a.shape, b.shape[1]
-    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, _ = cut
+    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, *_ = cut
     if shared:
         return None
-    use_threads, product = functions
+    put, product = functions
 
     def run(a: Array) -> None:
-        use_threads(1)
+        put(1)
         product(
             turned_a, turned_b, m, n, k, 1, shaping.address(a), pitch_a,
             at_b, pitch_b, False, at_out, pitch,
@@ -90,12 +106,9 @@ def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
 
 
 @lru_cache(1024)
-def _cut(
-    kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: Ints
-) -> tuple[bytes, bytes, int, int, int, bool, tuple[Part, ...]] | None:
+def _cut(kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: Ints) -> Cut | None:
     """How two factors of these types and strides and their product lie, if they are matrices that
-    this takes: each factor's kind, how far the three's runs are apart, whether threads share the
-    product, and the parts that it is made in.
+    this takes.
     """
     (m, k), (down, right) = shape, out
     if not (kind_a == "f" == kind_b and m > 1 < n and k > 1):
@@ -106,7 +119,7 @@ def _cut(
     thin = m < THIN and one[0] == b"N" and other[0] == b"T"
     if m * k * n <= SMALL and not thin:
         return None
-    shared = m * k * n >= _SHARED
+    shared = (m * k * n >= _SHARED) + (m * k * n >= LONG)
     piece = _DEEP if shared else k
     rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
     parts = [
@@ -117,7 +130,9 @@ def _cut(
         for row in range(0, m, rows)
         for start in range(0, k, piece)
     ]  # fmt: skip
-    return one[0], other[0], one[1], other[1], down // _ITEM, shared, tuple(parts)
+    dense = m * k == one[1] * (m if one[0] == b"N" else k)
+    dense = dense and k * n == other[1] * (k if other[0] == b"N" else n) and down == n * _ITEM
+    return one[0], other[0], one[1], other[1], down // _ITEM, shared, tuple(parts), dense
 
 
 def _lies(rows: int, columns: int, strides: Ints) -> tuple[bytes, int] | None:
@@ -133,8 +148,9 @@ def _lies(rows: int, columns: int, strides: Ints) -> tuple[bytes, int] | None:
 
 
 @cache
-def _functions() -> tuple[Callable[[int], None], Callable[..., int]] | None:
-    """What sets the number of threads of calls by this thread, and the product."""
+def _functions() -> tuple[Callable[[int], object], Callable[..., int]] | None:
+    """What sets the number of threads of calls by this thread, if there is more than one, and the
+    product."""
     found = onednn.library()
     if found is None:
         return None
@@ -142,4 +158,4 @@ def _functions() -> tuple[Callable[[int], None], Callable[..., int]] | None:
     real, kind = ctypes.c_float, ctypes.c_char
     product = found.dnnl_sgemm
     product.argtypes = (kind, kind, size, size, size, real, *matrix, *matrix, real, *matrix)
-    return onednn.use_threads, product
+    return onednn.put_threads() or (lambda threads: None), product

@@ -11,6 +11,9 @@ waiting costs, and they rest once it is overdrawn. Late is who is waited for wit
 end of work the others are waited for awake at first, for .1 to .4 ms (`onednn`), then asleep. On a
 quiet machine that happens too, once in some hundred works, where the scheduler puts two threads on
 one core: 3 ms, of which a rest would make a hundred.
+
+And whoever has had no work for a while sleeps, and takes 50 us to be woken: what is not long is
+shared only while they are awake.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ _LATE: Final = 200e-6  # seconds, as all here
 _AWAKE: Final = 0.4e-3  # the longest time for which others are waited for awake
 _MOST: Final = 10e-3  # what the account holds at most: three slices of the scheduler's
 _SHORT: Final = 0.02
+_SPIN: Final = 150e-6  # how long they are awake after work, at least: `onednn` says
 _LONG: Final = 1.0
 
 
@@ -38,11 +42,15 @@ told: Final = _Told()
 _account = 0.0  # what working together has saved since the last rest, less what it cost
 _rest = _SHORT  # how long the last rest was
 _until = -_LONG  # when it ends
+_awake = -_LONG  # until when the others are
 
 
-def size(threads: int) -> int:
+def size(threads: int, long: bool = True) -> int:
     """How many of so many threads work together now: all, or one."""
-    return threads if threads > 1 and perf_counter() >= _until else 1
+    if threads < 2:
+        return 1
+    now = perf_counter()
+    return threads if now >= _until and (long or now < _awake) else 1
 
 
 def begin() -> tuple[float, float]:
@@ -50,14 +58,21 @@ def begin() -> tuple[float, float]:
     return perf_counter(), thread_time()
 
 
+def gathered(long: bool) -> tuple[float, float] | None:
+    """The same, where all work together now, as `size` says; None where one works alone."""
+    now = perf_counter()
+    return (now, thread_time()) if now >= _until and (long or now < _awake) else None
+
+
 def end(began: tuple[float, float]) -> None:
     """Enter the work, and have all rest where they cost more than they saved: twice as long as the
     last time if they worked for less than a second since.
     """
-    global _account, _rest, _until
+    global _account, _awake, _rest, _until
     if _until == inf:
         return
     now = perf_counter()
+    _awake = now + _SPIN
     worked = now - began[0]
     if worked >= _LATE:  # else nobody was late, and what the thread had of a core is not asked
         worked = thread_time() - began[1]

@@ -432,3 +432,13 @@ def test_few_rows_with_gaps_are_reduced_at_once() -> None:
         x = skimp.ones(512, 2048)
         assert small.sum_(x[:, :64], -1).tolist() == [64.0] * 512
         assert small.sum_(x[:, :512], -1) is None  # too many to be copied
+
+
+def test_columns_of_a_gradient_are_added_up_to_the_bits_of_units_on_threads() -> None:
+    """What a bias gets, in one unit and in three, of a small tensor and in memory."""
+    for rows, columns in ((704, 48), (1040, 700)):
+        a = np.random.default_rng(rows).normal(1, 1000, (rows, columns)).astype("f4")
+        x = skimp.from_numpy(a).clone()
+        quick = x.sum((0,)).numpy().tobytes()
+        with using(small_below=0, threads=3, threads_from=0):
+            assert x.sum((0,)).numpy().tobytes() == quick

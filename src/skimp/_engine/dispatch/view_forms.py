@@ -159,12 +159,17 @@ def large_view(input: Tensor, sizes: tuple[int, ...], recorded: Recording) -> Te
     None for any other.
     """
     layout = input._skimp_layout
-    if layout is None or not layouts.is_contiguous(layout) or min(sizes, default=0) <= 0:
+    found = None if layout is None else _row_major_in(layout, sizes)
+    return None if found is None else _viewed(input, alias(input, found), recorded)
+
+
+@lru_cache(4 * _MANY)
+def _row_major_in(layout: Layout, sizes: tuple[int, ...]) -> Layout | None:
+    if not layouts.is_contiguous(layout) or min(sizes, default=0) <= 0:
         return None
     if layouts.numel(layout.shape) != math.prod(sizes):  # the general way has PyTorch's words
         return None
-    found = layout_views.view(layout, sizes)
-    return None if found is None else _viewed(input, alias(input, found), recorded)
+    return layout_views.view(layout, sizes)
 
 
 def _viewed(input: Tensor, new: Tensor, recorded: Recording) -> Tensor:

@@ -13,6 +13,7 @@ from skimp._engine.eval.program import LeafLayout
 from skimp._engine.eval.run import threads_for
 from skimp._kernels import shaping
 from skimp._kernels.threads import quietly, share
+from skimp.config import config
 
 _SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as any blocks
 _TILE: Final = 1 << 16  # elements of a tile: 256 x 256
@@ -29,8 +30,13 @@ def copy(dst: Array, src: Array) -> None:
     size = dst.size
     if size < _SMALL and dst.dtype is src.dtype:
         dst[...] = src
-    elif size < _SMALL or (threads_for(size) == 1 and _is_one_call(dst, src)):
-        quietly(convert, src, dst)
+    elif size < _SMALL or (
+        (size < config.threads_from or threads_for(size) == 1) and _is_one_call(dst, src)
+    ):
+        if dst.dtype is src.dtype:  # nothing that NumPy could warn of
+            shaping.put(src, dst)
+        else:
+            quietly(convert, src, dst)
     else:
         _copy_blocks(dst, shaping.broadcast(src, dst.shape))
 

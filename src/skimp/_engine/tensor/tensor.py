@@ -15,6 +15,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.spans import over
 from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import CPU, device
@@ -169,9 +170,10 @@ class Tensor(Held):
         a = self._np
         if a is not None:
             return a
-        layout = self._skimp_layout
+        layout, s = self._skimp_layout, self._storage
         assert layout is not None
-        a = self._storage.view(layout, self._dtype.np)
+        flat = s._flat  # `Storage.view`, written out
+        a = over(s.flat() if flat is None else flat, layout, self._dtype.np)
         if self._conj:
             a = np.conjugate(a)
         if self._skimp_neg:
@@ -339,9 +341,11 @@ def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     """A tensor of any array that nobody else holds, of any size and dense layout."""
     if not array.flags.owndata and array.base is not None and array.base.nbytes != array.nbytes:
         array = array.copy(order="K")
-    layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
-    if array.size == 0:
-        layout = Layout(array.shape, contiguous_strides(array.shape), 0)
+    shape = array.shape
+    if array.size == 0 or (array.flags.c_contiguous and 1 not in shape):
+        layout = contiguous(shape)
+    else:
+        layout = Layout(shape, tuple([s // array.itemsize for s in array.strides]), 0)
     return wrap(storages.owned(array), layout, dtype)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
@@ -35,6 +36,7 @@ from skimp._ops.linalg.matmul_vector import (
     check_mm,
     dot,
     large,
+    large_mm,
     mv,
     product,
     refuse_type,
@@ -153,7 +155,8 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     ):
         times = np.matmul if len(y) > 1 and x.size * y.shape[1] <= FEW else multiply
         return fresh(times(x, y), dtype)
-    return None
+    matrices = (x is None or x.ndim == 2) and (y is None or y.ndim == 2)
+    return large_mm(input, mat2) if matrices else None
 
 
 MM = Rule("MmBackward0", input=mm_first_back, mat2=mm_second_back, releases_early=True)
@@ -467,8 +470,7 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        x, y = self._np, other._np
-        matrices = x is not None and y is not None and x.ndim == 2 == y.ndim
+        matrices = len(shape_of(self)) == 2 == len(shape_of(other))
         made = _small_mm(self, other) if matrices else None
         if made is None:
             made = _small_matmul(self, other)

@@ -39,7 +39,7 @@ from skimp._ops.linalg.matmul import (
     mm_first_back,
     mm_second_back,
 )
-from skimp._ops.linalg.matmul_vector import check_mm, check_mv, mv, refuse_type, tell
+from skimp._ops.linalg.matmul_vector import check_mm, check_mv, large_factors, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
@@ -185,10 +185,11 @@ def small_addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor | None:
     """`addmm` of small matrices of one type, not recorded; None for any other."""
-    w, x, y = input._np, mat1._np, mat2._np
-    if w is None or x is None or y is None or beta != 1 or alpha != 1:
+    w, x, y, dtype = input._np, mat1._np, mat2._np, mat1._dtype
+    if w is None or beta != 1 or alpha != 1:
         return None
-    dtype = mat1._dtype
+    if x is None or y is None or x.size >= gemm.LARGE or y.size >= gemm.LARGE:
+        return _large_addmm(input, mat1, mat2) if dtype is input._dtype else None
     if not (
         dtype is input._dtype
         and dtype is mat2._dtype
@@ -197,7 +198,6 @@ def small_addmm(
         and x.shape[1] == y.shape[0]
         and (x.flags.forc or has_unit_stride(x))
         and (y.flags.forc or has_unit_stride(y))
-        and x.size < gemm.LARGE > y.size
     ):
         return None
     made = multiply(x, y)
@@ -205,6 +205,27 @@ def small_addmm(
         return None
     made += w
     return fresh(made, dtype)
+
+
+def _large_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor | None:
+    """The same of a row and large matrices of its type, whose product BLAS adds to it."""
+    dtype, row = input._dtype, input._skimp_array()
+    factors = large_factors(mat1, mat2) if row.ndim == 1 else None
+    if factors is None:
+        return None
+    x, y = factors
+    (rows, depth), columns = x.shape, y.shape[1]
+    if not (
+        len(row) == columns > 1 < rows
+        and depth > 1
+        and max(x.size, y.size) >= gemm.LARGE
+        and gemm.gemm_of(dtype.np.char) is not None
+    ):
+        return None
+    made, into = blank((rows, columns), dtype)
+    copy(into, row)
+    gemm.add_product(x, y, into)
+    return made
 
 
 @general(

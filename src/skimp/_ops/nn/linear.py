@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from skimp._engine.autograd import folded, modes, saving
@@ -14,6 +15,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.view_forms import large_view
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import contiguous_strides
@@ -27,6 +29,7 @@ from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
 from skimp._ops.linalg.matmul_vector import FIRST, NEITHER, large, lies_in_rows
 from skimp._ops.shape.views import TURNED, VIEWED
 from skimp._ops.sparse import rules as sparse
+from skimp.config import config
 
 Ints = tuple[int, ...]
 
@@ -64,37 +67,40 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         _ALONE.record(made, input, weight)
     else:
         _WITH_BIAS.record(made, bias, input, weight)
-    return made if x.ndim == 2 else made.view(*x.shape[:-1], len(w))
+    return made if x.ndim == 2 else _in_shape(made, (*x.shape[:-1], len(w)))
 
 
 def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
     """Where a factor is large: one product, which BLAS adds to the bias, as it does for `addmm`;
     recorded as one node. None where that is not to be had.
     """
-    dtype, shape, sizes = input._dtype, shape_of(input), shape_of(weight)
-    if len(shape) < 2 or len(sizes) != 2:
-        return None
-    rows, (outs, ins) = math.prod(shape[:-1]), sizes
+    x, w, dtype = input._np, weight._np, input._dtype
+    shape = input._skimp_layout.shape if x is None else x.shape
+    sizes = weight._skimp_layout.shape if w is None else w.shape
+    b = None if bias is None else bias._np
     if not (
-        dtype in dtypes.FLOATING
-        and dtype is weight._dtype
-        and shape[-1] == ins > 1 < outs
-        and rows > 1
-        and ins * max(rows, outs) >= gemm.LARGE
-        and (bias is None or _is_added(bias, dtype, outs))
+        dtype is weight._dtype
+        and (bias is None or (b is not None and bias._dtype is dtype and b.shape == sizes[:1]))
+        and _is_one_product(shape, sizes, dtype, b is not None)
         and not (saving.GUARDED or input._skimp_marked or weight._skimp_marked)
-        and lies_in_rows(input)
-        and lies_in_rows(weight)
+        and (lies_in_rows(input) if x is None else x.flags.c_contiguous)
+        and (lies_in_rows(weight) if w is None else w.flags.c_contiguous)
     ):
         return None
+    outs, ins = sizes
+    x = (input._skimp_array() if x is None else x).reshape(-1, ins)
+    w = weight._skimp_array() if w is None else w
     needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
-    x, w = input._skimp_array().reshape(rows, ins), weight._skimp_array()
-    made, into = blank((rows, outs) if needed else (*shape[:-1], outs), dtype)
-    into = into.reshape(rows, outs)
-    if bias is None:
+    made, into = blank((len(x), outs) if needed else (*shape[:-1], outs), dtype)
+    if into.ndim != 2:
+        into = into.reshape(-1, outs)
+    if b is None:
         products.product(x, w.T, into)
     else:
-        copy(into, bias._np)
+        if into.size < config.threads_from:
+            into[...] = b
+        else:
+            copy(into, b)
         gemm.add_product(x, w.T, into)
     if not needed:
         return made
@@ -102,15 +108,26 @@ def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
         _ALONE.record(made, input, weight)
     else:
         _WITH_BIAS.record(made, bias, input, weight)
-    return made if len(shape) == 2 else made.view(*shape[:-1], outs)
+    return made if len(shape) == 2 else _in_shape(made, (*shape[:-1], outs))
 
 
-def _is_added(bias: Any, dtype: Any, outs: int) -> bool:
-    """Whether BLAS adds a large product to this bias."""
-    b = bias._np
-    if b is None or bias._dtype is not dtype or b.shape != (outs,):
+def _in_shape(made: Tensor, shape: Ints) -> Tensor:
+    """`view` of a row-major result."""
+    large = made._np is None and math.prod(shape) >= config.small_below
+    seen = large_view(made, shape, _SEEN) if large else None
+    return made.view(shape) if seen is None else seen
+
+
+@lru_cache(1024)
+def _is_one_product(shape: Ints, sizes: Ints, dtype: dtypes.dtype, adds: bool) -> bool:
+    """Whether an input and a weight of these shapes are a large product of matrices, to which BLAS
+    adds a bias, if there is one."""
+    if len(shape) < 2 or len(sizes) != 2 or dtype not in dtypes.FLOATING:
         return False
-    return gemm.gemm_of(dtype.np.char) is not None
+    rows, (outs, ins) = math.prod(shape[:-1]), sizes
+    if not (shape[-1] == ins > 1 < outs and rows > 1 and ins * max(rows, outs) >= gemm.LARGE):
+        return False
+    return not adds or gemm.gemm_of(dtype.np.char) is not None
 
 
 def _is_folded(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> bool:
@@ -150,11 +167,12 @@ def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor 
 
 
 def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
-    pair = small_pair(g, weight, input_shape)
+    pair = None if g._np is None else small_pair(g, weight, input_shape)
     if pair is None:
         found = large(g, weight, NEITHER, shape=input_shape)
         if found is not None:
-            found._skimp_array()  # kept for the short ways of what comes next, if it is small
+            if found._np is None and math.prod(input_shape) < config.small_below:
+                found._skimp_array()  # kept for the short ways of what comes next
             return found
         made: Tensor = mm(g, weight).view(input_shape)
         return made
@@ -219,6 +237,7 @@ def _views(node: Any, given: Any, weight: Any, first: str) -> tuple[list[Any], d
     return [given, weight], values
 
 
+_SEEN = recording(VIEWED, ("input",))
 _FACTORS: dict[Any, Callable[..., Any]] = {"input": _input_back, "weight": _weight_back}
 _ALONE = recording(
     Rule("MmBackward0", _FACTORS, unfolds=_unfold, releases_early=True), ("input", "weight")

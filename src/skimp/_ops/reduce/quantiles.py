@@ -15,7 +15,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels.pointwise import lerp
-from skimp._ops.reduce.small import all_finite
+from skimp._ops.reduce.small_sums import all_finite
 
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 

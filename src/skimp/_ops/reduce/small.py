@@ -28,12 +28,15 @@ from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import row_extremes, row_tops
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.small_sums import (
+    COLUMN,
     LONG,
     PIECE,
     UNIT,
     add,
+    all_finite,
     column_sums,
     in_units,
+    long_columns,
     row_sums,
     total,
 )
@@ -41,7 +44,6 @@ from skimp.config import config
 
 WHOLE: Final = frozenset({dtypes.int64, dtypes.int32})
 _ALONE: Final = 1 << 21  # elements up to which a second thread comes too late to help
-_COLUMN: Final = 64  # and columns in groups of rows
 highest: Final[Any] = np.maximum.reduce  # as `add`
 ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
 
@@ -82,14 +84,6 @@ def rows(input: Any, dim: Any) -> Array | None:
     return x if x.ndim and x.shape[-1] < PIECE else None
 
 
-def all_finite(x: Array) -> bool:
-    """Whether no number is infinite or NaN; False, too, where squares add up to infinity. BLAS
-    takes a third of a reduction's time.
-    """
-    flat = x.reshape(-1)
-    return math.isfinite(flat.dot(flat))
-
-
 def _resident(input: Any) -> Array | None:
     """The row-major elements of a tensor of floats, if in memory and few enough for one thread;
     copied where few have gaps, as `floats` does.
@@ -128,7 +122,7 @@ def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
     n = x.shape[dim]
     if dim in (-1, x.ndim - 1):
         return (row_sums(x, keepdim), n) if n < PIECE else None
-    short = x.ndim == 2 and n < _COLUMN and x.shape[1] > 1
+    short = x.ndim == 2 and n < COLUMN and x.shape[1] > 1
     return (add(x, dim, None, None, keepdim), n) if short else None
 
 
@@ -225,7 +219,10 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     d = input._dtype
     if x is None and dtype is None:
         if dim is not None or keepdim:
-            return blocked(input, dim, keepdim, R.SUM)
+            bias = keepdim is False and type(dim) is tuple and dim == (0,) and type(dim[0]) is int
+            x = _resident(input) if bias else None
+            sums = None if x is None else long_columns(x)
+            return blocked(input, dim, keepdim, R.SUM) if sums is None else fresh(sums, d)
         x = _resident(input)
     if x is None or dtype is not None or not x.size:
         return None
@@ -244,8 +241,10 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
         dim = dim[0]
     if keepdim is False and type(dim) is int and -x.ndim <= dim < x.ndim:
         last = dim in (-1, x.ndim - 1)
-        if x.shape[dim] < _COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
+        if x.shape[dim] < COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
             return fresh(row_sums(x) if last else add(x, dim), d)
+        if not dim and (sums := long_columns(x)) is not None:
+            return fresh(sums, d)
     found = _summed(x, dim, keepdim)
     return blocked(input, dim, keepdim, R.SUM) if found is None else fresh(found[0], d)
 
@@ -329,7 +328,7 @@ def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
     """The array whose `moments` are asked for along this axis."""
     if dim == 0 and type(dim) is int:
         x = floats(input)
-        if x is not None and x.ndim == 2 and len(x) < _COLUMN and x.shape[1] > 1:
+        if x is not None and x.ndim == 2 and len(x) < COLUMN and x.shape[1] > 1:
             return x, 0
     return rows(input, dim), -1
 

@@ -15,7 +15,8 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._kernels.scratch import starts
-from skimp._ops.reduce.small import ROWS, WHOLE, all_finite, floats, highest, row_major
+from skimp._ops.reduce.small import ROWS, WHOLE, floats, highest, row_major
+from skimp._ops.reduce.small_sums import all_finite
 
 ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.eval import reducers as R
+from skimp._engine.eval.reduce import geometry
+from skimp._engine.eval.run import threads_for
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels.bare import einsum
+from skimp.config import config
 
 PIECE: Final = 512  # elements from which rows are added piece by piece
 LONG: Final = 1 << 14  # and from which they always are
+COLUMN: Final = 64  # rows from which columns are added in groups
 UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
 # taking axis, dtype, out, keepdims by position, which is the shortest way
 add: Final[Any] = np.add.reduce
@@ -30,6 +36,38 @@ def row_sums(x: Array, keepdim: bool = False) -> Any:
 
 def column_sums(x: Array, keepdim: bool = False) -> Any:
     return add(x, 0, None, None, keepdim)
+
+
+def long_columns(x: Array) -> Array | None:
+    """The sums of the columns of a matrix of floats, of many rows, as `eval/reduce.py` adds them in
+    one unit or few on one thread; None of any other array.
+    """
+    if x.ndim != 2 or len(x) < COLUMN or not 1 < x.shape[1] < config.small_below:
+        return None
+    cut = geometry(x.shape, (0,))
+    total: Array
+    if cut.alone:
+        total = R.add_up(x[None])[0]
+        return total
+    if not cut.few or threads_for(cut.size, 1) > 1:
+        return None
+    sums = [R.add_up(x[None, at : at + cut.r])[0] for at in range(0, cut.rows, cut.r)]
+    while len(sums) > 1:
+        even = len(sums) // 2 * 2
+        sums = [*map(_in_double, sums[0:even:2], sums[1:even:2]), *sums[even:]]
+    total = sums[0].astype(x.dtype, copy=False)
+    return total
+
+
+_in_double: Final[Any] = partial(np.add, dtype=np.float64)
+
+
+def all_finite(x: Array) -> bool:
+    """Whether no number is infinite or NaN; False, too, where squares add up to infinity. BLAS
+    takes a third of a reduction's time.
+    """
+    flat = x.reshape(-1)
+    return math.isfinite(flat.dot(flat))
 
 
 def total(x: Array) -> Any:

@@ -15,6 +15,7 @@ from skimp._engine.autograd.parts import Part, part
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden, view
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.view_forms import large_view, small_array, small_view
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.copies import told
@@ -60,9 +61,9 @@ def _narrowed(g: Tensor, shape: Sequence[int], dim: int, start: Any, length: int
 
 def _as_before(g: Tensor, input_shape: Sequence[int]) -> Tensor:
     a = g._np
-    if a is None or _active:
+    if _active or (a is None and type(g) not in ORDINARY):
         return _RESHAPE(g, tuple(input_shape))
-    if a.size and a.flags.c_contiguous:
+    if a is not None and a.size and a.flags.c_contiguous:
         return small_view(g, a.reshape(input_shape), _VIEW_RECORDED)
     made = None if modes.state.grad else _small_reshape(g, tuple(input_shape))  # no wrapper
     return _RESHAPE(g, tuple(input_shape)) if made is None else made
