@@ -13,6 +13,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Ints
@@ -53,14 +55,20 @@ def kept_mask(like: Any, p: float, feature: bool) -> Any:
         strides = layouts.empty_like_strides(like._skimp_layout_of())
     if like._hollow:
         return meta.empty(shape, dtypes.bool, strides)
-    mask: Any = empty(shape, dtypes.bool, strides)
-    mask.bernoulli_(1.0 - p)
-    return mask
+    return drawn_mask(shape, p, strides)
 
 
-def small_mask(shape: Ints, p: float) -> Tensor:
-    """The same, row-major, of at most `FEW` elements."""
-    return fresh(_stays(shape, p), dtypes.bool)
+def drawn_mask(shape: Ints, p: float, strides: Ints | None = None) -> Tensor:
+    """Which elements of a tensor of this shape stay, drawn in the order in which they lie."""
+    if modes.state.vmaps or (active and math.prod(shape) > FEW):
+        mask: Any = empty(shape, dtypes.bool, strides)
+        mask.bernoulli_(1.0 - p)
+        return mask  # type: ignore[no-any-return]
+    made, array = blank(shape, dtypes.bool, strides)
+    if not array.flags.c_contiguous:
+        array = array.transpose(layouts.memory_order(made._skimp_layout_of()))
+    draws.stays(array.size, 1.0 - p, default_generator._engine, array.reshape(-1))
+    return made
 
 
 def _stays(shape: Ints, p: float) -> Array:
