@@ -22,8 +22,10 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
 from skimp._kernels.random import draws
+from skimp._ops.linalg.matmul_vector import lies_in_rows
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
+from skimp.config import config
 
 ALPHA, SCALE = (
     1.6732632423543772,
@@ -32,6 +34,7 @@ ALPHA, SCALE = (
 
 
 FEW = 1 << 17  # elements up to which whole arrays are the shortest way
+_MIDDLE = 1 << 18  # and of a row-major array, whose factors are made where the result will be
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -85,6 +88,9 @@ def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
     """`g` times the factors, on arrays where it is small and not recorded."""
     x, stays = g._np, mask._np
     if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
+        x = None if modes.state.grad or mask._hollow else _middle(g)
+        if x is not None and (stays := mask._skimp_array()).flags.c_contiguous:
+            return _product(x, stays, scale, g._dtype)
         return g * kept_factors(mask, scale, g._dtype)
     if stays.flags.c_contiguous:
         as_rows = x.flags.c_contiguous or not any(x.strides)
@@ -99,6 +105,25 @@ def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Ar
     noise: Array = np.empty_like(stays, x.dtype, order)  # of no dims, too: a ufunc's is a number
     np.multiply(stays, scale, out=noise, dtype=x.dtype)
     return np.multiply(x, noise, out=noise)
+
+
+def _middle(t: Any) -> Array | None:
+    """The row-major array of a tensor of some more elements."""
+    if t._np is not None or t._hollow or t._dtype not in dtypes.FLOATING:
+        return None
+    if math.prod(t._skimp_layout.shape) > min(_MIDDLE, config.small_below * 2):
+        return None
+    if not lies_in_rows(t):
+        return None
+    return t._skimp_array()  # type: ignore[no-any-return]
+
+
+def _product(x: Array, stays: Array, scale: float, dtype: dtypes.dtype) -> Tensor:
+    """`_times` of row-major arrays of one shape."""
+    made, noise = blank(x.shape, dtype)
+    np.multiply(stays, scale, out=noise, dtype=x.dtype)
+    np.multiply(x, noise, out=noise)
+    return made
 
 
 DROPPED = Rule("MulBackward0", input=_dropped_back)
@@ -139,11 +164,13 @@ def _small_dropout(
     input: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
 ) -> Tensor | None:
     x = input._np
-    if x is None or training is not True or inplace is not False or type(p) is not float:
-        return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= FEW:
+    if training is not True or inplace is not False or type(p) is not float:
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
+        return None
+    if x is None:
+        return _middle_dropout(input, p)
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= FEW:
         return None
     if x.flags.c_contiguous:
         stays = _stays(x.shape, p)
@@ -159,6 +186,17 @@ def _small_dropout(
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
         _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale)
+    return made
+
+
+def _middle_dropout(input: Any, p: float) -> Tensor | None:
+    x = _middle(input)
+    if x is None:
+        return None
+    mask, scale = drawn_mask(x.shape, p), 1.0 / (1.0 - p)
+    made = _product(x, mask._skimp_array(), scale, input._dtype)
+    if input._rg and modes.state.grad:
+        _RECORDED.record(made, input, mask, scale)
     return made
 
 
