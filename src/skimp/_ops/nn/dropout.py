@@ -13,6 +13,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
+from skimp._engine.dispatch.operands import middle_array
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
@@ -22,10 +23,8 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
 from skimp._kernels.random import draws
-from skimp._ops.linalg.matmul_vector import lies_in_rows
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
-from skimp.config import config
 
 ALPHA, SCALE = (
     1.6732632423543772,
@@ -34,7 +33,6 @@ ALPHA, SCALE = (
 
 
 FEW = 1 << 17  # elements up to which whole arrays are the shortest way
-_MIDDLE = 1 << 18  # and of a row-major array, whose factors are made where the result will be
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -88,7 +86,7 @@ def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
     """`g` times the factors, on arrays where it is small and not recorded."""
     x, stays = g._np, mask._np
     if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
-        x = None if modes.state.grad or mask._hollow else _middle(g)
+        x = None if modes.state.grad or mask._hollow else middle_array(g)
         if x is not None and (stays := mask._skimp_array()).flags.c_contiguous:
             return _product(x, stays, scale, g._dtype)
         return g * kept_factors(mask, scale, g._dtype)
@@ -107,17 +105,6 @@ def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Ar
     return np.multiply(x, noise, out=noise)
 
 
-def _middle(t: Any) -> Array | None:
-    """The row-major array of a tensor of some more elements."""
-    if t._np is not None or t._hollow or t._dtype not in dtypes.FLOATING:
-        return None
-    if math.prod(t._skimp_layout.shape) > min(_MIDDLE, config.small_below * 2):
-        return None
-    if not lies_in_rows(t):
-        return None
-    return t._skimp_array()  # type: ignore[no-any-return]
-
-
 def _product(x: Array, stays: Array, scale: float, dtype: dtypes.dtype) -> Tensor:
     """`_times` of row-major arrays of one shape."""
     made, noise = blank(x.shape, dtype)
@@ -126,7 +113,7 @@ def _product(x: Array, stays: Array, scale: float, dtype: dtypes.dtype) -> Tenso
     return made
 
 
-DROPPED = Rule("MulBackward0", input=_dropped_back)
+DROPPED = Rule("MulBackward0", input=_dropped_back, at_once=True)
 _RECORDED = recording(DROPPED, ("input", "mask", "scale"))
 
 
@@ -190,7 +177,7 @@ def _small_dropout(
 
 
 def _middle_dropout(input: Any, p: float) -> Tensor | None:
-    x = _middle(input)
+    x = middle_array(input)
     if x is None:
         return None
     mask, scale = drawn_mask(x.shape, p), 1.0 / (1.0 - p)
