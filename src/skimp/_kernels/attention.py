@@ -304,7 +304,7 @@ def _run_pieces(
 
     def part(piece: slice, _: _Room) -> None:
         mask, kept, *parts = [None if x is None else x[piece] for x in (a.mask, a.kept, *arrays)]
-        task(*parts, a._replace(mask=mask, kept=kept))
+        task(*parts, Attention(a.scale, a.causal, mask, kept, a.grow, a.work))
 
     q, k = arrays[:2]
     _run(pieces, math.prod(q.shape[:-1]) * k.shape[-2], a.work, part)

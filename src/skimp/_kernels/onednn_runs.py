@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from skimp._kernels import onednn, shaping, signals, teams
-from skimp._kernels.scratch import Scratch
+from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import Call, alone
 from skimp.config import config
 
@@ -44,8 +44,9 @@ class Runs:
         (signals.gather if multiplies and team > 1 else onednn.use_threads)(team)
         scratch = self._primitive.scratch
         if scratch and not room:
-            with Scratch((scratch,), _BYTES) as own:
-                run.make(addresses, shaping.address(own))
+            own = take(scratch, _BYTES)
+            run.make(addresses, shaping.address(own))
+            give(own)
         else:
             run.make(addresses, room)
         if began is not None:

@@ -32,7 +32,7 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
     if whole is None or mask.size < BLENDED:
         out[...] = bare.where(mask, a, b)
         return
-    a, b = (np.asarray(v, out.dtype).view(whole) for v in (a, b))
+    a, b = np.asarray(a, out.dtype).view(whole), np.asarray(b, out.dtype).view(whole)
     into = out.view(whole)
     if mask.ndim > 1 and not mask.strides[0]:
         mask = mask[:1]  # what is repeated, as one for all heads is

@@ -10,6 +10,7 @@ import torch
 
 import skimp
 from skimp._kernels import attention
+from skimp._ops.nn import multihead
 from tests.ops.nn.test_images import (
     F,
     seed,  # noqa: F401  (a fixture of every test)
@@ -115,3 +116,44 @@ def test_attention_second_derivatives() -> None:
     call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
     assert skimp.autograd.gradcheck(call, (q, k, v))
     assert skimp.autograd.gradgradcheck(call, (q, k, v))
+
+
+@pytest.mark.parametrize("kind", ["self", "cross", "apart"])
+def test_attention_of_projections_is_that_of_heads_to_the_bit(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def results(batch_first: bool) -> list[bytes]:
+        skimp.manual_seed(1)
+        m = skimp.nn.MultiheadAttention(8, 2, 0.3, batch_first=batch_first)
+        q, k, v = [skimp.randn(4, 4, 8).requires_grad_() for _ in range(3)]
+        k, v = {"self": (q, q), "cross": (k, k), "apart": (k, v)}[kind]
+        out, _ = m(q, k, v, attn_mask=skimp.rand(4, 4) > 0.7, need_weights=False)
+        (out * skimp.arange(8.0)).sum().backward()
+        grads = [t.grad for t in (q, k, v, *m.parameters()) if t.grad is not None]
+        return [t.detach().numpy().tobytes() for t in (out, *grads)]
+
+    got = [results(first) for first in (True, False)]
+    monkeypatch.setattr(multihead, "in_heads", lambda *_: None)
+    assert got == [results(first) for first in (True, False)]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_of_projections_second_derivatives(
+    batch_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def results() -> list[np.ndarray]:
+        found = []
+        for kind in range(3):
+            skimp.manual_seed(1)
+            m = skimp.nn.MultiheadAttention(8, 2, batch_first=batch_first).double()
+            x, y, z = [skimp.randn(2, 3, 8, dtype=skimp.float64).requires_grad_() for _ in range(3)]
+            out, _ = m(x, *((x, x), (y, y), (y, z))[kind], need_weights=False)
+            (first,) = skimp.autograd.grad(out.sin().sum(), x, create_graph=True)
+            first.square().sum().backward()
+            found += [p.grad.numpy() for p in (x, *m.parameters()) if p.grad is not None]
+        return found
+
+    got = results()
+    monkeypatch.setattr(multihead, "in_heads", lambda *_: None)
+    for one, other in zip(got, results(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

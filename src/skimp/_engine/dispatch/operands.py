@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,12 +16,15 @@ from skimp._engine.tensor import dtypes, promotion, regions
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
+from skimp.config import config
 
 _state = modes.state
 _active = regions.active
 
 # Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
 OPMATH = dict.fromkeys((*dtypes.HALVES, *dtypes.FLOAT8), dtypes.float32)
+
+MIDDLE: Final = 1 << 18  # elements up to which whole arrays are the shortest way
 
 
 def require_tensor(function: str, argument: str, value: Any, position: int = 1) -> None:
@@ -50,6 +53,20 @@ def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtyp
     if 0 in shape:
         return made.reshape(shape)
     return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
+
+
+def middle_array(t: Any) -> Array | None:
+    """The array of a row-major tensor of floats that is larger than small ones by so little that
+    one call on all of it is the shortest way: what waits is computed for it. None of others.
+    """
+    if t._np is not None or type(t) is not Tensor or t._dtype not in dtypes.FLOATING:
+        return None
+    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
+    if math.prod(shape) > min(MIDDLE, 2 * config.small_below):
+        return None
+    if strides != layouts.contiguous_strides(shape) or t._skimp_neg:
+        return None
+    return t._skimp_array()
 
 
 @lru_cache(maxsize=1024)

@@ -12,10 +12,11 @@ from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.operands import check_number, constant, no_room
+from skimp._engine.dispatch.operands import check_number, constant, middle_array, no_room
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn_once
@@ -210,10 +211,12 @@ FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FI
 
 def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     x, number = input._np, small_number(value, input._dtype)
-    if x is None or number is None or input._skimp_turned or type(mask) is not Tensor:
+    if number is None or type(mask) is not Tensor or mask._dtype is not dtypes.bool:
         return None
+    if x is None:
+        return _middle_fill(input, mask, number)
     holds = mask._np
-    if holds is None or mask._dtype is not dtypes.bool or mask._skimp_turned:
+    if holds is None or input._skimp_turned or mask._skimp_turned:
         return None
     try:
         found = bare.where(holds, number, x)
@@ -222,6 +225,18 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
     if not found.flags.c_contiguous:
         return None
     return fresh(found, input._dtype)
+
+
+def _middle_fill(input: Tensor, mask: Tensor, number: Any) -> Tensor | None:
+    x = middle_array(input)
+    if x is None:
+        return None
+    made, out = blank(x.shape, input._dtype)
+    try:
+        _fill_kernel(mask._skimp_array(), x, number, out=out)
+    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+        return None
+    return made
 
 
 @general(fast=_small_fill, fast_rule=FILL_RULE)

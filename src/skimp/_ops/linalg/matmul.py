@@ -30,8 +30,10 @@ from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
+from skimp._ops.linalg.matmul_batches import paired, small_back, small_batches
 from skimp._ops.linalg.matmul_vector import (
     FIRST,
+    NEITHER,
     SECOND,
     check_mm,
     dot,
@@ -253,75 +255,19 @@ def adjoint(t: Tensor) -> Tensor:
 
 
 def _bmm_first_back(g: Tensor, mat2: Tensor) -> Tensor:
-    small = _small_back("bmm", g, mat2, True)
+    small = small_back("bmm", g, mat2, True)
     return bmm(g, adjoint(mat2)) if small is None else small
 
 
 def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
-    small = _small_back("bmm", g, input, False)
+    small = small_back("bmm", g, input, False)
     return bmm(adjoint(input), g) if small is None else small
 
 
 def _small_bmm(input: Tensor, mat2: Tensor) -> Tensor | None:
     if mat2._np is None or mat2._np.ndim != 3:
         return None
-    return _small_batched(input, mat2, "bmm")
-
-
-def _small_batched(input: Tensor, other: Tensor, name: str = "matmul") -> Tensor | None:
-    """Batches of matrices with the very same batch dims."""
-    x, y, dtype = input._np, other._np, input._dtype
-    if (
-        x is None
-        or y is None
-        or dtype is not other._dtype
-        or dtype not in dtypes.FLOATING_AND_COMPLEX
-        or not _are_small(x, y)
-    ):
-        return None
-    if not has_unit_stride(x):
-        tell(name, input, x)
-        x = x.copy()
-    if not has_unit_stride(y):
-        tell(name, other, y)
-        y = y.copy()
-    return fresh(multiply(x, y), dtype)  # row-major, in whichever order the batches lie
-
-
-def _small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | None:
-    """The gradient of the first or second factor, of small real batches that lie as BLAS reads
-    them: no tensor is made of their transposes.
-    """
-    x, y, dtype = g._np, other._np, g._dtype
-    if (
-        x is None
-        or y is None
-        or modes.state.grad
-        or dtype is not other._dtype
-        or dtype not in dtypes.FLOATING
-        or not x.ndim == y.ndim > 2
-        or not has_unit_stride(y)
-    ):
-        return None
-    y = y.swapaxes(-1, -2)
-    if not (_are_small(x, y) if first else _are_small(y, x)):
-        return None
-    if not has_unit_stride(x):  # one element, expanded: the gradient of a sum
-        tell(name, g, x)
-        x = x.copy()
-    return fresh(multiply(x, y) if first else multiply(y, x), dtype)
-
-
-def _are_small(x: Array, y: Array) -> bool:
-    """Whether these are matrices of the very same batch dims, whose product is small."""
-    return bool(
-        x.ndim == y.ndim > 2
-        and x.shape[:-2] == y.shape[:-2]
-        and x.shape[-1] == y.shape[-2]
-        and x.size
-        and y.size
-        and x.size // x.shape[-1] * y.shape[-1] < config.small_below
-    )
+    return small_batches(input, mat2, "bmm")
 
 
 @general(
@@ -341,16 +287,18 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 def _first_back(g: Tensor, other: Tensor, input_shape: Ints) -> Tensor:
     if len(input_shape) == 2 and other.ndim == g.ndim:
         return _summed(g, adjoint(other))
-    made = _small_back("matmul", g, other, True)
-    made = large(g, other, SECOND) if made is None else made
+    made = small_back("matmul", g, other, True)
+    if made is None and not (modes.state.grad or active):
+        made = paired(g, other, SECOND)
     return matmul(g, adjoint(other)) if made is None else made
 
 
 def _second_back(g: Tensor, input: Tensor, other_shape: Ints) -> Tensor:
     if len(other_shape) == 2 and input.ndim == g.ndim:
         return _summed(adjoint(input), g)
-    made = _small_back("matmul", g, input, False)
-    made = large(input, g, FIRST) if made is None else made
+    made = small_back("matmul", g, input, False)
+    if made is None and not (modes.state.grad or active):
+        made = paired(input, g, FIRST)
     return matmul(adjoint(input), g) if made is None else made
 
 
@@ -387,11 +335,15 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
     """The fast path of what the operands are, recorded."""
     x, y = input._np, other._np
     if x is None or y is None:
-        return None
-    if y.ndim == 1:
+        if len(shape_of(other)) < 3:
+            return None
+        made, rows = paired(input, other, NEITHER), _recording_batched
+    elif y.ndim == 1:
         return mv(input, other) if x.ndim == 2 else dot(input, other) if x.ndim == 1 else None
-    if y.ndim > 2:
-        made, rows = _small_batched(input, other), _recording_batched
+    elif y.ndim > 2:
+        made, rows = small_batches(input, other), _recording_batched
+        if made is None:
+            made = paired(input, other, NEITHER)
     elif x.ndim == 1:
         made, rows = _small_row(input, other), _recording_row
     else:

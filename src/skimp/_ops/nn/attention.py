@@ -23,17 +23,19 @@ from skimp._kernels import attention as attend, bare, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.dropout import FEW, kept_factors, kept_mask, small_mask
+from skimp._ops.nn.dropout import drawn_mask, kept_factors, kept_mask
 from skimp._ops.reduce.softmax import _safe_softmax
 
+Ints = tuple[int, ...]
 
-def _described(
-    query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+
+def described(
+    dtype: dtypes.dtype, whole: Ints, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Attention:
-    work = dtypes.accumulator(query._dtype).np
+    """What the kernel is told, for scores of the shape `whole`."""
+    work = dtypes.accumulator(dtype).np
     added = None
     if mask is not None:
-        whole = (*shape_of(query)[:-1], shape_of(key)[-2])
         array = mask._skimp_array()
         added = shaping.broadcast(
             array if array.dtype == bool else array.astype(work, copy=False), whole
@@ -41,6 +43,11 @@ def _described(
     return Attention(
         scale, causal, added, None if kept is None else kept._skimp_array(), grow, work
     )
+
+
+def _whole(query: Any, key: Any) -> Ints:
+    """The shape of the scores."""
+    return (*shape_of(query)[:-1], shape_of(key)[-2])
 
 
 def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]:
@@ -70,10 +77,10 @@ def _back(
     result1: Any,
 ) -> Any:
     if modes.state.grad or g._hollow:
-        return _rematerialize(g, query, key, value, mask, causal, scale, kept, grow)
+        return in_ops_back(g, query, key, value, mask, causal, scale, kept, grow)
     turned = shapes.in_one_pass(query, key, value, kept)
     made = [_gradient_of(t, turned) for t in (query, key, value)]
-    a = _described(query, key, mask, causal, scale, kept, grow)
+    a = described(query._dtype, _whole(query, key), mask, causal, scale, kept, grow)
     kept_arrays = [t._skimp_array() for t in (query, key, value, result0, result1)]
     attend.backward(g._skimp_array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
@@ -85,7 +92,7 @@ def _gradient_of(t: Any, turned: bool) -> tuple[Tensor, Array]:
     return blank(shape, t._dtype, shapes.heads_inside(shape) if turned else None)
 
 
-def _rematerialize(
+def in_ops_back(
     g: Any,
     query: Any,
     key: Any,
@@ -145,7 +152,7 @@ def _attention(
     result, into = _result(query, key, value, kept)
     acc = dtypes.accumulator(query._dtype)
     lse, level = blank((*rows, 1), acc)
-    a = _described(query, key, mask, causal, scale, kept, grow)
+    a = described(query._dtype, _whole(query, key), mask, causal, scale, kept, grow)
     if level.size:  # also where values have no width
         attend.forward(
             query._skimp_array(), key._skimp_array(), value._skimp_array(), into, level, a
@@ -250,7 +257,7 @@ def scaled_dot_product_attention(
             )
     flat = len(own) == 2
     query, key, value = _common(query, key, value)
-    kept, grow = _dropout(query, key, dropout_p)
+    kept, grow = dropping(_whole(query, key), dropout_p, query)
     wanted = attn_mask is not None and modes.state.grad and attn_mask.requires_grad
     if wanted or not query._dtype.is_floating_point:
         result = _in_ops(query, key, value, attn_mask, is_causal, factor, kept, grow)
@@ -274,18 +281,17 @@ def _in_ops(
     return result if result._dtype is dtype else result.to(dtype)
 
 
-def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
-    """Which weights stay: drawn as PyTorch's dropout of the whole matrix would, one byte for
-    each."""
+def dropping(whole: Ints, p: float, like: Any = None) -> tuple[Any, float]:
+    """Which weights, of this shape, stay: drawn as PyTorch's dropout of the whole matrix would,
+    one byte for each; and what those grow by. `like`: a query that may have no bytes."""
     if not p:
         return None, 1.0
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
-    shape = (*shape_of(query)[:-1], shape_of(key)[-2])
     grow = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
-    if not (query._hollow or modes.state.vmaps) and 0 < math.prod(shape) <= FEW:
-        return small_mask(shape, p), grow
-    return kept_mask(query.new_empty((1,)).expand(shape), p, False), grow
+    if like is None or not like._hollow:
+        return drawn_mask(whole, p), grow
+    return kept_mask(like.new_empty((1,)).expand(whole), p, False), grow
 
 
 def _small(

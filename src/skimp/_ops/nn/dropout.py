@@ -13,6 +13,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
+from skimp._engine.dispatch.operands import middle_array
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Ints
@@ -53,14 +56,20 @@ def kept_mask(like: Any, p: float, feature: bool) -> Any:
         strides = layouts.empty_like_strides(like._skimp_layout_of())
     if like._hollow:
         return meta.empty(shape, dtypes.bool, strides)
-    mask: Any = empty(shape, dtypes.bool, strides)
-    mask.bernoulli_(1.0 - p)
-    return mask
+    return drawn_mask(shape, p, strides)
 
 
-def small_mask(shape: Ints, p: float) -> Tensor:
-    """The same, row-major, of at most `FEW` elements."""
-    return fresh(_stays(shape, p), dtypes.bool)
+def drawn_mask(shape: Ints, p: float, strides: Ints | None = None) -> Tensor:
+    """Which elements of a tensor of this shape stay, drawn in the order in which they lie."""
+    if modes.state.vmaps or (active and math.prod(shape) > FEW):
+        mask: Any = empty(shape, dtypes.bool, strides)
+        mask.bernoulli_(1.0 - p)
+        return mask  # type: ignore[no-any-return]
+    made, array = blank(shape, dtypes.bool, strides)
+    if not array.flags.c_contiguous:
+        array = array.transpose(layouts.memory_order(made._skimp_layout_of()))
+    draws.stays(array.size, 1.0 - p, default_generator._engine, array.reshape(-1))
+    return made
 
 
 def _stays(shape: Ints, p: float) -> Array:
@@ -77,6 +86,9 @@ def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
     """`g` times the factors, on arrays where it is small and not recorded."""
     x, stays = g._np, mask._np
     if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
+        x = None if modes.state.grad or mask._hollow else middle_array(g)
+        if x is not None and (stays := mask._skimp_array()).flags.c_contiguous:
+            return _product(x, stays, scale, g._dtype)
         return g * kept_factors(mask, scale, g._dtype)
     if stays.flags.c_contiguous:
         as_rows = x.flags.c_contiguous or not any(x.strides)
@@ -93,7 +105,15 @@ def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Ar
     return np.multiply(x, noise, out=noise)
 
 
-DROPPED = Rule("MulBackward0", input=_dropped_back)
+def _product(x: Array, stays: Array, scale: float, dtype: dtypes.dtype) -> Tensor:
+    """`_times` of row-major arrays of one shape."""
+    made, noise = blank(x.shape, dtype)
+    np.multiply(stays, scale, out=noise, dtype=x.dtype)
+    np.multiply(x, noise, out=noise)
+    return made
+
+
+DROPPED = Rule("MulBackward0", input=_dropped_back, at_once=True)
 _RECORDED = recording(DROPPED, ("input", "mask", "scale"))
 
 
@@ -131,11 +151,13 @@ def _small_dropout(
     input: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
 ) -> Tensor | None:
     x = input._np
-    if x is None or training is not True or inplace is not False or type(p) is not float:
-        return None
-    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= FEW:
+    if training is not True or inplace is not False or type(p) is not float:
         return None
     if not 0.0 < p < 1.0 or modes.state.vmaps:
+        return None
+    if x is None:
+        return _middle_dropout(input, p)
+    if input._dtype not in dtypes.FLOATING or not 0 < x.size <= FEW:
         return None
     if x.flags.c_contiguous:
         stays = _stays(x.shape, p)
@@ -151,6 +173,17 @@ def _small_dropout(
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
         _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale)
+    return made
+
+
+def _middle_dropout(input: Any, p: float) -> Tensor | None:
+    x = middle_array(input)
+    if x is None:
+        return None
+    mask, scale = drawn_mask(x.shape, p), 1.0 / (1.0 - p)
+    made = _product(x, mask._skimp_array(), scale, input._dtype)
+    if input._rg and modes.state.grad:
+        _RECORDED.record(made, input, mask, scale)
     return made
 
 

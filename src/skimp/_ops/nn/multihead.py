@@ -7,12 +7,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.memory.call_site import named, warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.matmul import matmul
 from skimp._ops.nn.attention import scaled_dot_product_attention
+from skimp._ops.nn.attention_heads import in_heads
 from skimp._ops.nn.linear import linear
 from skimp._ops.nn.padding import pad
 from skimp._ops.shape.joining import cat
@@ -46,13 +48,13 @@ def _check_shapes(
     query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int
 ) -> bool:
     """Whether the input is batched; refuses ranks that don't go together."""
-    dims = query.dim()
+    dims = len(shape_of(query))
     if dims not in (2, 3):
         raise AssertionError(
             f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query tensor"
         )
     what = f"For {'batched' if dims == 3 else 'unbatched'} ({dims}-D) `query`, expected"
-    if key.dim() != dims or value.dim() != dims:
+    if not len(shape_of(key)) == len(shape_of(value)) == dims:
         raise AssertionError(
             f"{what} `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D "
             "tensors respectively"
@@ -93,23 +95,22 @@ def _mask_by_head(mask: Tensor, batch: int, heads: int, rows: int, columns: int)
 
 def _project(
     query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values; one product does for inputs that are the same tensor."""
+) -> tuple[Tensor, ...]:
+    """Queries, keys and values; one product, whose result they share, does for inputs that are the
+    same tensor.
+    """
     if isinstance(weights, tuple):
         parts = (None, None, None) if bias is None else bias.chunk(3)
-        q, k, v = [
-            linear(x, w, b) for x, w, b in zip((query, key, value), weights, parts, strict=True)
-        ]
-        return q, k, v
+        inputs = (query, key, value)
+        return tuple([linear(x, w, b) for x, w, b in zip(inputs, weights, parts, strict=True)])
     if key is value and query is key:
-        q, k, v = linear(query, weights, bias).chunk(3, -1)
-        return q, k, v
+        return (linear(query, weights, bias),)
     width = query.size(-1)
     if key is value:
         w_q, w_kv = weights.split([width, 2 * width])
         b_q, b_kv = (None, None) if bias is None else bias.split([width, 2 * width])
-        k, v = linear(key, w_kv, b_kv).chunk(2, -1)
-        return linear(query, w_q, b_q), k, v
+        pair = linear(key, w_kv, b_kv)
+        return linear(query, w_q, b_q), pair
     return _project(query, key, value, tuple(weights.chunk(3)), bias)
 
 
@@ -225,35 +226,26 @@ def attention_in_heads(
         rows, batch = batch, rows
     mask, padding, is_causal = _masks(mask, padding, is_causal, need_weights, query.dtype)
     _check_widths(width, embed_dim, heads, key, value, isinstance(weights, tuple), along)
-    q, k, v = _project(query, key, value, weights, bias)
+    parts = _project(query, key, value, weights, bias)
     if mask is not None:
-        mask = _mask_by_head(mask, batch, heads, rows, k.size(along))
-    bias_k, bias_v = bias_kv
-    extra = 0  # keys and values beside those given
-    if bias_k is not None and bias_v is not None:
-        times = (batch, 1, 1) if batch_first else (1, batch, 1)
-        k, v = [cat([t, b.repeat(times)], along) for t, b in ((k, bias_k), (v, bias_v))]
-        extra += 1
-    head = width // heads
-    # as (batch, heads, length, head): views
-    order = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
-    q, k, v = [t.unflatten(-1, (heads, head)).permute(order) for t in (q, k, v)]
-    k, v = [
-        t if s is None else s.view(batch, heads, -1, head)
-        for t, s in zip((k, v), static, strict=True)
-    ]
-    if add_zero_attn:
-        zero = q.new_zeros((batch, heads, 1, head))
-        k, v = cat([k, zero], 2), cat([v, zero], 2)
-        extra += 1
-    mask = _merged(mask, padding, extra)
-    scores = None
-    if need_weights:
-        found, scores = _with_weights(q, k, v, mask, dropout)
-    else:
-        found = scaled_dot_product_attention(q, k, v, mask, dropout, is_causal and mask is None)
-    found = linear(found.permute(2, 0, 1, 3).reshape(rows * batch, width), *out)
-    output = found.view(rows, batch, found.size(1))
+        mask = _mask_by_head(mask, batch, heads, rows, key.shape[along])
+    found = scores = None
+    given = need_weights or add_zero_attn
+    if not given and static[0] is static[1] is bias_kv[0] is bias_kv[1] is None:
+        mask, padding = _merged(mask, padding, 0), None
+        causal = is_causal and mask is None
+        found = in_heads(parts, heads, batch_first, mask, dropout, causal)
+    if found is None:
+        more = (bias_kv, add_zero_attn, static)
+        q, k, v, extra = _by_views(parts, heads, batch_first, *more)
+        mask = _merged(mask, padding, extra)
+        if need_weights:
+            found, scores = _with_weights(q, k, v, mask, dropout)
+        else:
+            found = scaled_dot_product_attention(q, k, v, mask, dropout, is_causal and mask is None)
+        found = found.permute(2, 0, 1, 3).reshape(rows * batch, width)
+    found = linear(found, *out)
+    output = found.view(rows, batch, found.shape[1])
     if batch_first:
         output = output.transpose(1, 0)
     if scores is not None and average:
@@ -264,6 +256,39 @@ def attention_in_heads(
     return output, scores
 
 
+def _by_views(
+    parts: tuple[Tensor, ...],
+    heads: int,
+    batch_first: bool,
+    bias_kv: tuple[Tensor | None, Tensor | None],
+    add_zero_attn: bool,
+    static: tuple[Tensor | None, Tensor | None],
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Queries, keys and values as (batch, heads, length, head), views, and how many keys and values
+    there are beside those given.
+    """
+    q, k, v = [*parts[:-1], *parts[-1].chunk(4 - len(parts), -1)]
+    batch, width = q.shape[0 if batch_first else 1], q.shape[-1]
+    bias_k, bias_v = bias_kv
+    extra = 0
+    if bias_k is not None and bias_v is not None:
+        times, along = ((batch, 1, 1), 1) if batch_first else ((1, batch, 1), 0)
+        k, v = [cat([t, b.repeat(times)], along) for t, b in ((k, bias_k), (v, bias_v))]
+        extra += 1
+    head = width // heads
+    order = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
+    q, k, v = [t.unflatten(-1, (heads, head)).permute(order) for t in (q, k, v)]
+    k, v = [
+        t if s is None else s.view(batch, heads, -1, head)
+        for t, s in zip((k, v), static, strict=True)
+    ]
+    if add_zero_attn:
+        zero = q.new_zeros((batch, heads, 1, head))
+        k, v = cat([k, zero], 2), cat([v, zero], 2)
+        extra += 1
+    return q, k, v, extra
+
+
 def _check_widths(
     width: int, expected: int, heads: int, key: Tensor, value: Tensor, separate: bool, along: int
 ) -> None:
@@ -271,7 +296,7 @@ def _check_widths(
         raise AssertionError(f"was expecting embedding dimension of {expected}, but got {width}")
     if width % heads:
         raise AssertionError(f"embed_dim {width} not divisible by num_heads {heads}")
-    if key.shape == value.shape:
+    if shape_of(key) == shape_of(value):
         return
     if along:  # what is refused is told as PyTorch does, length first
         key, value = key.transpose(1, 0), value.transpose(1, 0)

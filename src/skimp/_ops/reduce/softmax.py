@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden, rowwise
@@ -44,7 +43,8 @@ from skimp._kernels.scratch import (
 )
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_columns, rows_or_row
+from skimp._ops.reduce.small import rows_or_row
+from skimp._ops.reduce.whole_rows import middle_rows, small_columns
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
@@ -223,9 +223,11 @@ def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
 
 def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """`_softmax_back_block` on small arrays."""
+    if g._np is None:
+        return middle_rows(partial(_softmax_back_block, size=SMALL), dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
-        return _small_columns(_softmax_back_steps, dim, g, y)
+        return small_columns(_softmax_back_steps, dim, g, y)
     if a.ndim == 1:
         d = np.multiply(a, b)
         np.multiply(np.subtract(a, np.asarray(row_sum(d)), d), b, d)
@@ -241,9 +243,11 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
 
 def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """`_log_softmax_back_block` on small arrays."""
+    if g._np is None:
+        return middle_rows(_log_softmax_back_block, dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
-        return _small_columns(_log_softmax_back_block, dim, g, y)
+        return small_columns(_log_softmax_back_block, dim, g, y)
     d = np.exp(b)
     total = np.asarray(row_sum(a)) if a.ndim == 1 else beside_rows(dense_row_sums(a))
     np.multiply(d, total, out=d)
@@ -256,18 +260,6 @@ def _pair_of_rows(g: Any, y: Any, dim: Any) -> tuple[Array | None, Array | None]
         return None, None
     a, b = rows_or_row(g, dim), rows_or_row(y, dim)
     return (a, b) if a is None or b is None or a.shape == b.shape else (None, None)
-
-
-def _small_columns(block: Block, dim: Any, *tensors: Any) -> Tensor | None:
-    """A block function on small tensors of one shape along a dim that is not the last."""
-    dtype = tensors[0]._dtype
-    arrays = [few_columns(t, dim) if type(t) is Tensor else None for t in tensors]
-    x = arrays[0]
-    if x is None or any([a is None or a.shape != x.shape or a.dtype != x.dtype for a in arrays]):
-        return None
-    out = np.empty(x.shape, x.dtype)
-    block(*arrays, out)
-    return fresh(out.reshape(shape_of(tensors[0])), dtype)
 
 
 def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = False) -> Tensor:
@@ -305,11 +297,11 @@ def _log_softmax_row(x: Array) -> Array:
 
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
-    if dtype is not None or given is None:  # it may be cast first, or is large
-        return None
+    if dtype is not None or given is None:  # it may be cast first
+        return None if dtype is not None else middle_rows(_softmax_block, dim, input)
     x = rows_or_row(input, dim)
     if x is None:
-        return _small_columns(_softmax_block, dim, input)
+        return small_columns(_softmax_block, dim, input)
     if x.ndim == 1:
         y = _softmax_row(x)
     else:
@@ -323,11 +315,11 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
-    if dtype is not None or given is None:  # it may be cast first, or is large
-        return None
+    if dtype is not None or given is None:  # it may be cast first
+        return None if dtype is not None else middle_rows(_log_softmax_block, dim, input)
     x = rows_or_row(input, dim)
     if x is None:
-        return _small_columns(_log_softmax_block, dim, input)
+        return small_columns(_log_softmax_block, dim, input)
     if x.ndim == 1:
         y = _log_softmax_row(x)
     else:

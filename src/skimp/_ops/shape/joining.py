@@ -146,7 +146,8 @@ def _large_cat(arrays: list[Array], dim: int, dtype: dtypes.dtype) -> Tensor | N
     if shape is None:
         return None
     made, into = blank(shape, dtype)
-    _put(arrays, into, dim, lambda a, place: copy(place, a))
+    in_runs = all([a.strides[-1] == a.itemsize for a in arrays])
+    _put(arrays, into, dim, shaping.put if in_runs else lambda a, place: copy(place, a))
     return made
 
 
