@@ -113,7 +113,7 @@ def _merge_ranks(
     """All first rows of their places at once, then all second ones; counts fall."""
     for rank in range(int(counts[0])):
         n = bare.count_nonzero(counts > rank)
-        give(order[starts[:n] + rank], rows[:n])
+        give(order.take(starts[:n] + rank), rows[:n])
         ufunc(into[:n], rows[:n], out=into[:n])
 
 

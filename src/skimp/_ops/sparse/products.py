@@ -52,8 +52,8 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     rows = np.ascontiguousarray(rows)  # or each `take` would do it
 
     def give(entries: Array, out: Array) -> None:
-        rows.take(source[entries], 0, out=out, mode="clip")
-        out *= v[entries, None]
+        rows.take(source.take(entries), 0, out=out, mode="clip")
+        out *= v.take(entries)[:, None]
 
     merge_rows(into, where, give)
     return made
