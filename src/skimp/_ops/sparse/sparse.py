@@ -52,7 +52,8 @@ class Sparse:
             return op.sparse(given)
         first = next(iter(given.values()))
         if isinstance(first, SparseTensor):
-            method, takes, several = _method(type(first), name)
+            kind: Any = type(first)
+            method, takes, several = _method(kind, name)
             words = {k: v for k, v in list(given.items())[1:] if k != "out"}
             if method is not None and all([k in takes or _is_nothing(v) for k, v in words.items()]):
                 one_by_one = [v for k in several for v in words.pop(k, ())]
@@ -101,7 +102,8 @@ def pointwise_call(name: str, args: Sequence[Any], params: Sequence[Any], out: A
     first, *rest = (*args, *params)
     alpha: Any = rest[1] if len(rest) > 1 else 1  # of a sum
     if isinstance(first, SparseTensor):
-        method, _, _ = _method(type(first), name)
+        kind: Any = type(first)
+        method, _, _ = _method(kind, name)
         if method is None or out is not None:
             refuse(name)
         if name in ("add", "sub"):
