@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp._kernels.order import farthest, stable_order
+from skimp._kernels.order import farthest, runs, stable_order
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
@@ -35,3 +35,10 @@ def test_the_largest_position_is_found_and_a_negative_one_is_huge(
         assert type(farthest(each)) is int
     places.reshape(-1)[-1] = -1
     assert farthest(places) >= 1 << 31
+
+
+def test_equal_places_in_order_are_runs() -> None:
+    for places in ([3], [1, 1, 1], [0, 0, 2, 5, 5, 5, 6]):
+        starts, counts = runs(np.array(places))
+        given = [(places[i], n) for i, n in zip(starts.tolist(), counts.tolist(), strict=True)]
+        assert given == [(p, places.count(p)) for p in sorted(set(places))]

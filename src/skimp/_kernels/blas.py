@@ -127,7 +127,9 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
         return np.matmul(a, b, out=out, order="C")
     rows, depth = a.shape[-2:]
     if a.ndim == 2 == b.ndim:
-        if all_of_them > products_onednn.SMALL or rows < products_onednn.THIN:
+        if a.dtype.char == "f" and (
+            all_of_them > products_onednn.SMALL or rows < products_onednn.THIN
+        ):
             out = np.empty((rows, columns), a.dtype) if out is None else out
             if products_onednn.multiply(a, b, out, 1 if _inside else config.threads):
                 return out

@@ -18,12 +18,24 @@ _NARROW: Final = np.dtype(np.uint32)
 def stable_order(places: Array, size: int) -> Array:
     """Where integers from 0 to size - 1 come from, sorted; equal ones keep their order."""
     if len(places) < _FEW or size > 1 << (2 * _BITS):
-        return np.argsort(places, kind="stable")
-    order = np.argsort(places.astype(np.uint16), kind="stable")  # their lower bits
+        return places.argsort(kind="stable")
+    order = places.astype(np.uint16).argsort(kind="stable")  # their lower bits
     if size > 1 << _BITS:
         upper = (places >> _BITS).astype(np.uint16)
-        order = order[np.argsort(upper[order], kind="stable")]
+        order = order[upper[order].argsort(kind="stable")]
     return order
+
+
+def runs(places: Array) -> tuple[Array, Array]:
+    """Where equal ones begin among places in order, one at least, and how many there are."""
+    begins = np.empty(places.size, np.bool_)
+    begins[0] = True
+    np.not_equal(places[1:], places[:-1], out=begins[1:])
+    starts = begins.nonzero()[0]
+    counts = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1] = places.size - starts.item(-1)
+    return starts, counts
 
 
 def farthest(places: Array) -> int:

@@ -46,14 +46,10 @@ def activation(
     yield run
 
 
-def activation_once(weights: Array, tanh: bool, line: Line | None = None) -> Step:
-    """As `activation`, for one step."""
-
-    def run(h: Array, into: Array) -> None:
-        into += _by_gate(multiply(h, weights.T), into)
-        _bend(into, tanh, line)
-
-    return run
+def activate(weights: Array, tanh: bool, line: Line | None, h: Array, into: Array) -> None:
+    """A step of `activation`, for who makes one."""
+    into += _by_gate(multiply(h, weights.T), into)
+    _bend(into, tanh, line)
 
 
 def _bend(into: Array, tanh: bool, line: Line | None) -> None:
@@ -86,17 +82,14 @@ def projection(
         yield run
 
 
-def projection_once(weights: Array | None, bias: Array | None) -> Step:
-    """As `projection`, for one step. Without weights x is the product."""
-
-    def run(x: Array, into: Array) -> None:
-        given = _by_gate(x[0] if weights is None else multiply(x[0], weights.T), into[0])
-        if bias is None:
-            into[0] = given
-        else:
-            np.add(given, bias[:, None], out=into[0])
-
-    return run
+def project(x: Array, weights: Array | None, bias: Array | None, into: Array) -> None:
+    """A step of `projection`, (batch, n) and (gates, batch, hidden), for who makes one. Without
+    weights x is the product."""
+    given = _by_gate(x if weights is None else multiply(x, weights.T), into)
+    if bias is None:
+        into[...] = given
+    else:
+        np.add(given, bias[:, None], out=into)
 
 
 def _by_gate(product: Array, into: Array) -> Array:
@@ -123,8 +116,3 @@ def product(like: Array, weights: Array, out: Array) -> Iterator[Callable[[Array
     """`step(d)`: out = d @ weights, for matrices that lie as `like` does."""
     with recurrence_onednn.product(like, weights, out) as step:
         yield multiplier(like, weights, out) if step is None else step
-
-
-def product_once(weights: Array, out: Array) -> Callable[[Array], object]:
-    """As `product`, for one step."""
-    return lambda d: multiply(d, weights, out)

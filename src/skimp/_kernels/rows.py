@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._kernels import bare
-from skimp._kernels.order import stable_order
+from skimp._kernels.order import runs, stable_order
 
 Array = np.ndarray[Any, Any]
 Give = Callable[[Array, Array], Any]  # writes the rows of these numbers into an array
@@ -62,18 +62,20 @@ def add_slices(target: Array, dim: int, places: Array, source: Array) -> None:
         return
     order = stable_order(places, target.shape[dim])
     at = places[order]
-    starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
-    counts = np.diff(starts, append=at.size)
+    starts, counts = runs(at)
     most = int(counts.max())
     if most > _ROUNDS:
         np.add.at(target, (*before, places), source)
         return
     for rank in range(most):
         first = starts[counts > rank]
-        slices, to = source.take(order[first + rank], dim), at[first]
-        run = int(to[-1]) - int(to[0]) + 1 == to.size
-        where: Any = slice(int(to[0]), int(to[-1]) + 1) if run else to
-        target[(*before, where)] += slices
+        target[(*before, run_of(at[first]))] += source.take(order[first + rank], dim)
+
+
+def run_of(places: Array) -> Any:
+    """Places that rise, as a slice where each follows the one before."""
+    first, last = places.item(0), places.item(-1)
+    return slice(first, last + 1) if last - first + 1 == places.size else places
 
 
 def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) -> None:
@@ -88,8 +90,7 @@ def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) ->
         return
     order = stable_order(places, n)
     at = places[order]
-    starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
-    counts = np.diff(starts, append=at.size)
+    starts, counts = runs(at)
     many = counts >= _MANY
     for start, count in zip(starts[many].tolist(), counts[many].tolist(), strict=True):
         _merge_one(target[at[start]], order[start : start + count], give, ufunc)
@@ -113,7 +114,7 @@ def _merge_ranks(
     """All first rows of their places at once, then all second ones; counts fall."""
     for rank in range(int(counts[0])):
         n = bare.count_nonzero(counts > rank)
-        give(order[starts[:n] + rank], rows[:n])
+        give(order.take(starts[:n] + rank), rows[:n])
         ufunc(into[:n], rows[:n], out=into[:n])
 
 

@@ -46,8 +46,9 @@ class Categorical(Chances):
             if logits.dim() < 1:
                 raise ValueError("`logits` parameter must be at least one-dimensional.")
             self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
-        self._num_events = self._param.size()[-1]
-        super().__init__(self._param.size()[:-1], validate_args=validate_args)
+        shape = self._param.shape
+        self._num_events = shape[-1]
+        super().__init__(shape[:-1], validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:

@@ -5,12 +5,17 @@ event, whether it lies inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from skimp import linalg
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.tensor.dtypes import bool as boolean_dtype
 from skimp._engine.tensor.finfo import finfo
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.threads import quietly
+from skimp._ops.reduce.small_sums import row_sums
 from skimp.nn import ops
 
 __all__ = [
@@ -21,6 +26,9 @@ __all__ = [
     "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector",
     "simplex", "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
+
+
+_LOOKED_AT: Final = frozenset("fd?bBhilq")  # types whose arrays are compared as tensors are
 
 
 class Constraint:
@@ -146,23 +154,53 @@ class MixtureSameFamilyConstraint(Constraint):
         return f"{type(self).__name__}({self.base_constraint!r})"
 
 
-class _Boolean(Constraint):
-    is_discrete = True
+class _Formula(Constraint):
+    """A set whose formula takes an array as it takes a tensor: of small tensors it sees the
+    array.
+    """
 
     def check(self, value: Tensor) -> Tensor:
+        a = value._np if type(value) is Tensor and not active else None
+        if a is not None and self._skimp_takes(a):
+            return fresh(quietly(self._skimp_inside, a), boolean_dtype)
+        made: Tensor = self._skimp_inside(value)
+        return made
+
+    def _skimp_takes(self, a: Array) -> bool:
+        return a.dtype.char in _LOOKED_AT and a.ndim >= self.event_dim
+
+    def _skimp_inside(self, value: Any) -> Any:
+        raise NotImplementedError
+
+
+class _Boolean(_Formula):
+    is_discrete = True
+
+    def _skimp_inside(self, value: Any) -> Any:
         return (value == 0) | (value == 1)
 
 
-class _OneHot(Constraint):
+class _OneHot(_Formula):
     is_discrete = True
     event_dim = 1
 
-    def check(self, value: Tensor) -> Tensor:
-        return ((value == 0) | (value == 1)).all(-1) & value.sum(-1).eq(1)
+    def _skimp_inside(self, value: Any) -> Any:
+        return ((value == 0) | (value == 1)).all(-1) & (_sum(value) == 1)
 
 
-class _Bounded(Constraint):
+def _sum(value: Any) -> Any:
+    """Over events."""
+    return row_sums(value) if type(value) is np.ndarray else value.sum(-1)
+
+
+class _Bounded(_Formula):
     """A set with bounds, which `repr` shows."""
+
+    def _skimp_takes(self, a: Array) -> bool:
+        for bound in vars(self).values():
+            if type(bound) is not float and type(bound) is not int:
+                return False
+        return super()._skimp_takes(a)
 
     def __repr__(self) -> str:
         words = ", ".join(f"{name}={bound}" for name, bound in vars(self).items())
@@ -187,9 +225,11 @@ class _Between(_Bounded):
         super().__init__()
 
 
-def _if_whole(value: Tensor, inside: Tensor) -> Tensor:
+def _if_whole(value: Any, inside: Any) -> Any:
     """`inside`, where the values are whole numbers, as those of an integer type are."""
-    return (value % 1 == 0) & inside if value.is_floating_point() else inside
+    array = type(value) is np.ndarray
+    floating = value.dtype.kind == "f" if array else value.is_floating_point()
+    return (value % 1 == 0) & inside if floating else inside
 
 
 class _IntegerInterval(_Between):
@@ -197,71 +237,71 @@ class _IntegerInterval(_Between):
 
     is_discrete = True
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return _if_whole(value, (self.lower_bound <= value) & (value <= self.upper_bound))
 
 
 class _IntegerLessThan(_UpTo):
     is_discrete = True
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return _if_whole(value, value <= self.upper_bound)
 
 
 class _IntegerGreaterThan(_From):
     is_discrete = True
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return _if_whole(value, value >= self.lower_bound)
 
 
-class _Real(Constraint):
-    def check(self, value: Tensor) -> Tensor:
+class _Real(_Formula):
+    def _skimp_inside(self, value: Any) -> Any:
         return value == value
 
 
 class _GreaterThan(_From):
     """Numbers above a bound."""
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return self.lower_bound < value
 
 
 class _GreaterThanEq(_From):
     """Numbers from a bound on."""
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return self.lower_bound <= value
 
 
 class _LessThan(_UpTo):
     """Numbers below a bound."""
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return value < self.upper_bound
 
 
 class _Interval(_Between):
     """Numbers between bounds that count."""
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
 class _HalfOpenInterval(_Between):
     """Numbers between bounds of which the lower one counts."""
 
-    def check(self, value: Tensor) -> Tensor:
+    def _skimp_inside(self, value: Any) -> Any:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
-class _Simplex(Constraint):
+class _Simplex(_Formula):
     event_dim = 1
 
-    def check(self, value: Tensor) -> Tensor:
-        if value.requires_grad:
+    def _skimp_inside(self, value: Any) -> Any:
+        if type(value) is not np.ndarray and value.requires_grad:
             value = value.detach()  # nobody differentiates a check
-        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+        return (value >= 0).all(-1) & (abs(_sum(value) - 1) < 1e-6)
 
 
 class _Multinomial(Constraint):

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import bare
 from skimp.distributions import constraints
 from skimp.distributions.utils import broadcast_all, lazy_property, size_of
 from skimp.nn import ops
@@ -71,6 +72,12 @@ def forwarded(source: str | Callable[[Any], Any], constraint: Any = None) -> Any
     found = _Forwarded(attrgetter(source) if isinstance(source, str) else source)
     found.__doc__, found.constraint = None, constraint
     return found
+
+
+def _holds(inside: Any) -> bool:
+    """Whether all of what a constraint says is true."""
+    a = inside._np if type(inside) is Tensor else None
+    return bool(inside.all() if a is None else bare.count_nonzero(a) == a.size)
 
 
 class Distribution:
@@ -155,7 +162,7 @@ class Distribution:
             ):
                 continue  # computed from one that is checked
             value = getattr(self, name)
-            if not constraint.check(value).all():
+            if not _holds(constraint.check(value)):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -336,7 +343,7 @@ class Distribution:
                 stacklevel=3,
             )
             return
-        if not support.check(value).all():
+        if not _holds(support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but found "

@@ -4,7 +4,7 @@ out for the row's number of arguments: what follows from the types alone is foun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -410,3 +410,28 @@ def to_write(target: Tensor) -> Any:
         return target._skimp_writable()
     s.version += 1  # nobody has to know of the write
     return a
+
+
+def takes_small(out: Any, args: Iterable[Any]) -> bool:
+    """Whether a small row-major `out` is apart from what is read and nobody differentiates it or
+    that; it may be one of the operands.
+    """
+    a = out._np if type(out) is Tensor else None
+    if a is None or not a.flags.c_contiguous or (out._rg and modes.state.grad):
+        return False
+    for t in args:
+        if type(t) is Tensor:
+            if (t._rg and modes.state.grad) or (t is not out and t._storage is out._storage):
+                return False
+        elif isinstance(t, Tensor):
+            return False
+    return True
+
+
+def put_small(out: Tensor, made: Tensor) -> bool:
+    """Whether a small result has the type and shape of such an `out`, which is written there."""
+    a: Any = made._np
+    if a is None or made._dtype is not out._dtype or a.shape != out.shape:
+        return False
+    np.copyto(to_write(out), a)
+    return True

@@ -144,7 +144,10 @@ class Overrides:
     def concerns(self, call: Call) -> bool:
         if state.modes and state.everything:
             return True
-        return state.subclasses and any([takes_over(type(v)) for v in _flat(call.values())])
+        if not state.subclasses:
+            return False
+        kinds = {type(v) for v in _flat(call.values())} - KNOWN
+        return any([takes_over(kind) for kind in kinds])
 
     def run(self, call: Call) -> Any:
         if call.form.name in OF_MODES and not (state.modes and state.everything):

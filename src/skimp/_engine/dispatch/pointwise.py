@@ -20,9 +20,10 @@ from skimp._engine.dispatch.fast_path import (
     Typed,
     fast_inplace_of,
     fast_of,
+    put_small,
     spread,
     strides_like,
-    to_write,
+    takes_small,
 )
 from skimp._engine.dispatch.operands import (
     OPMATH,
@@ -194,7 +195,7 @@ def call(
     elif inplace:
         if row.fast_inplace(*args, *params):
             return out
-    elif _is_small_out(args, out) and _fast_into(row, args, params, out):
+    elif takes_small(out, args) and _fast_into(row, args, params, out):
         return out
     if params:  # by value, as graphs keep them too: the fast paths leave such calls to this
         params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
@@ -232,32 +233,10 @@ def call(
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
 
 
-def _is_small_out(args: tuple[Any, ...], out: Tensor) -> bool:
-    """Whether a small row-major `out` is apart from what is read and nobody differentiates it or
-    that; it may be one of the operands.
-    """
-    a = out._np if type(out) is Tensor else None
-    if a is None or not a.flags.c_contiguous or (out._rg and modes.state.grad):
-        return False
-    for t in args:
-        if type(t) is Tensor:
-            if (t._rg and modes.state.grad) or (t is not out and t._storage is out._storage):
-                return False
-        elif isinstance(t, Tensor):
-            return False
-    return True
-
-
 def _fast_into(row: Pointwise, args: Any, params: Any, out: Tensor) -> bool:
     """Whether the fast path has a result of the type and shape of `out`, which is written there."""
     made = row.fast(*args, *params)
-    if made is None or made._dtype is not out._dtype:
-        return False
-    a: Any = made._np
-    if a is None or a.shape != out.shape:
-        return False
-    np.copyto(to_write(out), a)
-    return True
+    return made is not None and put_small(out, made)
 
 
 def _without_bytes(

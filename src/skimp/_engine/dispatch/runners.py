@@ -9,6 +9,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.fast_path import put_small, takes_small
 from skimp._engine.dispatch.meta import body
 from skimp._engine.dispatch.numpy_words import NUMPY_WORDS
 from skimp._engine.dispatch.row import REQUIRED, Op
@@ -49,6 +50,13 @@ def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
 
 def call(op: Op, given: dict[str, Any]) -> Any:
     """The body with its arguments by position (starred ones spread)."""
+    positional, keywords = _passed(op, given)
+    if exist[0] and any([True for _ in among(given.values())]):
+        return body(op)(*positional, **keywords)
+    return op.raw(*positional, **keywords)
+
+
+def _passed(op: Op, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     for name, kind, _ in op.parameters:
@@ -60,9 +68,7 @@ def call(op: Op, given: dict[str, Any]) -> Any:
             keywords[name] = given[name]
         else:
             positional.append(given[name])
-    if exist[0] and any([True for _ in among(given.values())]):
-        return body(op)(*positional, **keywords)
-    return op.raw(*positional, **keywords)
+    return positional, keywords
 
 
 def rule_for(op: Op, given: dict[str, Any]) -> Rule:
@@ -100,6 +106,8 @@ def run(op: Op, given: dict[str, Any], out: Any) -> Any:
 
 def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> Any:
     """`out=` of an op that is not pointwise: checked, computed, then moved into place."""
+    if op.fast is not None and type(out) is Tensor and _fast_into(op, given, out, tensors):
+        return out
     targets = out if isinstance(out, (tuple, list)) else (out,)
     for t in targets:
         if not isinstance(t, Tensor):
@@ -135,6 +143,16 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     if isinstance(result, tuple):
         return type(result)(*targets) if hasattr(result, "_fields") else tuple(targets)
     return out
+
+
+def _fast_into(op: Op, given: dict[str, Any], out: Tensor, tensors: list[Tensor]) -> bool:
+    """Whether the fast path has a result of the type and shape of `out`, which is written there."""
+    if not takes_small(out, tensors) or any([t is out for t in tensors]):
+        return False
+    assert op.fast is not None
+    positional, keywords = _passed(op, given)
+    made = op.fast(*positional, **keywords)
+    return type(made) is Tensor and put_small(out, made)
 
 
 _OWN = ("same", "own", "own layout")  # the values of `out` that ask for the result's type

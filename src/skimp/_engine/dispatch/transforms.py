@@ -52,9 +52,8 @@ class Call:
     def op(self) -> Op:
         return self.form.op
 
-    def values(self) -> Iterator[Any]:
-        yield from self.args
-        yield from self.kwargs.values()
+    def values(self) -> tuple[Any, ...]:
+        return (*self.args, *self.kwargs.values()) if self.kwargs else self.args
 
     def given(self) -> dict[str, Any]:
         """The arguments by name, as the op's signature has them; defaults included."""

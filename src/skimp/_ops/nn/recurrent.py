@@ -82,12 +82,11 @@ def line(numbers: tuple[float, ...], dtype: Any) -> tuple[Array, Array]:
     return scale, 1 - scale
 
 
-def bias_of(b_ih: Any, b_hh: Any, gates: int) -> Array | None:
+def bias_of(b_ih: Array | None, b_hh: Array | None, gates: int) -> Array | None:
     """The sum of both, a row for each gate."""
-    if b_ih is None:
+    if b_ih is None or b_hh is None:
         return None
-    total: Array = b_ih._skimp_array() + b_hh._skimp_array()
-    return total.reshape(gates, -1)
+    return (b_ih + b_hh).reshape(gates, -1)
 
 
 def most(time: int, elements: int) -> int:
@@ -153,6 +152,33 @@ def place_of(gates: Any) -> Array:
     return d
 
 
+def arrays(tensors: Iterable[Any]) -> list[Any]:
+    """Their elements; None stays."""
+    found = []
+    for t in tensors:
+        a = None if t is None else t._np
+        found.append(a if a is not None or t is None else t._skimp_array())
+    return found
+
+
+def product(a: Array, b: Array, like: Any) -> Any:
+    """a @ b as a tensor."""
+    made, into = blank((len(a), b.shape[1]), like._dtype)
+    multiply(a, b, out=into)
+    return made
+
+
+def of_side(d: Array, x: Array, w: Array | None, names: Any, like: Any, needs: Any) -> Any:
+    """The gradients of what a cell multiplies, and of the weights by which it does, of which
+    `names` are the names, from those of the gates, (batch, gates * hidden)."""
+    given, weights = names
+    if given not in needs:
+        of_given = None
+    else:
+        of_given = tensor(d, like) if w is None else product(d, w, like)
+    return of_given, product(d.T, x, like) if weights in needs else None
+
+
 def tensor(a: Array, like: Any) -> Any:
     """A copy as a tensor."""
     made, into = blank(a.shape, like._dtype)
@@ -165,7 +191,7 @@ def of_bias(grads: Array, bias: str, like: Any, needs: Any) -> Any:
     if bias not in needs:
         return None
     made, into = blank((grads.shape[-1],), like._dtype)
-    np.add.reduce(rows(grads), axis=0, out=into)
+    np.add.reduce(grads if grads.ndim == 2 else rows(grads), axis=0, out=into)
     return made
 
 

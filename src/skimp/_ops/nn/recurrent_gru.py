@@ -16,6 +16,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, recurrence
+from skimp._kernels.blas import multiply
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -24,11 +25,13 @@ from skimp._ops.nn.linear import linear
 from skimp._ops.nn.recurrent import (
     Cell,
     State,
+    arrays,
     in_ops,
     input_back,
     line,
     most,
     of_bias,
+    of_side,
     of_w_hh,
     of_w_ih,
     one_by_one,
@@ -37,7 +40,6 @@ from skimp._ops.nn.recurrent import (
     some_steps,
     tensor,
 )
-from skimp._ops.reduce.softmax import contiguous_array
 
 _SCALE = (0.5, 0.5)  # reset, update
 Kept = tuple[Array, Array, Array | None, Array]  # gates, hidden parts, results, the first state
@@ -85,8 +87,30 @@ def _step_back(
     given = input, h0, w_ih, w_hh, b_ih, b_hh
     if modes.state.grad or g0._hollow:
         return rematerialize(partial(_in_ops, reverse=False), (*given, _NAMES), (g0,), needs)
-    g, gates, hidden = [t._skimp_array()[None] for t in (g0, result1, result2)]
-    return _gradients(given, g, (gates, hidden, None), False, needs)
+    dh, gates, hidden, x, before, w, w_hh = arrays((g0, result1, result2, input, h0, w_ih, w_hh))
+    (batch, n), dtype = hidden.shape, input._dtype
+    _held, d = blank((batch, 3 * n), dtype)  # counted until they go
+    _held_too, behind = blank((batch, 3 * n), dtype)
+    quietly(_gates_back, d, behind, dh, (gates, hidden, None, before))
+    dx, dw_ih = of_side(d, np.ascontiguousarray(x), w, ("input", "w_ih"), input, needs)
+    dh0, dw_hh = of_side(behind, before, w_hh, ("h0", "w_hh"), input, needs)
+    if dh0 is not None:
+        quietly(_add_product, dh, gates[1], dh0._skimp_array())
+    of_ih, of_hh = of_bias(d, "b_ih", input, needs), of_bias(behind, "b_hh", input, needs)
+    return dx, dh0, dw_ih, dw_hh, of_ih, of_hh
+
+
+def _gates_back(d: Array, behind: Array, dh: Array, kept: Kept) -> None:
+    """d = the gradients of a cell's gates, and of those behind its hidden part."""
+    gates, hidden, _, before = kept
+    slopes, (batch, n) = np.empty((1, 3, *hidden.shape), d.dtype), hidden.shape
+    _slopes((gates[None], hidden[None], None, before), slice(0, 1), slopes)
+    by_gate, to_behind = [a.reshape(batch, 3, n).transpose(1, 0, 2) for a in (d, behind)]
+    _go_through(dh, gates[0], slopes[0], by_gate, to_behind)
+
+
+def _add_product(a: Array, b: Array, into: Array) -> None:
+    into += a * b
 
 
 def _gradients(
@@ -120,7 +144,7 @@ def _steps_back(d: Array, dh: Array, g: Array, kept: Kept, resets: Array | None,
     time, _, batch, n = gates.shape
     behind, many = np.empty((batch, 3 * n), d.dtype), most(time, gates[0].size)
     if time == 1:
-        times_w = recurrence.product_once(w, dh)
+        times_w: Any = partial(multiply, b=w, out=dh)
         one = np.empty((1, 3, batch, n), d.dtype)
         _go_back(d, dh, g, kept, resets, behind, times_w, one)
         return
@@ -149,12 +173,17 @@ def _go_back(
             slope = slopes[t - steps.start]
             reset = gates[t, 0] if resets is None else resets[t]
             np.multiply(dh, gates[t, 1], out=through)  # before the gates are written over
-            np.multiply(slope, dh, out=by_gate[t])
-            np.multiply(slope[:2], dh, out=to_behind[:2])
-            slope[2] *= dh
-            np.multiply(slope[2], reset, out=to_behind[2])
+            _go_through(dh, reset, slope, by_gate[t], to_behind)
             times_w(behind)
             dh += through
+
+
+def _go_through(dh: Array, reset: Array, slope: Array, into: Array, behind: Array) -> None:
+    """into = the gradients of a step's gates; those behind its hidden part."""
+    np.multiply(slope, dh, out=into)
+    np.multiply(slope[:2], dh, out=behind[:2])
+    slope[2] *= dh
+    np.multiply(slope[2], reset, out=behind[2])
 
 
 def _slopes(kept: Kept, steps: slice, out: Array) -> None:
@@ -185,7 +214,7 @@ def _gru_layer(
     input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
 ) -> Any:
     """(the results of all steps, all gates, the hidden part of `new` before its reset)."""
-    return _forward(input, h0, (w_ih, w_hh, b_ih, b_hh), reverse)
+    return _forward((input, h0, w_ih, w_hh, b_ih, b_hh), reverse)
 
 
 @hidden(
@@ -196,43 +225,58 @@ def _gru_layer(
 )
 def _gru_step(input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
     """(the new h, its gates, the hidden part of `new` before its reset)."""
-    return _forward(input, h0, (w_ih, w_hh, b_ih, b_hh), False)
-
-
-def _forward(input: Any, h0: Any, weights: Any, reverse: bool) -> Any:
-    """Of a sequence, or of a cell's input."""
-    w_ih, w_hh, b_ih, b_hh = weights
-    x, h, dtype = contiguous_array(input), contiguous_array(h0), input._dtype
-    lead, (batch, n) = x.shape[:-2], h.shape
-    result, out = blank((*lead, batch, n), dtype)
-    kept_gates, gates = blank((*lead, 3, batch, n), dtype)
-    kept_hidden, hidden = blank((*lead, batch, n), dtype)
-    bias = None if b_ih is None else b_ih._skimp_array().reshape(3, n)
-    if b_hh is None:
-        hidden[...] = 0
-    else:
-        of_h = b_hh._skimp_array().reshape(3, n)
-        hidden[...] = of_h[2]
-        bias = np.zeros((3, n), dtype.np) if bias is None else bias.copy()
-        bias[:2] += of_h[:2]
-    w = None if w_ih is None else w_ih._skimp_array()
-    made = [gates, hidden, out] if lead else [a[None] for a in (gates, hidden, out)]
-    given = x.reshape(len(made[2]), batch, -1), w, bias, h
-    quietly(_steps, given, w_hh._skimp_array(), line(_SCALE, dtype.np), made, reverse)
+    x, h, w_ih, w_hh, b_ih, b_hh = arrays((input, h0, w_ih, w_hh, b_ih, b_hh))
+    dtype = input._dtype
+    result, out = blank(h.shape, dtype)
+    kept_gates, gates = blank((3, *h.shape), dtype)
+    kept_hidden, hidden = blank(h.shape, dtype)
+    given = np.ascontiguousarray(x), w_ih, _begin(hidden, b_ih, b_hh), np.ascontiguousarray(h)
+    quietly(_step, given, w_hh, line(_SCALE, dtype.np), (gates, hidden, out))
     return result, kept_gates, kept_hidden
+
+
+def _forward(tensors: Any, reverse: bool) -> Any:
+    """Of a sequence."""
+    x, h, w_ih, w_hh, b_ih, b_hh = arrays(tensors)
+    dtype, time, (batch, n) = tensors[0]._dtype, len(x), h.shape
+    result, out = blank((time, batch, n), dtype)
+    kept_gates, gates = blank((time, 3, batch, n), dtype)
+    kept_hidden, hidden = blank((time, batch, n), dtype)
+    given = np.ascontiguousarray(x), w_ih, _begin(hidden, b_ih, b_hh), np.ascontiguousarray(h)
+    quietly(_steps, given, w_hh, line(_SCALE, dtype.np), (gates, hidden, out), reverse)
+    return result, kept_gates, kept_hidden
+
+
+def _begin(hidden: Array, b_ih: Array | None, b_hh: Array | None) -> Array | None:
+    """hidden = the bias of the hidden part of `new`; the others, a row for each gate."""
+    bias = None if b_ih is None else b_ih.reshape(3, -1)
+    if b_hh is None:
+        hidden.fill(0)
+        return bias
+    of_h = b_hh.reshape(3, -1)
+    hidden[...] = of_h[2]
+    bias = np.zeros(of_h.shape, of_h.dtype) if bias is None else bias.copy()
+    bias[:2] += of_h[:2]
+    return bias
+
+
+def _step(given: Any, w: Array, bend: Any, made: Any) -> None:
+    """The gates, the hidden part of `new`, in whose place is its bias, and the result of a step."""
+    (x, w_ih, bias, h), (gates, hidden, out), sides = given, made, 2 * made[2].shape[1]
+    recurrence.project(x, w_ih, bias, gates)
+    recurrence.activate(w[:sides], True, bend, h, gates[:2])
+    recurrence.activate(w[sides:], False, None, h, hidden[None])
+    _show(h, gates, hidden, out)
 
 
 def _steps(given: Any, w: Array, bend: Any, made: Any, reverse: bool) -> None:
     """The gates, the hidden part of `new`, in whose place is its bias, and results of all
     steps."""
     x, w_ih, bias, h = given
-    sides = 2 * h.shape[1]
     if len(x) == 1:
-        project = recurrence.projection_once(w_ih, bias)
-        to_sides = recurrence.activation_once(w[:sides], True, bend)
-        to_hidden = recurrence.activation_once(w[sides:], False)
-        _go((project, to_sides, to_hidden), x, h, made, reverse)
+        _step((x[0], w_ih, bias, h), w, bend, [a[0] for a in made])
         return
+    sides = 2 * h.shape[1]
     with (
         recurrence.activation(w[:sides], 2, len(h), True, bend) as to_sides,
         recurrence.activation(w[sides:], 1, len(h), False) as to_hidden,
@@ -243,21 +287,25 @@ def _steps(given: Any, w: Array, bend: Any, made: Any, reverse: bool) -> None:
 
 def _go(steps: Any, x: Array, h: Array, made: Any, reverse: bool) -> None:
     (project, to_sides, to_hidden), (gates, hidden, out) = steps, made
-    part = np.empty(h.shape, h.dtype)
     for some in some_steps(len(x), gates[0].size, reverse):
         project(x[some], gates[some])
         for t in one_by_one(some, reverse):
             a, beside = gates[t], hidden[t]
             to_sides(h, a[:2])
             to_hidden(h, beside[None])
-            reset, update, new = a
-            np.multiply(reset, beside, out=part)
-            np.add(new, part, out=new)
-            np.tanh(new, out=new)
-            np.subtract(h, new, out=part)
-            np.multiply(part, update, out=part)
+            _show(h, a, beside, out[t])
             h = out[t]
-            np.add(part, new, out=h)
+
+
+def _show(h: Array, gates: Array, hidden: Array, into: Array) -> None:
+    """The new gate, and into = what it is together with h."""
+    reset, update, new = gates
+    np.multiply(reset, hidden, out=into)
+    np.add(new, into, out=new)
+    np.tanh(new, out=new)
+    np.subtract(h, new, out=into)
+    np.multiply(into, update, out=into)
+    np.add(into, new, out=into)
 
 
 @called("gru")

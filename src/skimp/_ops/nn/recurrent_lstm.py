@@ -16,6 +16,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, recurrence
+from skimp._kernels.blas import multiply
 from skimp._kernels.recurrence import Step
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
@@ -25,12 +26,14 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
     Cell,
     State,
+    arrays,
     bias_of,
     in_ops,
     input_back,
     line,
     most,
     of_biases,
+    of_side,
     of_w_hh,
     of_w_ih,
     one_by_one,
@@ -40,7 +43,6 @@ from skimp._ops.nn.recurrent import (
     tensor,
     times_last,
 )
-from skimp._ops.reduce.softmax import contiguous_array
 
 _SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
 Kept = tuple[Array, Array, Array]  # gates, cells, the first cell
@@ -73,7 +75,7 @@ def _back(
     reverse: bool, result0: Any, result2: Any, result3: Any, needs: Any,
 ) -> Any:  # fmt: skip
     given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
-    if modes.state.grad or _is_hollow(g0, g1):
+    if modes.state.grad or (g0 is not None and g0._hollow) or (g1 is not None and g1._hollow):
         cell = partial(_in_ops, reverse=reverse)
         return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
     d = place_of(result2) if is_last_reader(result2) else None
@@ -86,17 +88,33 @@ def _step_back(
     g0: Any, g1: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
     result1: Any, result2: Any, needs: Any,
 ) -> Any:  # fmt: skip
-    given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
-    if modes.state.grad or _is_hollow(g0, g1):
+    if modes.state.grad or (g0 is not None and g0._hollow) or (g1 is not None and g1._hollow):
+        given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
         cell = partial(_in_ops, reverse=False)
         return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
-    gates, cells = [t._skimp_array()[None] for t in (result2, result1)]
-    g = None if g0 is None else g0._skimp_array()[None]
-    return _gradients(given, g, g1, (gates, cells, None), False, needs)
+    g, dc, gates, cell, x, h, before, w, w_hh = arrays(
+        (g0, g1, result2, result1, input, h0, c0, w_ih, w_hh)
+    )
+    batch, n = cell.shape
+    _held, d = blank((batch, 4 * n), input._dtype)  # counted until it goes
+    dc0, into = blank((batch, n), input._dtype)
+    quietly(_gates_back, d, g, dc, (gates, cell, before), into)
+    dx, dw_ih = of_side(d, np.ascontiguousarray(x), w, ("input", "w_ih"), input, needs)
+    dh0, dw_hh = of_side(d, h, w_hh, ("h0", "w_hh"), input, needs)
+    return dx, dh0, dc0, dw_ih, dw_hh, *of_biases(d, input, needs)
 
 
-def _is_hollow(*gradients: Any) -> bool:
-    return any([g is not None and g._hollow for g in gradients])
+def _gates_back(d: Array, dh: Array | None, dc: Array | None, kept: Kept, into: Array) -> None:
+    """d = the gradients of a cell's gates, into = that of the cell before it, by those of the
+    result and the cell, of which None is 0."""
+    gates, cell, before = kept
+    factors, (batch, n) = np.empty((1, 5, *cell.shape), d.dtype), cell.shape
+    _slopes((gates[None], cell[None], before), slice(0, 1), factors)
+    if dh is None or dc is None:
+        zeros = np.zeros(cell.shape, d.dtype)
+        dh, dc = zeros if dh is None else dh, zeros if dc is None else dc
+    by_gate = d.reshape(batch, 4, n).transpose(1, 0, 2)
+    _go_through(dh, dc, gates[1], factors[0], by_gate, bare.empty_like(into), into)
 
 
 def _gradients(
@@ -133,7 +151,7 @@ def _steps_back(
     time, gates, batch, n = kept[0].shape
     if time == 1:
         factors = np.empty((1, 5, batch, n), d.dtype)
-        return _go_back(d, dh, dc, g, kept, recurrence.product_once(w, before), factors)
+        return _go_back(d, dh, dc, g, kept, partial(multiply, b=w, out=before), factors)
     with (
         recurrence.product(d[0], w, before) as times_w,
         Scratch((most(time, gates * dh.size), 5, batch, n), d.dtype) as factors,
@@ -154,14 +172,22 @@ def _go_back(
             if g is not None:
                 dh += g[t]
             into, slope = by_gate[t], slopes[t - steps.start]
-            np.multiply(dh, slope[4], out=part)
-            dc += part
-            np.multiply(dc, gates[t, 1], out=part)  # before the step's gates are written over
-            np.multiply(slope[:3], dc, out=into[:3])
-            np.multiply(slope[3], dh, out=into[3])
+            _go_through(dh, dc, gates[t, 1], slope, into, dc, part)
             dc, part = part, dc
             times_w(d[t])
     return dc
+
+
+def _go_through(
+    dh: Array, dc: Array, forget: Array, slope: Array, into: Array, whole: Array, before: Array
+) -> None:
+    """into = the gradients of a step's gates, in whose memory `forget` may be, before = that of the
+    cell before it; whole, which may be dc, that of the cell."""
+    np.multiply(dh, slope[4], out=before)
+    np.add(dc, before, out=whole)
+    np.multiply(whole, forget, out=before)  # before the step's gates are written over
+    np.multiply(slope[:3], whole, out=into[:3])
+    np.multiply(slope[3], dh, out=into[3])
 
 
 def _slopes(kept: Kept, steps: slice, out: Array) -> None:
@@ -196,7 +222,7 @@ def _lstm_layer(
 ) -> Any:
     """(the results of all steps, the last cell, all gates, all cells)."""
     given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
-    result, kept_gates, kept_cells = _forward(given, tuple(input.shape[:1]), reverse)
+    result, kept_gates, kept_cells = _forward(given, reverse)
     last = kept_cells._skimp_array()[0 if reverse else -1]
     return result, tensor(last, input), kept_gates, kept_cells
 
@@ -222,32 +248,42 @@ def _carried_again(c0: Any, result2: Any) -> Any:
 )
 def _lstm_step(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
     """(the new h, the new c, its gates)."""
-    result, gates, cell = _forward((input, h0, c0, w_ih, w_hh, b_ih, b_hh), (), False)
-    return result, cell, gates
+    x, h, c, w_ih, w_hh, b_ih, b_hh = arrays((input, h0, c0, w_ih, w_hh, b_ih, b_hh))
+    dtype = input._dtype
+    result, out = blank(c.shape, dtype)
+    kept_gates, gates = blank((4, *c.shape), dtype)
+    kept_cell, cell = blank(c.shape, dtype)
+    given = np.ascontiguousarray(x), w_ih, bias_of(b_ih, b_hh, 4), np.ascontiguousarray(h), c
+    quietly(_step, given, w_hh, line(_SCALE, dtype.np), (gates, cell, out))
+    return result, kept_cell, kept_gates
 
 
-def _forward(tensors: Any, lead: tuple[int, ...], reverse: bool) -> Any:
-    """(the results, the gates, the cells) of a sequence, or of a cell's input."""
-    input, h0, c0, w_ih, w_hh, b_ih, b_hh = tensors
-    x, c, dtype = contiguous_array(input), c0._skimp_array(), input._dtype
-    batch, n = c.shape
-    result, out = blank((*lead, batch, n), dtype)
-    kept_gates, gates = blank((*lead, 4, batch, n), dtype)
-    kept_cells, cells = blank((*lead, batch, n), dtype)
-    made = (gates, cells, out) if lead else [a[None] for a in (gates, cells, out)]
-    x = x.reshape(len(made[2]), batch, -1)
-    w = None if w_ih is None else w_ih._skimp_array()
-    given = x, w, bias_of(b_ih, b_hh, 4), contiguous_array(h0), c
-    quietly(_steps, given, w_hh._skimp_array(), line(_SCALE, dtype.np), made, reverse)
+def _forward(tensors: Any, reverse: bool) -> Any:
+    """(the results, the gates, the cells) of a sequence."""
+    x, h, c, w_ih, w_hh, b_ih, b_hh = arrays(tensors)
+    dtype, time, (batch, n) = tensors[0]._dtype, len(x), c.shape
+    result, out = blank((time, batch, n), dtype)
+    kept_gates, gates = blank((time, 4, batch, n), dtype)
+    kept_cells, cells = blank((time, batch, n), dtype)
+    given = np.ascontiguousarray(x), w_ih, bias_of(b_ih, b_hh, 4), np.ascontiguousarray(h), c
+    quietly(_steps, given, w_hh, line(_SCALE, dtype.np), (gates, cells, out), reverse)
     return result, kept_gates, kept_cells
+
+
+def _step(given: Any, w: Array, bend: Any, made: Any) -> None:
+    """The gates, the cell and the result of a step."""
+    (x, w_ih, bias, h, c), (gates, cell, out) = given, made
+    recurrence.project(x, w_ih, bias, gates)
+    recurrence.activate(w, True, bend, h, gates)
+    _carry(c, gates, cell, bare.empty_like(cell))
+    _show(cell, gates, out)
 
 
 def _steps(given: Any, w: Array, bend: Any, made: Any, reverse: bool) -> None:
     """The gates, cells and results of all steps."""
     x, w_ih, bias, h, c = given
     if len(x) == 1:
-        step = recurrence.activation_once(w, True, bend)
-        _go(recurrence.projection_once(w_ih, bias), step, x, h, c, made, reverse)
+        _step((x[0], w_ih, bias, h, c), w, bend, [a[0] for a in made])
         return
     with (
         recurrence.activation(w, 4, len(h), True, bend) as step,

@@ -16,6 +16,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import recurrence
+from skimp._kernels.blas import multiply
 from skimp._kernels.recurrence import Step
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -25,6 +26,7 @@ from skimp._ops.nn.recurrent import (
     Build,
     Cell,
     State,
+    arrays,
     bias_of,
     in_ops,
     input_back,
@@ -37,7 +39,6 @@ from skimp._ops.nn.recurrent import (
     some_steps,
     tensor,
 )
-from skimp._ops.reduce.softmax import contiguous_array
 
 _NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
 
@@ -93,7 +94,7 @@ def _steps_back(d: Array, dh: Array, g: Array, out: Array, w: Array, relu: bool)
     the first."""
     back = _relu_back if relu else _tanh_back
     if len(d) == 1:
-        back(d, dh, g, out, recurrence.product_once(w, dh))
+        back(d, dh, g, out, partial(multiply, b=w, out=dh))
         return
     with recurrence.product(d[0], w, dh) as times_w:
         back(d, dh, g, out, times_w)
@@ -134,12 +135,12 @@ def _rnn_layer(
     input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, relu: bool, reverse: bool
 ) -> Any:
     """The results of all steps, or of a cell's input."""
-    x, h = contiguous_array(input), contiguous_array(h0)
+    x, h, w_ih, w_hh, b_ih, b_hh = arrays((input, h0, w_ih, w_hh, b_ih, b_hh))
+    x, h = np.ascontiguousarray(x), np.ascontiguousarray(h)
     result, out = blank((*x.shape[:-2], *h.shape), input._dtype)
     out = out.reshape(-1, 1, *h.shape)
-    w = [None if w is None else w._skimp_array() for w in (w_ih, w_hh)]
     given = x.reshape(len(out), len(h), -1), h
-    quietly(_steps, given, w, bias_of(b_ih, b_hh, 1), out, relu, reverse)
+    quietly(_steps, given, (w_ih, w_hh), bias_of(b_ih, b_hh, 1), out, relu, reverse)
     return result
 
 
@@ -148,8 +149,8 @@ def _steps(given: Any, w: Any, bias: Array | None, out: Array, relu: bool, rever
     x, h = given
     w_ih, w_hh = w
     if len(x) == 1:
-        recurrence.projection_once(w_ih, bias)(x, out)
-        _go(recurrence.activation_once(w_hh, not relu), h, out[0], relu)
+        recurrence.project(x[0], w_ih, bias, out[0])
+        _go(partial(recurrence.activate, w_hh, not relu, None), h, out[0], relu)
         return
     with (
         recurrence.activation(w_hh, 1, len(h), not relu) as step,

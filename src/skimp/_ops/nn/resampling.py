@@ -20,6 +20,8 @@ from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels import bare
+from skimp._kernels.order import runs
+from skimp._kernels.rows import run_of
 from skimp._kernels.sampling import cubic_weights
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -91,9 +93,10 @@ def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: in
     target[...] = 0
     for tap in range(places.shape[1]) if source.size else ():
         at = places[:, tap]
-        starts = np.flatnonzero(bare.concatenate(([True], at[1:] != at[:-1])))
+        starts, _ = runs(at)
         part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype, copy=False)
-        target[(slice(None),) * dim + (at[starts],)] += np.add.reduceat(part, starts, axis=dim)
+        where = (slice(None),) * dim + (run_of(at.take(starts)),)
+        target[where] += np.add.reduceat(part, starts, axis=dim)
     return result
 
 
@@ -116,6 +119,9 @@ def _nearest(n: int, out: int, factor: float | None, exact: bool) -> Array:
     at = np.floor((i + real(0.5)) * scale if exact else i * scale).astype(np.int64)
     found: Array = np.minimum(at, n - 1)
     return found
+
+
+_nearest_at_hand = lru_cache(maxsize=64)(_nearest)  # of which readers take copies
 
 
 def _source(n: int, out: int, factor: float | None, align: bool, real: Any) -> Array:
@@ -306,7 +312,7 @@ def interpolate(
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if mode == "area":
         return NAMESPACES["nn.functional"][f"adaptive_avg_pool{input.ndim - 2}d"](input, sizes)
-    if any(s <= 0 for s in (*sizes, *input.shape[1:])):
+    if min(*sizes, *input.shape[1:]) <= 0:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input (H: {input.shape[2]}) "
             f"output (H: {sizes[0]})"
@@ -325,8 +331,8 @@ def _interpolate_nearest(input: Any, sizes: Ints, factors: list[Any], exact: boo
     if not (input._dtype.is_floating_point or input._dtype is dtypes.uint8):
         raise no_kernel("upsample_nearest", input._dtype)
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
-        places = _nearest(input.shape[i + 2], out, factor, exact)
-        input = selected(input, i + 2, places)
+        near = _nearest_at_hand if out <= _SHORT else _nearest
+        input = selected(input, i + 2, near(input.shape[i + 2], out, factor, exact))
     return input
 
 

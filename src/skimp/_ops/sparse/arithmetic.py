@@ -117,23 +117,24 @@ def check_kernel(name: str, dtype: dtypes.dtype) -> None:
         raise no_kernel(name, dtype)
 
 
-def _check_product(a: Tensor, b: Tensor) -> None:
+def _check_product(a: Tensor, b: Tensor, both: bool) -> None:
     if a._dtype is not b._dtype:
         raise RuntimeError(
             "addmm: expected both matrices to have the same dtype, but got "
             f"{scalar_type_name(a._dtype)} and {scalar_type_name(b._dtype)}"
         )
-    if is_sparse(a) and is_sparse(b):
+    if both:
         check_kernel("sparse_matmul", a._dtype)
-    elif (a if is_sparse(a) else b).layout is not formats.sparse_coo:
+    elif (a if a._skimp_sparse else b).layout is not formats.sparse_coo:
         check_kernel("addmm_out_sparse_csr_impl_mkl", a._dtype)
     elif a._dtype is dtypes.bool:
         raise no_kernel("addmm_sparse_dense", a._dtype)
-    if a.ndim != 2 or b.ndim != 2:
-        raise RuntimeError(f"addmm: matrices expected, got {a.ndim}D and {b.ndim}D tensors")
-    if a.shape[1] != b.shape[0]:
+    shape, other = tuple(a.shape), tuple(b.shape)
+    if len(shape) != 2 or len(other) != 2:
+        raise RuntimeError(f"addmm: matrices expected, got {len(shape)}D and {len(other)}D tensors")
+    if shape[1] != other[0]:
         raise RuntimeError(
-            f"addmm: Argument #3 (dense): Expected dim 0 size {a.shape[1]}, got {b.shape[0]}"
+            f"addmm: Argument #3 (dense): Expected dim 0 size {shape[1]}, got {other[0]}"
         )
 
 
@@ -141,16 +142,17 @@ def product(a: Any, b: Any) -> Any:
     """The matrix product where one of both is sparse; sparse if both are."""
     if b.ndim == 1:
         return product(a, b.unsqueeze(-1)).squeeze(-1)
-    for t in (a, b):
-        if is_sparse(t) and t.dense_dim():
+    given = is_sparse(a), is_sparse(b)
+    for t, sparse in zip((a, b), given, strict=True):
+        if sparse and t.dense_dim():
             refuse("the product of a tensor with dense dimensions")
-    _check_product(a, b)
+    _check_product(a, b, all(given))
     if a._dtype in dtypes.HALVES:  # summed in float32, rounded once
         return product(a.float(), b.float()).to(a._dtype)
-    if not is_sparse(b):
+    if not given[1]:
         to, of = a._at.unbind(0)
         return _spmm(a._held, b, to, of, int(a.shape[0]))
-    if not is_sparse(a):
+    if not given[0]:
         to, of = b._at.unbind(0)
         turned = _spmm(b._held, a.t(), of, to, int(b.shape[1]))
         return turned.t()

@@ -41,19 +41,14 @@ def _paired(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Any:
 ))  # fmt: skip
 def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     """(n, columns): row to[e] is the sum over entries e of values[e] * x[of[e]]."""
-    v, rows, where, source = (
-        values._skimp_array(),
-        x._skimp_array(),
-        to._skimp_array(),
-        of._skimp_array(),
-    )
-    made, into = blank((n, x.shape[1]), x._dtype)
-    into[...] = 0
+    v, rows, where, source = [t._skimp_array() for t in (values, x, to, of)]
+    made, into = blank((n, rows.shape[1]), x._dtype)
+    into.fill(0)
     rows = np.ascontiguousarray(rows)  # or each `take` would do it
 
     def give(entries: Array, out: Array) -> None:
-        rows.take(source[entries], 0, out=out, mode="clip")
-        out *= v[entries, None]
+        rows.take(source.take(entries), 0, out=out, mode="clip")
+        out *= v.take(entries)[:, None]
 
     merge_rows(into, where, give)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -51,11 +52,10 @@ class Sparse:
             return op.sparse(given)
         first = next(iter(given.values()))
         if isinstance(first, SparseTensor):
-            method = getattr(type(first), name, None) if _has(type(first), name) else None
+            kind: Any = type(first)
+            method, takes, several = _method(kind, name)
             words = {k: v for k, v in list(given.items())[1:] if k != "out"}
-            takes = signature(method).parameters if method is not None else {}
             if method is not None and all([k in takes or _is_nothing(v) for k, v in words.items()]):
-                several = [k for k, p in takes.items() if p.kind is p.VAR_POSITIONAL]
                 one_by_one = [v for k in several for v in words.pop(k, ())]
                 return method(first, *one_by_one, **{k: words[k] for k in words if k in takes})
         if op.composite:
@@ -73,6 +73,15 @@ class Sparse:
             whole = args[0]._whole()
             return whole.like(pointwise.call(row, (whole._held,), tuple(params)))
         return pointwise_call(row.name, args, params, out)
+
+
+@cache
+def _method(cls: type, name: str) -> tuple[Any, frozenset[str], list[str]]:
+    """A sparse class's own method, the names of what it takes, and of what it takes one by one."""
+    method = getattr(cls, name, None) if _has(cls, name) else None
+    takes = {} if method is None else signature(method).parameters
+    several = [k for k, p in takes.items() if p.kind is p.VAR_POSITIONAL]
+    return method, frozenset(takes), several
 
 
 def _has(cls: type, name: str) -> bool:
@@ -93,7 +102,8 @@ def pointwise_call(name: str, args: Sequence[Any], params: Sequence[Any], out: A
     first, *rest = (*args, *params)
     alpha: Any = rest[1] if len(rest) > 1 else 1  # of a sum
     if isinstance(first, SparseTensor):
-        method = getattr(type(first), name, None) if _has(type(first), name) else None
+        kind: Any = type(first)
+        method, _, _ = _method(kind, name)
         if method is None or out is not None:
             refuse(name)
         if name in ("add", "sub"):

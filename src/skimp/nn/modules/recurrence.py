@@ -47,7 +47,6 @@ _WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
 
 def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:
     """One step of a cell."""
-    weights = weights[:4]
     gates = _GATES.get(mode, 1)
     if not autocast.enabled["cpu"] and recurrent.makes_step(input, state, weights, gates):
         return _STEPS[mode](input, state, weights)

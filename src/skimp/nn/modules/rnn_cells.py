@@ -74,8 +74,14 @@ class RNNCellBase(Module):
         says = f"{type(self).__name__}: Expected {which} to be {{wanted}}, got {{got}}D instead"
         require_ndim(t, 1, 2, says=says)
 
-    def _skimp_step(self, input: Tensor, hx: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
-        """One step; a batch dimension is added for the computation where there is none."""
+    def _skimp_step(self, input: Tensor, hx: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        for t in (input, *hx):
+            if type(t) is not Tensor or t._np is None or t._np.ndim != 2:
+                return self._skimp_any_step(input, hx)
+        return recurrence.once(self._skimp_mode, input, hx, held(self, _WEIGHTS))
+
+    def _skimp_any_step(self, input: Tensor, hx: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+        """A batch dimension is added for the computation where there is none."""
         if input.dim() not in (1, 2):
             self._skimp_refuse("input", input)
         for i, h in enumerate(hx):
@@ -84,8 +90,7 @@ class RNNCellBase(Module):
         batched = input.dim() == 2
         rows = input if batched else input.unsqueeze(0)
         state = tuple([self._skimp_state(h, rows, batched) for h in hx])
-        weights = (*held(self, _WEIGHTS), None)
-        new = recurrence.once(self._skimp_mode, rows, state, weights)
+        new = recurrence.once(self._skimp_mode, rows, state, held(self, _WEIGHTS))
         return new if batched else tuple([s.squeeze(0) for s in new])
 
     def _skimp_state(self, h: Tensor | None, rows: Tensor, batched: bool) -> Tensor:
