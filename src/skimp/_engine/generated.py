@@ -64,6 +64,13 @@ def _remember(file: str, source: str) -> None:
     known[file] = (len(source), None, _Lines(source), file)
 
 
+def text_of(code: CodeType) -> str:
+    """The text that a function's code was compiled from here; nothing of one in a file."""
+    known: Any = linecache.cache.get(code.co_filename)
+    lines = known[2] if known is not None else None
+    return lines.text if isinstance(lines, _Lines) else ""
+
+
 Codes = dict[str, dict[str, CodeType]]  # by text, and then by title
 _codes: Codes = {}
 _kept: Codes = {}  # what an earlier import compiled and this one has not asked for
