@@ -29,11 +29,13 @@ with skimp._engine.interpreter.collector_off():
         func,
         jit,
         linalg,
+        masked,
         memory,
         multiprocessing,
         nn,
         overrides,
         random,
+        signal,
         sparse,
         special,
         types,
@@ -214,16 +216,7 @@ from skimp.random import fork_rng, thread_safe_generator
 from skimp.version import __version__
 
 if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
-    from skimp import (
-        distributions,
-        library,
-        masked,
-        optim,
-        profiler,
-        serialization,
-        signal,
-        testing,
-    )
+    from skimp import distributions, library, optim, profiler, serialization, testing
     from skimp.serialization import load, save
 
 short, int, long, half, float, double, cfloat, cdouble = (

@@ -105,6 +105,7 @@ def flow(
     if code.co_filename not in lines.OUTSIDE:
         caller = lines.outside(frame)
     del frame
+    a: Any
     while begins:
         to, index, r = begins.pop(0)
         if wanted is None or to in wanted:
