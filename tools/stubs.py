@@ -324,6 +324,8 @@ def imported_again(
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             lazy = [a.name for n in node.body if isinstance(n, ast.ImportFrom) for a in n.names]
             yield from imported_again(node.body, lazy, shown)
+        if isinstance(node, ast.With):
+            yield from imported_again(node.body, listed, shown)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skimp"):
             for a in node.names:
                 name = a.asname or a.name

@@ -16,32 +16,33 @@ _np.seterr(all="ignore")
 # seterr holds for this thread; in others NumPy would warn, in the name of our modules.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"skimp\.")
 
-import skimp._compat as compat
-import skimp._ops
-from skimp import (
-    amp,
-    autograd,
-    backends,
-    cuda,
-    distributed,
-    fft,
-    func,
-    jit,
-    linalg,
-    masked,
-    memory,
-    multiprocessing,
-    nn,
-    optim,
-    overrides,
-    random,
-    signal,
-    sparse,
-    special,
-    types,
-    utils,
-    version,
-)
+with skimp._engine.interpreter.collector_off():
+    import skimp._compat as compat
+    import skimp._ops
+    from skimp import (
+        amp,
+        autograd,
+        backends,
+        cuda,
+        distributed,
+        fft,
+        func,
+        jit,
+        linalg,
+        masked,
+        memory,
+        multiprocessing,
+        nn,
+        overrides,
+        random,
+        signal,
+        sparse,
+        special,
+        types,
+        utils,
+        version,
+    )
+
 from skimp._compat.modules import listed as _listed, lookup as _lookup, serve as _serve
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled,
@@ -215,7 +216,7 @@ from skimp.random import fork_rng, thread_safe_generator
 from skimp.version import __version__
 
 if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
-    from skimp import distributions, library, profiler, serialization, testing
+    from skimp import distributions, library, optim, profiler, serialization, testing
     from skimp.serialization import load, save
 
 short, int, long, half, float, double, cfloat, cdouble = (

@@ -35,9 +35,9 @@ def compiled(name: str, text: list[str], space: dict[str, Any], kind: str = "") 
     title = f"{kind}{name}"
     number = _made[title] = _made.get(title, 0) + 1
     file = f"<skimp {title}>" if number == 1 else f"<skimp {title} {number}>"
-    source = "\n".join(text)
-    exec(compile(source, file, "exec"), space)
-    _remember(file, f"{source}\n")
+    source = "\n".join(text) + "\n"
+    exec(_known(source).get(file) or _whole(file, source), space)
+    _remember(file, source)
     return space[name]
 
 
@@ -64,6 +64,13 @@ def _remember(file: str, source: str) -> None:
     known[file] = (len(source), None, _Lines(source), file)
 
 
+def text_of(code: CodeType) -> str:
+    """The text that a function's code was compiled from here; nothing of one in a file."""
+    known: Any = linecache.cache.get(code.co_filename)
+    lines = known[2] if known is not None else None
+    return lines.text if isinstance(lines, _Lines) else ""
+
+
 Codes = dict[str, dict[str, CodeType]]  # by text, and then by title
 _codes: Codes = {}
 _kept: Codes = {}  # what an earlier import compiled and this one has not asked for
@@ -77,37 +84,57 @@ def function_of(title: str, text: list[str], space: dict[str, Any]) -> FunctionT
     what a text calls by name, are a function's own.
     """
     source = "\n".join(text) + "\n"
-    titled = _codes.get(source)
-    if titled is None:
-        titled = _codes[source] = _kept.pop(source, {})
+    if source not in _codes:
         _remember(_file_of(source), source)
-    code = titled.get(title)
-    if code is None:
-        code = titled[title] = _named(title, source)
+    code = _known(source).get(title) or _named(title, source)
     f = FunctionType(code, space, title)
     f.__qualname__ = title
     return f
 
 
+def _known(source: str) -> dict[str, CodeType]:
+    """The code of a text, by the titles that it has had in this import or the one before."""
+    titled = _codes.get(source)
+    if titled is None:
+        titled = _codes[source] = _kept.pop(source, {})
+    return titled
+
+
 def _named(title: str, source: str) -> CodeType:
+    """The code of the text's one function, under its title."""
     code = _compiled.get(source)
     if code is None:
-        code = _compiled[source] = _recalled(source) or _parsed(source)
-    return code.replace(co_name=title, co_qualname=title)
+        code = _recalled(source)
+    if code is None:
+        module = compile(source, _file_of(source), "exec")
+        code = next(c for c in module.co_consts if isinstance(c, CodeType))
+        _write_later(source, code)
+    _compiled[source] = code
+    titled = _codes[source][title] = code.replace(co_name=title, co_qualname=title)
+    return titled
 
 
-def _parsed(source: str) -> CodeType:
-    module = compile(source, _file_of(source), "exec")
-    code = next(c for c in module.co_consts if isinstance(c, CodeType))
-    if _single:
-        _write(_place_of(source), marshal.dumps((source, code)))
+def _whole(file: str, source: str) -> CodeType:
+    """The code of all of the text, in a file of its own."""
+    text = f"{file}\n{source}"
+    code = _recalled(text)
+    if code is None:
+        code = compile(source, file, "exec")
+        _write_later(text, code)
+    _compiled[text] = _codes[source][file] = code
     return code
 
 
-def _recalled(source: str) -> CodeType | None:
+def _write_later(text: str, code: CodeType) -> None:
+    """Keep what a program compiles once an import is over."""
+    if _single:
+        _write(_place_of(text), marshal.dumps((text, code)))
+
+
+def _recalled(text: str) -> CodeType | None:
     """What an earlier program has kept of the text; None before an import is over."""
-    found = _read(_place_of(source)) if _single else None
-    return found[1] if found and found[0] == source else None
+    found = _read(_place_of(text)) if _single else None
+    return found[1] if found and found[0] == text else None
 
 
 def _file_of(source: str) -> str:

@@ -33,8 +33,10 @@ without them is refused when skimp is imported, since it would count and free wr
 from __future__ import annotations
 
 import dis
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +81,23 @@ def enters_uninterrupted(function: F) -> F:
                 function.__code__ = code.replace(co_code=bytes(raw))
             break
     return function
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Python's collector rests while a great many objects are made that all stay; it would look
+    through them a hundred times. They are among the oldest afterwards: it does not look at once.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            if not gc.get_freeze_count():  # else a program keeps objects from the collector itself
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
 
 
 def _held_by_variable() -> int:

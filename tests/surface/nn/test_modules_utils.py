@@ -127,6 +127,15 @@ def test_clip_grad_norm(limit: float, kind: float) -> None:
     same(program)
 
 
+def test_a_norm_of_large_and_small_ones_is_that_of_their_norms() -> None:
+    norm = skimp.linalg.vector_norm
+    several = [skimp.randn(*s) for s in ((5,), (300, 400), (0,), (3, 512))]
+    several.append(several[3].t())
+    assert skimp.nn.utils.get_total_norm(several).equal(
+        norm(skimp.stack([norm(t) for t in several]))
+    )
+
+
 def test_clip_grads() -> None:
     def program(torch: Any) -> Any:
         m = with_grads(torch)

@@ -105,11 +105,13 @@ def flow(
     if code.co_filename not in lines.OUTSIDE:
         caller = lines.outside(frame)
     del frame
+    a: Any
     while begins:
         to, index, r = begins.pop(0)
         if wanted is None or to in wanted:
             if (
-                (a := r._np) is None
+                type(r) is not Tensor
+                or ((a := r._np) is None and (a := r._skimp_layout) is None)
                 or a.shape != to._skimp_shape
                 or r._dtype is not to._skimp_dtype
             ):
@@ -163,7 +165,7 @@ def flow(
             outputs = to._skimp_outputs
             if r is not None and (
                 type(r) is not Tensor
-                or (a := r._np) is None
+                or ((a := r._np) is None and (a := r._skimp_layout) is None)
                 or (
                     a.shape != to._skimp_shape or r._dtype is not to._skimp_dtype
                     if outputs is None

@@ -8,7 +8,8 @@ is its `SAYS`. Where nobody says something else, all dtypes are taken and the re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _KINDS = {
     "floating point": dtypes.float32,
     "complex numbers": dtypes.complex64,
 }
+_of_file = cache(of_file)
 _RESULTS: dict[Callable[..., Any], str] = {
     result_types.floating: "integers and bools count as the default float type",
     result_types.same: "the result has the type that they promote to",
@@ -44,6 +46,8 @@ def describe_all() -> None:
         if f.__doc__ and not f.__doc__.startswith("Refused"):
             known = [*_sections(form, f), *said_of_same(f.__doc__), *_usual(form, f)]
             f.__doc__ = completed(f.__doc__, known)
+    for remembered in (_of_file, _errors_of):
+        remembered.cache_clear()
     host.reset_peak()  # the operands that rows were asked about are no program's
 
 
@@ -58,10 +62,10 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
     """What the row knows, then what the op's file says of all its ops."""
     op = form.op
     row = op.row or ROWS.get(op.name.removesuffix("_"))
-    parameters = _taken(f)
+    parameters = _names(f)
     if isinstance(row, Pointwise):
         return _of_pointwise(row, form.writes, parameters)
-    known = _of_reduction(parameters) if op.kind == "reduction" else []
+    known = _of_reduction(_taken(f)) if op.kind == "reduction" else []
     if form.writes:
         moved = "the tensor itself has the new shape; no byte moves."
         known.append(f"Memory: {moved if op.kind == 'view' else 'written in place.'}")
@@ -69,7 +73,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
         known.append("Memory: a view, which shares the input's bytes.")
     elif op.kind == "reduction" or op.rule is not None:
         known.append("Memory: a new tensor.")
-    known += [said for said in of_file(op.raw.__module__) if not is_said(said, known)]
+    known += [said for said in _of_file(op.raw.__module__) if not is_said(said, known)]
     if form.writes and not is_said("Raises", known):
         known.append("Raises: RuntimeError for a leaf that requires grad.")
     to_out = [s.replace("new tensor.", "new tensor, or `out`.") for s in known]
@@ -78,7 +82,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
 
 def _usual(form: Form, f: Callable[..., Any]) -> list[str]:
     """What holds where nobody says something else."""
-    new = "a new tensor, or `out`." if "out" in _taken(f) else "a new tensor."
+    new = "a new tensor, or `out`." if "out" in _names(f) else "a new tensor."
     taken = "Dtypes: bool, integers, floating point and complex numbers."
     if form.op.looks:
         return ["Shape: any.", taken, "Raises: nothing.", "Memory: no tensor is made."]
@@ -93,7 +97,7 @@ def _of_pointwise(row: Pointwise, writes: bool, parameters: Iterable[str]) -> li
         shape = "tensors (and numbers) that broadcast; the result has their common shape."
     if writes:
         shape = "any." if one else "the others broadcast to the input's."
-    errors_of = {name: _error(row, dtype) for name, dtype in _KINDS.items()}
+    errors_of = _errors_of(row)
     taken = [name for name, error in errors_of.items() if error is None]
     refused = {name: error for name, error in errors_of.items() if error is not None}
     result = _RESULTS.get(row.types, "")
@@ -122,6 +126,12 @@ def _of_pointwise(row: Pointwise, writes: bool, parameters: Iterable[str]) -> li
     ]
 
 
+@cache
+def _errors_of(row: Pointwise) -> dict[str, str | None]:
+    """The classes of error with which a row refuses kinds of numbers."""
+    return {name: _error(row, dtype) for name, dtype in _KINDS.items()}
+
+
 def _error(row: Pointwise, dtype: dtypes.dtype) -> str | None:
     """The class of error with which a row refuses a dtype, if it does."""
     operand = fresh(np.empty(1, dtype.np), dtype)
@@ -130,6 +140,15 @@ def _error(row: Pointwise, dtype: dtypes.dtype) -> str | None:
     except (RuntimeError, TypeError) as refused:
         return type(refused).__name__
     return None
+
+
+def _names(f: Any) -> Sequence[str]:
+    """The names of what a form takes."""
+    if "__wrapped__" in f.__dict__:
+        return [a.name for a in arguments_of(f)]
+    code = f.__code__
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return names
 
 
 def _taken(f: Any) -> dict[str, Any]:

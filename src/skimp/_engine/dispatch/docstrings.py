@@ -34,10 +34,12 @@ def is_said(section: str, known: Iterable[str]) -> bool:
 
 def completed(text: str, more: Iterable[str]) -> str:
     """A docstring with those of `more` whose head it lacks (the first of each), in order."""
-    text, *said = _STARTS.split(inspect.cleandoc(text))
+    text, *said = _STARTS.split(inspect.cleandoc(text) if "\n" in text else text.lstrip())
     known = len(said)
+    heads = [s[:5] for s in said]
     for section in more:
-        if not is_said(section, said):
+        if section[:5] not in heads:
+            heads.append(section[:5])
             said.append(section)
     if len(said) == known:
         return "\n".join([text, *said])

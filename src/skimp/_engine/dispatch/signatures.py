@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 Parameter = inspect.Parameter
+_tuple = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 
 
 class _Fields(NamedTuple):
@@ -45,19 +46,15 @@ def arguments_of(f: Any) -> Arguments:
 def arguments_of_code(f: FunctionType) -> list[Argument]:
     """What the code takes, whatever the function shows."""
     code, defaults, words = f.__code__, f.__defaults__ or (), f.__kwdefaults__ or {}
-    names, count = code.co_varnames, code.co_argcount
-    required = count - len(defaults)
-    found = []
-    for i, name in enumerate(names[:count]):
-        alone = i < code.co_posonlyargcount
-        kind = Parameter.POSITIONAL_ONLY if alone else Parameter.POSITIONAL_OR_KEYWORD
-        default = defaults[i - required] if i >= required else Parameter.empty
-        found.append(Argument(name, kind, default))
+    names, count, alone = code.co_varnames, code.co_argcount, code.co_posonlyargcount
+    kinds = [Parameter.POSITIONAL_ONLY] * alone + [Parameter.POSITIONAL_OR_KEYWORD] * count
+    given = [*[Parameter.empty] * (count - len(defaults)), *defaults]
+    found = [_tuple(Argument, fields) for fields in zip(names[:count], kinds, given, strict=False)]
     starred = count + code.co_kwonlyargcount
     if code.co_flags & inspect.CO_VARARGS:
         found.append(Argument(names[starred], Parameter.VAR_POSITIONAL))
     found += [
-        Argument(name, Parameter.KEYWORD_ONLY, words.get(name, Parameter.empty))
+        _tuple(Argument, (name, Parameter.KEYWORD_ONLY, words.get(name, Parameter.empty)))
         for name in names[count:starred]
     ]
     if code.co_flags & inspect.CO_VARKEYWORDS:

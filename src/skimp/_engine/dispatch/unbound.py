@@ -12,7 +12,6 @@ Methods of tensors, and what the package calls by itself, are the functions that
 from __future__ import annotations
 
 import inspect
-import linecache
 import re
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -24,8 +23,7 @@ from skimp._engine.dispatch.in_python import binds, builtins_of
 from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, SPREAD, Form, signature
 from skimp._engine.dispatch.signatures import Late
-from skimp._engine.generated import function_of
-from skimp._engine.memory.call_site import OWN_CODE
+from skimp._engine.generated import function_of, text_of
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 
@@ -109,13 +107,13 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     own: Form | None = form
     named: Any = f
     title = named.__name__ if title is None else title
-    lines = _text_of(named) if form is not None else []
-    if form is not None and lines and lines[0].startswith("def function("):
+    text = text_of(named.__code__) if form is not None else ""
+    if form is not None and text.startswith("def function("):
         own = Form(form.op, form.name, form.run, form.writes)
-        header, *body = [line.rstrip("\n") for line in lines]
+        header, _, rest = text.partition("\n")
         header = header.replace("def function(", "def function(owner, /, ")
         space = {**named.__globals__, "form": own, "fine": own.fine}
-        body = [*_as_one_list(named, header, space), *body]
+        body = [*_as_one_list(named, header, space), rest.removesuffix("\n")]
     else:
         body = [
             "def function(owner, /, *args, **kwargs):",
@@ -135,12 +133,6 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
         FORMS[made] = own
     setattr(_owner(home), title, made)
     return made  # type: ignore[no-any-return]
-
-
-def _text_of(f: Any) -> list[str]:
-    """The lines of a function that is made of text; none of one that stands in a file."""
-    file = f.__code__.co_filename
-    return linecache.getlines(file) if file.startswith(OWN_CODE[1]) else []
 
 
 # -- lists of ints: only a method whose one argument it is takes them one by one -------------------
@@ -181,10 +173,10 @@ def _starred(form: Form, word: str, value: Any, named: Any) -> tuple[Any, ...]:
 
 def _one_by_one(name: str, f: FunctionType) -> FunctionType:
     """The method that takes the numbers of its one list one by one too: `x.squeeze(0, 1)`."""
-    form, lines = FORMS[f], _text_of(f)
+    form = FORMS[f]
     word = form.op.one_by_one
     own = Form(form.op, form.name, form.run, form.writes)
-    header, *body = [line.rstrip("\n") for line in lines]
+    header, *body = text_of(f.__code__).splitlines()
     header = re.sub(rf"\b({word}(?:=None)?)(?:, \*(?=,))?", r"\1, *more", header, count=1)
     space = {**f.__globals__, "form": own, "fine": own.fine}
     lines = [header, "    if more:", f"        {word} = ({word}, *more)", *body]

@@ -7,7 +7,7 @@ one piece: rows of fewer than `PIECE` elements are one NumPy sum, and so are few
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -339,26 +339,29 @@ def norm(input: Any) -> Any:
     return None if x is None else fresh(np.sqrt(total(np.square(x))), input._dtype)
 
 
-def each_norm(tensors: Sequence[Tensor]) -> Any:
+def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) -> Any:
     """The 2-norm of each of several tensors, side by side: looked at together they take half as
-    long as by `norm` and a stack.
+    long as by `norm` and a stack. `general` gives that of one that is not small.
     """
     if active or modes.state.grad or not tensors:
         return None
     dtype, sums = tensors[0]._dtype, []
     if dtype not in dtypes.FLOATING:
         return None
-    for t in tensors:
-        x = t._np
-        if (
-            x is None
-            or t._dtype is not dtype
-            or type(t) not in ORDINARY
-            or not (x.size and x.flags.c_contiguous)
-        ):
+    others = []
+    for i, t in enumerate(tensors):
+        if t._dtype is not dtype or type(t) not in ORDINARY:
             return None
-        sums.append(total(np.square(x)))
-    return fresh(np.sqrt(np.array(sums, dtype.np)), dtype)
+        x = t._np
+        if x is not None and x.size and x.flags.c_contiguous:
+            sums.append(total(np.square(x)))
+        else:
+            sums.append(0.0)
+            others.append(i)
+    found = np.sqrt(np.array(sums, dtype.np))
+    for i in others:
+        found[i] = general(tensors[i])._skimp_array()
+    return fresh(found, dtype)
 
 
 def norms(input: Any, dim: Any, keepdim: Any) -> Any:

@@ -42,7 +42,7 @@ def get_total_norm(
     listed = _listed(tensors)
     if not listed:
         return ops.tensor(0.0)
-    together = small.each_norm(listed) if norm_type == 2.0 else None
+    together = small.each_norm(listed, linalg.vector_norm) if norm_type == 2.0 else None
     if together is None:
         together = ops.stack([linalg.vector_norm(t, norm_type) for t in listed])
     if any([getattr(t, "_spec", None) is not None for t in listed]):  # parts, of fully_shard
