@@ -33,6 +33,7 @@ Like = tuple[tuple[int, ...], np.dtype[Any]] | None  # of a leaf that is as it l
 RATE: Final = 4e9  # bytes a second that a kernel is taken to write until it was measured
 MOST: Final = 64  # recipes that may be followed for one storage's bytes
 KINDS: Final = 1 << 12  # of calls whose times are known
+MANY: Final = 64  # readers of a recipe's results, after which the dead among them are forgotten
 DEEPEST: Final = 256  # recipes above each other, of which the lower ones are forgotten
 
 _usual: Final[dict[tuple[Any, ...], float]] = {}
@@ -88,11 +89,13 @@ class Source:
 class Recipe:
     """What `make` needs (`sources`), and for whom it was made first (`results`)."""
 
-    __slots__ = ("depth", "name", "noted", "results", "seconds", "sources")
+    __slots__ = ("_lived", "depth", "name", "noted", "readers", "results", "seconds", "sources")
 
     def __init__(self, sources: list[Source], name: str = "") -> None:
         self.sources: Final = sources
         self.results: Sequence[weakref.ref[Evictable] | None] = ()
+        self.readers: list[weakref.ref[Evictable] | None] = []  # whose recipes read its results
+        self._lived = 0  # of them, when that was last looked at
         self.seconds = 0.0  # that making took
         self.noted = (-1, -1, -1)  # in which period, and from where to where in it
         self.name: Final = name
@@ -114,6 +117,31 @@ class Recipe:
         another of its results.
         """
         return len(self.results) > 1 and any([one.needs is not None for one in self.others(s)])
+
+    def is_shared(self) -> bool:
+        """Whether nobody has any of its results, so that they are made for all who are made of them
+        together.
+        """
+        return not any([ref is not None and ref() is not None for ref in self.results])
+
+    def add_readers(self, refs: Sequence[weakref.ref[Evictable] | None]) -> None:
+        """Know the results of a recipe that reads one of this."""
+        readers = self.readers
+        if len(readers) > MANY and len(readers) > 2 * self._lived:
+            readers[:] = [ref for ref in readers if ref is not None and ref() is not None]
+            self._lived = len(readers)
+        readers += refs
+
+    def read_by(self) -> Iterator[Evictable]:
+        """The living storages whose recipes read a result of this."""
+        for ref in self.readers:
+            s = None if ref is None else ref()
+            if s is not None and s.recipe is not None and s.recipe[0].reads(self):
+                yield s
+
+    def reads(self, other: Recipe) -> bool:
+        """Whether this reads a result of another."""
+        return any([s.origin is not None and s.origin[0] is other for s in self.sources])
 
     def others(self, s: Evictable) -> list[Evictable]:
         """The living storages of its results, but for `s`."""
@@ -144,6 +172,10 @@ class Pointwise(Recipe):
             args = [(type(a), numbers[id(a)] if type(a) in (Expr, Leaf) else a) for a in node.args]
             numbers[id(node)] = len(self._nodes)
             self._nodes.append((node.kernel, tuple(args), node.dtype))
+
+    def is_shared(self) -> bool:
+        """It is computed inside of each of its readers."""
+        return False
 
     def taken(self, seconds: float) -> None:
         """Know how long it took."""
@@ -225,7 +257,11 @@ def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
     budget: Any = host.budget
     if budget is not None:
         recipe.noted = budget.repetition.moment()
-    recipe.results = [None if s is None else weakref.ref(s) for s in results]
+    refs = [None if s is None else weakref.ref(s) for s in results]
+    recipe.results = refs
+    for source in recipe.sources:
+        if source.origin is not None:
+            source.origin[0].add_readers(refs)
     for i, s in enumerate(results):
         if s is not None and not (s.exported and s.has_outsiders()):
             s.recipe = (recipe, i)
@@ -285,8 +321,16 @@ def has_bytes(s: Evictable) -> bool:
 
 
 def price(recipe: Recipe) -> float | None:
-    """Seconds to follow a recipe as things are; None where it can't be followed."""
+    """Seconds to follow a recipe as things are; None where it can't be followed. What it reads and
+    nobody has is made once for all that are made of it and away: a part of its seconds, by bytes.
+    """
     try:
-        return sum([one.seconds for one, _ in upstream(recipe)])
+        seconds = sum([one.seconds for one, _ in upstream(recipe)])
     except Lost:
         return None
+    for other in {source.origin[0] for source in recipe.sources if source.origin is not None}:
+        if other.is_shared():
+            sizes = [(len(s), s.recipe[0]) for s in other.read_by()]
+            mine = sum([nbytes for nbytes, one in sizes if one is recipe])
+            seconds -= other.seconds * (1 - mine / max(sum([nbytes for nbytes, _ in sizes]), 1))
+    return max(seconds, recipe.seconds)

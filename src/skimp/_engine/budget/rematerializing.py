@@ -45,6 +45,8 @@ def gives_up() -> bool:
     may go; or one thing that is held go, or be allowed to, that costs least to have again for what
     it gives. False: all is read now, or was given up once. Called under the storages' lock.
     """
+    if not all([order.gives for order in _orders]):
+        return False
     if any([order.settle() for order in _orders]):
         return True
     readers: list[evictable.Reader] = [*_orders, *evictable.gathered()]
@@ -86,6 +88,8 @@ class _Order:
         self.given_up: set[object] = set()  # what was, once
         self.kept: list[Evictable] = []  # from which that can be made again
         self.stale = True  # what was to be read is away: this has to be planned anew
+        self.mates: set[int] = set()  # recipes whose results nobody asked for
+        self.gives = True  # what it holds, where nothing else may go
 
     def follow(self, s: Evictable) -> None:
         try:
@@ -94,7 +98,10 @@ class _Order:
                 if self.stale:
                     self._plan()
                 one, living, dead = self.todo.pop()
-                self._follow_one(one, living, dead)
+                if id(one) not in self.mates:
+                    self._follow_one(one, living, dead)
+                else:
+                    self._follow_mate(one, living, dead)
             if s.block is None:
                 raise RuntimeError(f"{self.last.name} was made again, but not what was asked for")
         finally:
@@ -109,7 +116,7 @@ class _Order:
                 "bytes that were to be made again can't be: a source is lost"
             ) from None
         self.stale = False
-        reads = [(one, *_reads(one)) for one, _ in order]
+        reads = [(one, *_reads(one)) for one in self._with_mates([one for one, _ in order])]
         self.uses = Counter([key for _, _, dead in reads for key in dead])
         for key in [key for key in self.made if key not in self.uses]:
             self.made.pop(key)
@@ -122,6 +129,24 @@ class _Order:
             if recipes.has_bytes(s):
                 self._hold(s)
         self.todo = reads[::-1]
+
+    def _with_mates(self, order: list[Recipe]) -> list[Recipe]:
+        """The same, and after what nobody has the recipes of all that is away and is made of it, so
+        that it is not made for each of them once more.
+        """
+        known = {id(one) for one in order}
+        found: list[Recipe] = []
+        self.mates = set()
+        for one in order:
+            found.append(one)
+            if one is not self.last and one.is_shared():
+                for s in one.read_by():
+                    mate = s.recipe[0]
+                    if s.needs is not None and id(mate) not in known and _reads_only(mate, one):
+                        known.add(id(mate))
+                        self.mates.add(id(mate))
+                        found.append(mate)
+        return found
 
     def _hold(self, s: Evictable) -> None:
         if s not in self.holding:
@@ -225,6 +250,17 @@ class _Order:
             for s in read:
                 self._release(s)
 
+    def _follow_mate(self, one: Recipe, living: list[Evictable], dead: list[Key]) -> None:
+        """Make what nobody asked for, if there is room for it beside what is held."""
+        try:
+            self.gives = False
+            self._follow_one(one, living, dead)
+        except OutOfMemoryError:
+            for s in living:
+                self._release(s)
+        finally:
+            self.gives = True
+
     def _given(self, one: Recipe, dead: list[Key]) -> list[Storage]:
         """What a recipe reads. What it reads last, nobody else holds from here on: its block may be
         taken over, as it was at first.
@@ -267,6 +303,18 @@ class _Order:
 def _is_alone(s: Storage) -> bool:
     """Whether nobody but an order has a result of a recipe."""
     return sys.getrefcount(s) <= HELD_BY_ARGUMENT + 1
+
+
+def _reads_only(one: Recipe, dead: Recipe) -> bool:
+    """Whether a recipe reads results of a dead one, and else what is there."""
+    for source in one.sources:
+        s = source.storage()
+        if s is None:
+            if source.origin is None or source.origin[0] is not dead:
+                return False
+        elif not recipes.has_bytes(s):
+            return False
+    return True
 
 
 def _reads(one: Recipe) -> tuple[list[Evictable], list[Key]]:
