@@ -15,6 +15,7 @@ import torch.distributed
 
 import skimp
 from skimp.distributed.tcp import TCPStore
+from tests.surface.distributed.counting import count
 
 SHORT = timedelta(milliseconds=40)
 MAKE: dict[str, Callable[[Any, str], Any]] = {
@@ -105,15 +106,6 @@ def test_a_store_that_is_gone_frees_its_port() -> None:
     port = store.port
     del store
     assert TCPStore("127.0.0.1", port, None, True).port == port
-
-
-def count(port: int, path: str) -> None:
-    """What each process does: all add at once, and wait for the last."""
-    for store in (TCPStore("127.0.0.1", port, 4), skimp.distributed.FileStore(path, 4)):
-        for _ in range(50):
-            store.add("sum", 1)
-        store.queue_push("log", "x") if isinstance(store, TCPStore) else store.append("log", "x")
-        store.barrier("all", 4)
 
 
 def test_processes_share_a_store(tmp_path: Path) -> None:

@@ -264,5 +264,7 @@ def test_no_orphans(how: int, tmp_path: Path) -> None:
 def test_other_start_methods() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        loader = ours.DataLoader(Numbers(4), 2, num_workers=1, multiprocessing_context="spawn")
+        # a range: a dataset of this file would have the worker import PyTorch
+        numbers = range(0, 40, 10)
+        loader = ours.DataLoader(numbers, 2, num_workers=1, multiprocessing_context="spawn")
     assert [b.tolist() for b in loader] == [[0, 10], [20, 30]]
