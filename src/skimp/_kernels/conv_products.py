@@ -121,7 +121,8 @@ def product(
         a, b, c = ((1, ci, co), (co * ci, 1, ci)), given, seen
     beside = bias and face != "weights"
     # both are made at first: which one is asked for changes with what else the machine does
-    parts = _cut(a, b, c, beside, -(-n // LANES), 1)
+    count = -(-n // LANES) if shares(LANES, effort // 2) else n
+    parts = _cut(a, b, c, beside, count, 1)
     large = effort >= _SHARED and config.threads > 1
     whole = _cut(a, b, c, beside, n, config.threads) if large else parts
     if parts is None or whole is None:
