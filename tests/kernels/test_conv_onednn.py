@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
-from skimp._kernels import conv_lanes, conv_onednn, onednn
+from skimp._kernels import conv_lanes, conv_onednn, conv_works, onednn
 from skimp._kernels.im2col import Window, out_size
 from skimp.config import config
 from tests.kernels.windows import by_pytorch, numbers, windows
@@ -67,6 +67,19 @@ def ours(x: Array, weight: Array, bias: Array, g: Array, w: Window, groups: int)
     for a, b in zip(apart, (to_x, to_weight, to_bias), strict=True):
         np.testing.assert_array_equal(a, b)
     return made
+
+
+def forget() -> None:
+    """How convolutions are made is asked anew."""
+    conv_onednn._way.cache_clear()
+    conv_works.works_of.cache_clear()
+
+
+def in_groups(arrays: tuple[Any, Any, Any], bias: Any, w: Window) -> conv_lanes.Lanes | None:
+    x, weight, g = arrays
+    strides, most = (x.strides, weight.strides, g.strides), (conv_works.TEAM, conv_works.MOST)
+    many = conv_lanes.groups(len(x), weight.shape, strides, w, *most)
+    return conv_lanes.lanes(arrays, bias, many) if many else None
 
 
 @there
@@ -130,7 +143,8 @@ def test_bits_are_those_of_any_number_of_threads(
 def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random convolutions by teams of 2 to 7, and by threads that share pieces. Code that needs
     memory for each thread adds up in its own order, and is not run by a team."""
-    monkeypatch.setattr(conv_onednn, "_TEAM", 1)
+    monkeypatch.setattr(conv_works, "TEAM", 1)
+    forget()
     draw = random.Random(0)
     shared = 0
     for _ in range(60):
@@ -155,7 +169,7 @@ def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) ->
             for a, b in zip(found[0], other, strict=True):
                 np.testing.assert_array_equal(a, b)
     assert shared > 60  # of 180
-    conv_onednn._works.cache_clear()
+    forget()
 
 
 @there
@@ -172,7 +186,7 @@ def test_the_gradient_of_few_channels_is_a_sum_of_groups(
     x, g = (x[::2], g[::2]) if how != "dense" else (x[:n], g[:n])
     weight, bias = np.empty((co, ci, 3, 3), "f4"), np.empty(co, "f4")
     arrays = split(x, 1, 1), split(weight, 0, 1), split(g, 1, 1)
-    grouped = conv_lanes.lanes(arrays, bias[None], w, conv_onednn._TEAM, conv_onednn._MOST)
+    grouped = in_groups(arrays, bias[None], w)
     assert (grouped is not None) is (how == "dense")
     found, teams = [], []
     for threads in (1, 2, 3, 4):
@@ -186,8 +200,10 @@ def test_the_gradient_of_few_channels_is_a_sum_of_groups(
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
     exact = by_pytorch(*[a.astype("f8") for a in (x, weight, bias, g)], w, 1)[2:]
-    monkeypatch.setattr(conv_onednn, "lanes", lambda *_: None)
+    monkeypatch.setattr(conv_lanes, "groups", lambda *_: 0)
+    forget()
     assert conv_onednn.weights(arrays[2], arrays[0], arrays[1], w, bias[None])
+    forget()
     for a, b, whole in zip(found[0], exact, (weight, bias), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6 * float(np.abs(b).max()))
         if how != "dense":
@@ -203,7 +219,7 @@ def test_groups_of_images_are_cut_for_a_team_and_not_made_of_large_ones() -> Non
         w = Window((side,) * 2, (3, 3), (1, 1), (1, 1), (1, 1), (side,) * 2)
         weight = np.empty((1, 16, 32, 3, 3), "f4")
         x, g = [np.empty((4, 1, c, side, side), "f4") for c in (32, 16)]
-        found = conv_lanes.lanes((x, weight, g), None, w, conv_onednn._TEAM, conv_onednn._MOST)
+        found = in_groups((x, weight, g), None, w)
         assert (found is not None) is some
         if found is not None:
             with config.using(threads=2):
@@ -233,7 +249,7 @@ def test_a_team_takes_more_at_once(face: str, channels: int, side: int, fewer: i
         assert counts[0] == counts[1] * (1 if face == "weights" else fewer)
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
-    conv_onednn._works.cache_clear()
+    forget()
 
 
 @there
@@ -285,14 +301,14 @@ def test_threads_of_openmp_are_as_they_were() -> None:
 def test_primitives_go_with_their_plans() -> None:
     """What is made for sizes that are not met again goes: code of a thousand sizes would be 50
     MiB."""
-    conv_onednn._works.cache_clear()
+    forget()
     weight = skimp.ones(4, 4, 3)
     alive = []
     for length in range(5, 5 + 600):
         skimp.nn.functional.conv1d(skimp.ones(1, 4, length), weight)
-        alive.append(conv_onednn._works.cache_info().currsize)
-    assert max(alive) == conv_onednn._works.cache_info().maxsize
-    conv_onednn._works.cache_clear()
+        alive.append(conv_works.works_of.cache_info().currsize)
+    assert max(alive) == conv_works.works_of.cache_info().maxsize
+    forget()
 
 
 # -- as a user has it -----------------------------------------------------------------------------
@@ -361,11 +377,11 @@ def test_no_piece_of_channels_is_less_than_the_least(face: str) -> None:
     """Each brings all that it reads into its layout."""
     for n, ci, co, size in ((2, 64, 32, 32), (2, 128, 64, 16), (1, 256, 256, 8), (16, 128, 128, 8)):
         w = Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
-        whole = conv_onednn.Sizes(n, 1, co, ci)
-        images, channels = conv_onednn._cut(face, w, whole, 1)
+        whole = conv_works.Sizes(n, 1, co, ci)
+        images, channels = conv_works.cut(face, w, whole, 1)
         if len(channels) > 1:
             effort = n * whole.effort(w) / (len(images) * len(channels))
-            assert effort >= conv_onednn._LEAST
+            assert effort >= conv_works._LEAST
         assert sum([s.stop - s.start for s in images]) == n
 
 

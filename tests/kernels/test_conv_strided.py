@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import skimp
-from skimp._kernels import conv_onednn, onednn
+from skimp._kernels import conv_onednn, conv_works, onednn
 from skimp._kernels.im2col import Window, out_size
 from skimp.config import config
 from tests.kernels.windows import numbers
@@ -82,7 +82,7 @@ def test_memory_is_that_of_a_piece(case: Case) -> None:
     """Images of a piece in whole bundles of channels are two MiB, unless it is one; beside them lie
     weights, and what the code needs."""
     w, g, weight, x = arrays(case)
-    bundle = conv_onednn._BUNDLE
+    bundle = conv_works._BUNDLE
     _, groups, ci, co, *_ = case
     channels = [-(-c // bundle) * bundle for c in (groups * ci, groups * co)]
     least = channels[0] * math.prod(w.size) + channels[1] * math.prod(w.out)
@@ -90,8 +90,8 @@ def test_memory_is_that_of_a_piece(case: Case) -> None:
     with config.using(threads=2):
         works = conv_onednn._works_for("adjoint", (x, weight, g), w, False)
     assert works is not None
-    most = max(conv_onednn._ROOM, least) + factor
-    if groups == 1 and ci <= conv_onednn._FEW:  # one product for each image
+    most = max(conv_works._ROOM, least) + factor
+    if groups == 1 and ci <= conv_works._FEW:  # one product for each image
         most = min(most, least + factor)
     for work in works:
         assert work.room <= most + (1 << 14)

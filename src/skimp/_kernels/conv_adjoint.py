@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import conv_onednn, shaping
+from skimp._kernels import conv_onednn, conv_works, shaping
 from skimp._kernels.blas import multiply, side_by_side, spread
 from skimp._kernels.conv import Array, forward, forward_and_weights, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
@@ -29,7 +29,7 @@ def adjoint(g: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
         return
     _by_products(g, weight, out, w)
     if bias is not None:
-        conv_onednn.add_to_channels(out, bias)
+        conv_works.add_to_channels(out, bias)
 
 
 def _by_products(g: Array, weight: Array, out: Array, w: Window) -> None:

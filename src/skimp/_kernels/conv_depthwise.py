@@ -40,17 +40,25 @@ class Forward(Protocol):
     ) -> bool: ...
 
 
-def is_depthwise(weight: Array) -> bool:
-    shape: Ints = weight.shape[:_FIRST]
-    return shape[0] > 1 and shape[1:] == (1, 1)
+def is_depthwise(kernels: Ints) -> bool:
+    """Whether weights of this shape are."""
+    return kernels[0] > 1 and kernels[1:_FIRST] == (1, 1)
 
 
-def of_two_dims(arrays: Three, w: Window) -> tuple[Three, Window]:
-    """The same convolution, where it is of one dim."""
+def of_two_dims(
+    w: Window, kernels: Ints, strides: tuple[Ints, Ints, Ints]
+) -> tuple[Window, Ints, tuple[Ints, Ints, Ints]]:
+    """The same convolution, where it is of one dim: the window, and the shape of weights and the
+    strides of x, w and g (`with_two_dims`)."""
     if len(w.size) > 1:
-        return arrays, w
+        return w, kernels, strides
+    x, weight, g = [(*each[:-1], 0, each[-1]) for each in strides]
+    return _lifted(w), (*kernels[:-1], 1, kernels[-1]), (x, weight, g)
+
+
+def with_two_dims(arrays: Three) -> Three:
     x, weight, g = [a[..., None, :] for a in arrays]
-    return (x, weight, g), _lifted(w)
+    return x, weight, g
 
 
 @lru_cache(256)

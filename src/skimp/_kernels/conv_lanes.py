@@ -11,13 +11,12 @@ Shapes: x (n, 1, ci, *size), w (1, co, ci, *kernel), g (n, 1, co, *out), bias (1
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels.conv_pieces import TYPE, Sizes, Three
-from skimp._kernels.im2col import LANES, Window
+from skimp._kernels.conv_pieces import TYPE, Sizes, Three, dense
+from skimp._kernels.im2col import LANES, Ints, Window
 from skimp._kernels.scratch import give, take
 
 Array = np.ndarray[Any, Any]
@@ -44,14 +43,10 @@ class Lanes(NamedTuple):
             np.add.reduce(self.bias, 0, out=self.total[0])
 
 
-def lanes(arrays: Three, bias: Array | None, w: Window, least: int, most: int) -> Lanes | None:
-    """The same gradient in groups, if it has few channels in whole bundles, several images, and
-    takes so many multiplications at least: such of at most so many elements, before and after."""
+def lanes(arrays: Three, bias: Array | None, many: int) -> Lanes:
+    """The same gradient in so many groups."""
     x, weight, g = arrays
     n = len(x)
-    many = _groups(n, *weight.shape[:3], w, least, most)
-    if not many or not (weight.dtype == TYPE and _follow(x) and _follow(g)):
-        return None
     room = take(many * weight.size, TYPE)
     own = room.reshape(many, *weight.shape[1:])
     seen, given = [a.reshape(n // many, many, *a.shape[2:]) for a in (x, g)]
@@ -59,19 +54,34 @@ def lanes(arrays: Three, bias: Array | None, w: Window, least: int, most: int) -
     return Lanes((seen, own, given), beside, weight, bias, room)
 
 
-@lru_cache(256)
-def _groups(n: int, groups: int, co: int, ci: int, w: Window, least: int, most: int) -> int:
-    """How many groups n images become; 0 where they stay what they are."""
-    sizes = Sizes(n, groups, co, ci)
+def groups(
+    n: int, kernels: Ints, strides: tuple[Ints, Ints, Ints], w: Window, least: int, most: int
+) -> int:
+    """How many groups n images become, of these strides of x, w and g, if there are few channels in
+    whole bundles, several images, and so many multiplications at least: such of at most so many
+    elements, before and after; 0 where they stay what they are.
+    """
+    sizes = Sizes(n, *kernels[:3])
     if n * sizes.effort(w) < least:
         return 0
-    if groups > 1 or co % _BUNDLE or ci % _BUNDLE or co * ci > _FEW * _BUNDLE**2:
+    _, alone, co, ci = sizes
+    if alone > 1 or co % _BUNDLE or ci % _BUNDLE or co * ci > _FEW * _BUNDLE**2:
+        return 0
+    if not (_follow(strides[0], ci) and _follow(strides[2], co)):
         return 0
     fit = most // sizes.image(w)
     return next((count for count in _COUNTS if n % count == 0 and count <= fit), 0)
 
 
-def _follow(images: Array) -> bool:
+def grouped(
+    n: int, kernels: Ints, strides: tuple[Ints, Ints, Ints], many: int
+) -> tuple[int, Ints, tuple[Ints, Ints, Ints]]:
+    """How many images, weights of what shape, and what strides of x, w and g those groups have."""
+    own = many, *kernels[1:]
+    seen, given = [(many * each[0], each[0], *each[2:]) for each in (strides[0], strides[2])]
+    return n // many, own, (seen, dense(own, TYPE.itemsize), given)
+
+
+def _follow(strides: Ints, channels: int) -> bool:
     """Whether an image begins where the channels of the one before end."""
-    channels: int = images.shape[2]
-    return images.strides[0] == channels * images.strides[2]
+    return strides[0] == channels * strides[2]

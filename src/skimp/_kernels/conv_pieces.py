@@ -6,7 +6,6 @@ the work).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -176,7 +175,7 @@ class Plan:
         self._weights = 0  # elements of the layout that is wanted, if they don't lie in it
         if self.sides[1].move is not None:
             self._weights = onednn.size(self.sides[1].wanted) // TYPE.itemsize
-        self._copies = any([side.copied for side in self.sides])
+        self.copies = any([side.copied for side in self.sides])
         self._idle: list[_Run] = []
 
     def runs_as(self, other: Plan) -> bool:
@@ -208,12 +207,6 @@ class Plan:
         """Whether both want them in the same layout."""
         return onednn.equal(self.sides[1].wanted, other.sides[1].wanted)
 
-    def _idle_run(self) -> _Run:
-        try:
-            return self._idle.pop()
-        except IndexError:  # there is none yet, or other threads use them
-            return _Run(self)
-
     def weights_room(self) -> Array | None:
         """Scratch memory, to be given back, for the weights in the layout that is wanted; None
         where they lie in it."""
@@ -221,31 +214,30 @@ class Plan:
 
     def ready_weights(self, weight: Array, into: int, room: Room) -> None:
         """Bring the weights into that layout, at an address."""
-        room.hold(self.room)
-        run = self._idle_run()
         self._copy_into(1, weight, room)
+        run = self._idle.pop() if self._idle else _Run(self)
         run.weights([0, shaping.address(weight), 0, 0, room.address, into])
         self._idle.append(run)
 
-    def make(self, where: list[int], parts: Callable[[], Three], room: Room) -> None:
-        """Make what the face makes of the others: x, w, g and the bias are at these addresses, the
-        weights in the wanted layout at the last, if it is no 0. `parts` are the first three, where
-        they have to be copied."""
-        room.hold(self.room)
-        where[_ROOM] = room.address
-        run = self._idle_run()
-        steps = run.with_weights if where[_READY] else run.all
-        if self._copies:
-            arrays, made = parts(), self.face.made
-            for number, array in enumerate(arrays):
-                if number != made and not (number == 1 and where[_READY]):
-                    self._copy_into(number, array, room)
-            steps(where)
-            if self.sides[made].copied:
-                arrays[made][...] = room.view(self.places[made][1], arrays[made].shape)
+    def make(self, where: list[int]) -> None:
+        """Make what the face makes of the others: at these addresses are x, w, g and the bias,
+        scratch memory, and the weights in the wanted layout, if it is no 0."""
+        run = self._idle.pop() if self._idle else _Run(self)  # no thread comes in between
+        if where[_READY]:
+            run.with_weights(where)
         else:
-            steps(where)
+            run.all(where)
         self._idle.append(run)
+
+    def make_of(self, where: list[int], parts: Three, room: Room) -> None:
+        """`make`, where some of x, w and g have to be copied."""
+        made = self.face.made
+        for number, array in enumerate(parts):
+            if number != made and not (number == 1 and where[_READY]):
+                self._copy_into(number, array, room)
+        self.make(where)
+        if self.sides[made].copied:
+            parts[made][...] = room.view(self.places[made][1], parts[made].shape)
 
     def _copy_into(self, number: int, array: Array, room: Room) -> None:
         if self.sides[number].copied:
@@ -280,38 +272,32 @@ class Ready:
 class Room:
     """Scratch memory of a thread for one piece after another."""
 
-    _flat: Array | None = None
-    _length = -1
-    _start = address = 0
+    __slots__ = ("_flat", "_start", "address")
 
-    def hold(self, elements: int) -> None:
-        """Have room for so many."""
-        if elements > self._length:
-            self.close()
-            self._have(take(elements + _ALIGNED, TYPE), elements)
-
-    def spare(self, elements: int) -> bool:
-        """Have it where there is; whether there is."""
-        flat = spare(elements + _ALIGNED, TYPE)
-        if flat is not None:
-            self._have(flat, elements)
-        return flat is not None
-
-    def _have(self, flat: Array, elements: int) -> None:
-        self._flat, self._length = flat, elements
+    def __init__(self, flat: Array) -> None:
         first = shaping.address(flat)
+        self._flat = flat
         self.address = -(-first // _LINE) * _LINE
         self._start = (self.address - first) // TYPE.itemsize
 
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
-        assert self._flat is not None
         start = self._start + place
         return self._flat[start : start + math.prod(shape)].reshape(shape)
 
     def close(self) -> None:
-        if self._flat is not None:
-            give(self._flat)
+        give(self._flat)
+
+
+def room_of(elements: int) -> Room:
+    """Room for so many."""
+    return Room(take(elements + _ALIGNED, TYPE))
+
+
+def spare_room(elements: int) -> Room | None:
+    """The same, where there is any."""
+    flat = spare(elements + _ALIGNED, TYPE)
+    return None if flat is None else Room(flat)
 
 
 def _aligned(a: Array) -> int:

@@ -8,17 +8,20 @@ faces are those of `conv_onednn`. Bits don't depend on how many images or thread
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Iterable
+from functools import lru_cache, partial
+from operator import add
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from skimp._kernels import onednn, shaping
-from skimp._kernels.blas import spread
-from skimp._kernels.conv_pieces import TYPE, Three
+from skimp._kernels.blas import shares
+from skimp._kernels.conv_pieces import TYPE
 from skimp._kernels.im2col import LANES, Ints, Window
 from skimp._kernels.onednn_runs import Runs, together
-from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.scratch import give, row_sums, take
+from skimp._kernels.threads import share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -34,35 +37,97 @@ _SHARED: Final = 1 << 21  # multiplications from which threads that are awake pa
 _MOVED: Final = 32  # multiplications that take as long as moving an element
 
 
-def made(face: str, arrays: Three, bias: Array | None, w: Window) -> bool:
-    """Whether it makes one of `conv_onednn`'s faces, of x, weights and g, follows from shapes,
-    types, strides and the library alone."""
-    x, weight, g = arrays
-    n, groups, ci = x.shape[:3]
-    co = weight.shape[1]
+class Product(NamedTuple):
+    """How a face is made of arrays of some shapes and strides: by products of a few images after
+    the other, each with how many bytes behind the arrays' first elements its own are, or by one
+    that a team shares."""
+
+    face: str
+    parts: list[tuple[Runs, Ints]]
+    whole: Runs | None
+    sizes: Ints  # images, and the channels of g and of x
+    effort: int
+
+    def make(self, x: Array, weight: Array, g: Array, bias: Array | None) -> None:
+        """Make one of `conv_onednn`'s faces."""
+        if self.face == "weights":
+            self._make_weights(x, weight, g, bias)
+            return
+        matrix = weight if weight.flags.c_contiguous else np.ascontiguousarray(weight)
+        ends = (x, g) if self.face == "forward" else (g, x)
+        if bias is None:
+            self._run(shaping.addresses(matrix, *ends))
+        else:
+            beside = np.ascontiguousarray(bias)  # which is read until then
+            self._run(shaping.addresses(matrix, *ends, beside))
+
+    def _make_weights(self, x: Array, out: Array, g: Array, bias: Array | None) -> None:
+        """Each image's own gradient of the weights, and their sum in the order of the images."""
+        n, co, ci = self.sizes
+        room = take(n * co * ci, TYPE)
+        self._run(shaping.addresses(g, x, room))
+        total = np.add.reduce(room.reshape(self.sizes), 0)
+        out[...] = total.reshape(out.shape)
+        give(room)
+        if bias is not None:
+            rows = row_sums(np.ascontiguousarray(g).reshape(n * co, -1))
+            bias[...] = np.add.reduce(rows.reshape(n, co), 0)
+
+    def _run(self, at: list[int]) -> None:
+        """Multiply what lies at these addresses: the factors, the product, and a bias, if any."""
+        team = 1 if self.whole is None else together(True)
+        if self.whole is not None and team > 1:
+            self.whole.make(at, team)
+        elif shares(len(self.parts), self.effort // 2):
+            work = partial(_run_each, iter(self.parts), at)  # shared: next() is atomic
+            share(work, min(config.threads, len(self.parts)))
+        else:
+            _run_each(self.parts, at)
+
+
+def _run_each(parts: Iterable[tuple[Runs, Ints]], at: list[int]) -> None:
+    for runs, behind in parts:
+        runs.make(list(map(add, at, behind)))
+
+
+def product(
+    face: str, w: Window, n: int, kernels: Ints, lie: tuple[Ints, Ints, Ints], bias: bool
+) -> Product | None:
+    """How a face is made of float32 of these strides, of n images and weights of this shape; None
+    if it is no such product, or oneDNN has none."""
+    groups, co, ci = kernels[:3]
     if (
         groups > 1
         or w.taps > 1
         or any([s > 1 for s in w.stride])
         or any(w.padding)
-        or any([a.dtype != TYPE or not a.size for a in arrays])
         or max(co, ci) > _DEEP
+        or not n * co * ci * math.prod(w.out)
         or (face == "weights" and _many_parts(n, co, ci, math.prod(w.out)))
     ):
-        return False
-    seen, given = _lies(x), _lies(g)
+        return None
+    seen, given = _lies((n, groups, ci, *w.size), lie[0]), _lies((n, groups, co, *w.out), lie[2])
     if seen is None or given is None:
-        return False
+        return None
     effort = n * math.prod(w.out) * (co * ci + _MOVED * (co + ci))
+    a: Lies
+    b: Lies
+    c: Lies
     if face == "weights":
-        return _weights(x, g, weight, bias, seen, given, effort)
-    matrix = np.ascontiguousarray(weight).reshape(1, co, ci)
-    add = None if bias is None else np.ascontiguousarray(bias)
-    if face == "forward":
-        one = (1, co, ci), (co * ci, ci, 1)
-        return _run(one, seen, given, matrix, x, g, add, effort)
-    one = (1, ci, co), (co * ci, 1, ci)
-    return _run(one, given, seen, matrix, g, x, add, effort)
+        a, b, c = given, _turned(seen), ((n, co, ci), (co * ci, ci, 1))
+    elif face == "forward":
+        a, b, c = ((1, co, ci), (co * ci, ci, 1)), seen, given
+    else:
+        a, b, c = ((1, ci, co), (co * ci, 1, ci)), given, seen
+    beside = bias and face != "weights"
+    # both are made at first: which one is asked for changes with what else the machine does
+    count = -(-n // LANES) if shares(LANES, effort // 2) else n
+    parts = _cut(a, b, c, beside, count, 1)
+    large = effort >= _SHARED and config.threads > 1
+    whole = _cut(a, b, c, beside, n, config.threads) if large else parts
+    if parts is None or whole is None:
+        return None
+    return Product(face, parts, whole[0][0] if large else None, (n, co, ci), effort)
 
 
 def _many_parts(n: int, co: int, ci: int, places: int) -> bool:
@@ -71,13 +136,13 @@ def _many_parts(n: int, co: int, ci: int, places: int) -> bool:
     return much or places > _LONG
 
 
-def _lies(a: Array) -> Lies | None:
+def _lies(shape: Ints, strides: Ints) -> Lies | None:
     """Images (n, 1, channels, *size) as matrices (channels, places), if they are that in memory:
     by rows or by columns, apart from each other."""
-    n, _, channels, *size = a.shape
+    n, _, channels, *size = shape
     places = math.prod(size)
-    steps = [s // TYPE.itemsize for s in a.strides]
-    if any([s % TYPE.itemsize for s in a.strides]):
+    steps = [s // TYPE.itemsize for s in strides]
+    if any([s % TYPE.itemsize for s in strides]):
         return None
     step, run = 1, None
     for length, own in zip(size[::-1], steps[:2:-1], strict=True):
@@ -101,63 +166,11 @@ def _turned(lies: Lies) -> Lies:
     return (n, columns, rows), (apart, right, down)
 
 
-def _weights(
-    x: Array, g: Array, out: Array, bias: Array | None, seen: Lies, given: Lies, effort: int
-) -> bool:
-    """Each image's own gradient of the weights, and their sum in the order of the images."""
-    n, co, _ = given[0]
-    ci = seen[0][1]
-    with Scratch((n, co, ci), TYPE) as parts:
-        into = (n, co, ci), (co * ci, ci, 1)
-        if not _run(given, _turned(seen), into, g, x, parts, None, effort):
-            return False
-        out[...] = np.add.reduce(parts, 0).reshape(out.shape)
-    if bias is not None:
-        rows = row_sums(np.ascontiguousarray(g).reshape(n * co, -1))
-        bias[...] = np.add.reduce(rows.reshape(n, co), 0)
-    return True
-
-
-def _run(
-    a: Lies,
-    b: Lies,
-    c: Lies,
-    one: Array,
-    other: Array,
-    into: Array,
-    bias: Array | None,
-    effort: int,
-) -> bool:
-    """into = one @ other (+ bias), on a team, or a few images after the other shared by our own
-    threads; False if oneDNN has no such product."""
-    n, large = c[0][0], effort >= _SHARED and config.threads > 1
-    # both are made at first: which one is asked for changes with what else the machine does
-    todo = _cut(a, b, c, bias is not None, -(-n // LANES), 1)
-    whole = _cut(a, b, c, bias is not None, n, config.threads) if large else todo
-    if todo is None or whole is None:
-        return False
-    arrays = [one, other, into] if bias is None else [one, other, into, bias]
-    at = [shaping.address(array) for array in arrays]
-    team = together(large)
-    if team > 1:
-        whole[0][0].make(at, team)
-        return True
-    items = iter(todo)  # shared by the threads: next() is atomic
-
-    def work() -> None:
-        for runs, skipped in items:
-            runs.make([place + skip for place, skip in zip(at, skipped, strict=False)])
-
-    spread(work, len(todo), effort // 2)
-    return True
-
-
-@lru_cache(512)
 def _cut(
     a: Lies, b: Lies, c: Lies, bias: bool, count: int, team: int
 ) -> list[tuple[Runs, Ints]] | None:
     """The products of so many images after the other, for a team of so many, and how many bytes on
-    each array begins for them."""
+    each array begins for them; None if oneDNN has no such product."""
     found: list[tuple[Runs, Ints]] = []
     n, several = c[0][0], a[0][0] > 1
     for start in range(0, n, count):
@@ -166,8 +179,8 @@ def _cut(
         runs = _runs(some[0] if several else a, some[1], some[2], bias, team)
         if runs is None:
             return None
-        skipped = [start * lies[1][0] * TYPE.itemsize for lies in (a, b, c)]
-        found.append((runs, (skipped[0] if several else 0, skipped[1], skipped[2], 0)))
+        behind = [start * lies[1][0] * TYPE.itemsize for lies in (a, b, c)]
+        found.append((runs, (behind[0] if several else 0, behind[1], behind[2], 0)))
     return found
 
 

@@ -28,7 +28,10 @@ def address(a: Array) -> int:
 
 def addresses(*arrays: Any) -> list[int]:
     """`address` of each, without a call for those that are row-major."""
-    return [addressof(_at(a)) if a.flags.carray and a.size else address(a) for a in arrays]
+    try:
+        return [addressof(_at(a)) if a.flags.carray and a.size else address(a) for a in arrays]
+    except ValueError:  # of a type that buffers lack
+        return [address(a) for a in arrays]
 
 
 def put(source: Array, out: Array) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
@@ -20,39 +20,49 @@ from skimp._kernels import conv as conv_kernels, conv_onednn
 from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
 from skimp._kernels.im2col import Window, out_size
 from skimp._ops import batching
-from skimp._ops.nn.convolution_arguments import (
-    check,
-    likeness,
-    per_dim,
-    plain,
-    steps_of,
-    transposed_steps,
-)
+from skimp._ops.nn.convolution_arguments import check, judged, per_dim, steps_of, transposed_steps
 from skimp._ops.nn.padding import constant_pad
 
 Ints = tuple[int, ...]
 _SCRATCH: Final = 1 << 21  # bytes that a convolution takes meanwhile, about
-_window = lru_cache(maxsize=1024)(Window)
+
+
+class _Form(NamedTuple):
+    """What follows from the sizes of a convolution: the window, and the shapes of the result, and
+    of input, weight and result with the channels' groups apart."""
+
+    window: Window
+    result: Ints
+    images: Ints
+    kernels: Ints
+    places: Ints
 
 
 @lru_cache(maxsize=1024)
-def _whole_window(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Window:
-    """Of a result of as many places as fit."""
-    out = out_size(size, kernel, stride, padding, dilation)
-    return Window(size, kernel, stride, padding, dilation, out)
+def _form(
+    shape: Ints,
+    weight: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    places: Ints | None = None,
+) -> _Form:
+    """Of an input and a weight of these shapes; without `places`, a result of as many as fit."""
+    (n, channels, *size), (made, *kernel) = shape, weight
+    if places is None:
+        places = out_size(tuple(size), weight[2:], stride, padding, dilation)
+    window = Window(tuple(size), weight[2:], stride, padding, dilation, places)
+    return _Form(
+        window,
+        (n, made, *places),
+        (n, groups, channels // groups, *size),
+        (groups, made // groups, *kernel),
+        (n, groups, made // groups, *places),
+    )
 
 
 # -- the three faces ------------------------------------------------------------------------------
-
-
-def _images(t: Tensor, groups: int) -> Array:
-    """(n, channels, *size) with the channels' groups apart."""
-    a = t._skimp_array()
-    return a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
-
-
-def _kernels(a: Array, groups: int) -> Array:
-    return a.reshape(groups, a.shape[0] // groups, *a.shape[1:])
 
 
 def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
@@ -70,12 +80,6 @@ def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
     if like._hollow:
         return meta.empty(shape, like._dtype, strides), None
     return blank(shape, like._dtype, strides)
-
-
-def _split(target: Array, groups: int) -> Array:
-    """The result's channels in groups: a view, whatever its layout."""
-    n, c, *size = target.shape
-    return target.reshape((n, groups, c // groups, *size))
 
 
 def _summed(g: Any) -> Any:
@@ -103,43 +107,45 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
             weight_gradient(g, conj(input), weight.shape, *steps) if "weight" in needs else None,
             _summed(g) if "bias" in needs else None,
         )
-    stride, padding, dilation, groups = steps
-    shape, kernel = shape_of(input), shape_of(weight)
     if "weight" not in needs:
         to_input = input_gradient(g, weight, input.shape, *steps) if "input" in needs else None
         return to_input, None, _summed(g) if "bias" in needs else None
-    window = _window(shape[2:], kernel[2:], stride, padding, dilation, shape_of(g)[2:])
+    kernel = shape_of(weight)
+    form = _form(shape_of(input), kernel, *steps, shape_of(g)[2:])
     to_weight, into = blank(kernel, input._dtype)
-    kernels = _kernels(into, groups)
+    kernels = into.reshape(form.kernels)
     to_bias, sums = None, None
     if "bias" in needs:
         to_bias, sums = blank(kernel[:1], input._dtype)
-        sums = sums.reshape(groups, -1)
+        sums = sums.reshape(form.kernels[:2])
     if "input" not in needs:
-        places, images = _images(g, groups), _images(conj(input), groups)
-        conv_kernels.weights(places, images, kernels, window, sums)
+        places = g._skimp_array().reshape(form.places)
+        images = conj(input)._skimp_array().reshape(form.images)
+        conv_kernels.weights(places, images, kernels, form.window, sums)
         return None, to_weight, to_bias
-    return _with_input(g, input, weight, kernels, sums, window, groups), to_weight, to_bias
+    return _with_input(g, input, weight, kernels, sums, form), to_weight, to_bias
 
 
-def _with_input(
-    g: Any, input: Any, weight: Any, kernels: Array, sums: Any, window: Window, groups: int
-) -> Tensor:
+def _with_input(g: Any, input: Any, weight: Any, kernels: Array, sums: Any, form: _Form) -> Tensor:
     """The input's gradient, and those of weight and bias where these are to be: at once, or one
     after the other, with the same bits, where there is no room for that."""
-    places, images = _images(g, groups), _images(conj(input), groups)
-    turned = _kernels(conj(weight)._skimp_array(), groups)
+    window = form.window
+    places = g._skimp_array().reshape(form.places)
+    images = conj(input)._skimp_array().reshape(form.images)
+    turned = conj(weight)._skimp_array().reshape(form.kernels)
     room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
     has_room = host.fits(room) or host.relieve(room)
     if has_room or not conv_onednn.weights(places, images, kernels, window, sums):
         to_input, target = _result(shape_of(input), g)
+        target = target.reshape(form.images)
     else:
         del images  # the input may go before there is its gradient
         to_input, target = _result(shape_of(input), g)
-        if conv_onednn.adjoint(places, turned, None, _split(target, groups), window):
+        target = target.reshape(form.images)
+        if conv_onednn.adjoint(places, turned, None, target, window):
             return to_input
-        images = _images(conj(input), groups)
-    adjoint_and_weights(places, images, turned, _split(target, groups), kernels, window, sums)
+        images = conj(input)._skimp_array().reshape(form.images)
+    adjoint_and_weights(places, images, turned, target, kernels, window, sums)
     return to_input
 
 
@@ -187,22 +193,16 @@ def _conv(
 ) -> Any:
     """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
     fewer than would fit."""
-    shape, kernels = shape_of(input), shape_of(weight)
-    size, kernel = shape[2:], kernels[2:]
-    if places is None:
-        window = _whole_window(size, kernel, stride, padding, dilation)
-    else:
-        window = _window(size, kernel, stride, padding, dilation, places)
-    result, target = _result((shape[0], kernels[0], *window.out), input)
+    form = _form(shape_of(input), shape_of(weight), stride, padding, dilation, groups, places)
+    result, target = _result(form.result, input)
     if target is None:
         return result
-    add = None if bias is None else bias._skimp_array().reshape(groups, -1)
     conv_kernels.forward(
-        _images(input, groups),
-        _kernels(weight._skimp_array(), groups),
-        add,
-        _split(target, groups),
-        window,
+        input._skimp_array().reshape(form.images),
+        weight._skimp_array().reshape(form.kernels),
+        None if bias is None else bias._skimp_array().reshape(form.kernels[:2]),
+        target.reshape(form.places),
+        form.window,
     )
     return result
 
@@ -231,18 +231,18 @@ def _conv_adjoint(
     groups: int,
 ) -> Any:
     """(n, co, *out) by (co, ci / groups, *kernel): the transposed convolution to spatial `size`."""
-    (n, _, *out), (_, count, *kernel) = shape_of(input), shape_of(weight)
-    result, target = _result((n, count * groups, *size), input)
+    (n, _, *out), kernels = shape_of(input), shape_of(weight)
+    shape = n, kernels[1] * groups, *size
+    result, target = _result(shape, input)
     if target is None:
         return result
-    window = _window(size, tuple(kernel), stride, padding, dilation, tuple(out))
-    add = None if bias is None else bias._skimp_array().reshape(groups, -1)
+    form = _form(shape, kernels, stride, padding, dilation, groups, tuple(out))
     adjoint(
-        _images(input, groups),
-        _kernels(weight._skimp_array(), groups),
-        add,
-        _split(target, groups),
-        window,
+        input._skimp_array().reshape(form.places),
+        weight._skimp_array().reshape(form.kernels),
+        None if bias is None else bias._skimp_array().reshape(groups, -1),
+        target.reshape(form.images),
+        form.window,
     )
     return result
 
@@ -266,10 +266,14 @@ def _conv_weights(
     if input._hollow:
         return meta.empty(shape, input._dtype)
     result, target = blank(shape, input._dtype)
-    size, out = shape_of(input)[2:], shape_of(grad)[2:]
-    window = _window(size, tuple(shape[2:]), stride, padding, dilation, out)
-    kernels = _kernels(target, groups)
-    conv_kernels.weights(_images(grad, groups), _images(input, groups), kernels, window)
+    steps = stride, padding, dilation, groups
+    form = _form(shape_of(input), tuple(shape), *steps, shape_of(grad)[2:])
+    conv_kernels.weights(
+        grad._skimp_array().reshape(form.places),
+        input._skimp_array().reshape(form.images),
+        target.reshape(form.kernels),
+        form.window,
+    )
     return result
 
 
@@ -291,14 +295,13 @@ def convolve(
         kernel = tuple(weight.shape[2:])
         each = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
         input, padding = _named_padding(input, padding, kernel, *each)
-    given = [plain(v) for v in (stride, padding, dilation)]
-    likes = [likeness(t) for t in (input, weight, bias)]
-    steps = steps_of(nd, *likes, *given, int(groups))
-    batched = input if len(likes[0][0]) == nd + 2 else input.unsqueeze(0)
-    if not likes[0][0][-nd - 1]:
+    known = judged(input, weight, bias, stride, padding, dilation, groups)
+    steps, shape = steps_of(nd, *known), known[0][0]
+    batched = input if len(shape) == nd + 2 else input.unsqueeze(0)
+    if not shape[-nd - 1]:
         result = _of_no_channels(batched, weight, bias, *steps)
     else:
-        result = _conv(batched, weight, bias, *steps, int(groups))
+        result = _conv(batched, weight, bias, *steps, known[-1])
     return result if batched is input else result.squeeze(0)
 
 
@@ -347,11 +350,10 @@ def _transpose(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Any:
-    given = [plain(v) for v in (stride, padding, output_padding, dilation)]
-    likes = [likeness(t) for t in (input, weight, bias)]
-    size, *steps = transposed_steps(nd, *likes, *given, int(groups))
-    batched = input if len(likes[0][0]) == nd + 2 else input.unsqueeze(0)
-    result = _conv_adjoint(batched, weight, bias, size, *steps, int(groups))
+    known = judged(input, weight, bias, stride, padding, output_padding, dilation, groups)
+    size, *steps = transposed_steps(nd, *known)
+    batched = input if len(known[0][0]) == nd + 2 else input.unsqueeze(0)
+    result = _conv_adjoint(batched, weight, bias, size, *steps, known[-1])
     return result if batched is input else result.squeeze(0)
 
 

@@ -113,11 +113,6 @@ def _check_kernel(size: Ints, kernel: Ints, padding: Ints, dilation: Ints) -> No
         )
 
 
-def plain(value: Any) -> Any:
-    """Numbers of any kind as Python's, which are remembered."""
-    return tuple(map(int, value)) if isinstance(value, (tuple, list)) else int(value)
-
-
 Likeness = tuple[Ints, dtypes.dtype]
 
 
@@ -132,9 +127,14 @@ class Like(NamedTuple):
         return len(self.shape)
 
 
-def likeness(t: Any) -> Any:
-    """A tensor's, by which a call is remembered, or that there is none."""
-    return None if t is None else (shape_of(t), t._dtype)
+def judged(input: Any, weight: Any, bias: Any, *steps: Any) -> list[Any]:
+    """What a call is judged and remembered by: what tensors are like, or that there is none, and
+    numbers of any kind as Python's."""
+    likes: list[Any] = [(shape_of(input), input._dtype), (shape_of(weight), weight._dtype), None]
+    if bias is not None:
+        likes[2] = shape_of(bias), bias._dtype
+    likes += [tuple(map(int, v)) if isinstance(v, (tuple, list)) else int(v) for v in steps]
+    return likes
 
 
 def _likes(*given: Likeness | None) -> list[Any]:
