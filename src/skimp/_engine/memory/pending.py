@@ -72,21 +72,20 @@ def pending() -> list[Storage]:
 
 def _pending() -> list[Storage]:
     """The same for who has the lock."""
-    found = []
-    # a copy is one step; a list of pairs is not: making one may run finalizers that defer
-    for key, ref in WAITING.copy().items():
-        s = ref()
-        if s is not None:
-            found.append(s)
-        elif WAITING.get(key) is ref:  # nobody else has its place yet
-            WAITING.pop(key, None)
+    # a copy is one step; a list is not: making one may run finalizers that defer
+    waiting = WAITING.copy()
+    found = [s for ref in waiting.values() if (s := ref()) is not None]
+    if len(found) < len(waiting):
+        for key, ref in waiting.items():
+            if ref() is None and WAITING.get(key) is ref:  # nobody else has its place yet
+                WAITING.pop(key, None)
     return found
 
 
 def lean(s: Storage) -> None:
     """A deferred expression that alone keeps bytes alive materializes; others may stay."""
     with LOCK():
-        if s.deferred is not None and _kept_alone(s.deferred, _holders(_pending())):
+        if s.deferred is not None and _read_by(s.deferred, _kept_alone(_pending())):
             s.materialize()
 
 
@@ -122,17 +121,16 @@ def relieve() -> None:
     result will take over.
     """
     with LOCK():
-        waiting = now = _pending()
-        holders: dict[int, set[int]] | None = None
+        waiting = _pending()
+        alone = _kept_alone(waiting)
         for s in waiting:
+            if not alone:
+                return
             expr = s.deferred
             if expr is None or (s.staying is not None and len(s.staying) == 1):
                 continue
-            if holders is None:
-                holders = _holders(now or _pending())
-                now = []
-            kept = _kept_alone(expr, holders)
-            donor: Any = s.donor(expr) if len(kept) == 1 else None
+            kept = _read_by(expr, alone)
+            donor: Any = s.donor(expr) if kept == 1 else None
             if donor is not None:
                 found = _for_good(expr, donor)
                 if found is not None:
@@ -140,7 +138,7 @@ def relieve() -> None:
             del expr
             if kept and donor is None:
                 s.materialize()
-                holders = None
+                alone = _kept_alone(_pending())
             del donor
 
 
@@ -156,28 +154,26 @@ def _for_good(expr: Expr, donor: Any) -> list[weakref.ref[Storage]] | None:
     return readers
 
 
-def _holders(waiting: list[Storage]) -> dict[int, set[int]]:
-    """By a counted storage's id, the ids of the leaves by which deferred expressions hold it."""
-    holders: dict[int, set[int]] = {}
-    for s in waiting:
-        if s.deferred is not None:
-            for leaf in s.deferred.leaves:
-                source: Any = leaf.storage
-                if source.nbytes >= POOLED:
-                    holders.setdefault(id(source), set()).add(id(leaf))
-    return holders
-
-
-def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
-    """Sizes of the counted storages that only deferred expressions keep alive, among those that
-    `expr` reads.
-    """
-    kept = {}
-    for leaf in expr.leaves:
+def _kept_alone(waiting: list[Storage]) -> set[int]:
+    """Ids of the counted storages that only the deferred expressions of these keep alive."""
+    holders: dict[int, int] = {}
+    # the leaves are as many as hold a storage: expressions share them
+    leaves = frozenset().union(*[e.leaves for s in waiting if (e := s.deferred) is not None])
+    for leaf in leaves:
         s: Any = leaf.storage
-        if s.nbytes >= POOLED and sys.getrefcount(s) == HELD_BY_VARIABLE + len(holders[id(s)]):
-            kept[id(s)] = s.nbytes
-    return list(kept.values())
+        if s.nbytes >= POOLED:
+            holders[id(s)] = holders.get(id(s), 0) + 1
+    alone = set()
+    for leaf in leaves:
+        s = leaf.storage
+        if s.nbytes >= POOLED and sys.getrefcount(s) == HELD_BY_VARIABLE + holders[id(s)]:
+            alone.add(id(s))
+    return alone
+
+
+def _read_by(expr: Expr, storages: set[int]) -> int:
+    """How many of the storages with these ids it reads."""
+    return len(storages.intersection([id(leaf.storage) for leaf in expr.leaves]))
 
 
 if hasattr(os, "register_at_fork"):

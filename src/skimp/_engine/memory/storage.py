@@ -268,7 +268,8 @@ class Storage:
                 return
             forget(self)
             try:
-                materialize_inner(expr)
+                if expr.size > 1:
+                    materialize_inner(expr)
                 self._compute(expr)
             except BaseException:
                 if self.deferred is not None:

@@ -21,6 +21,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.run import evaluate, threads_for
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.bare import einsum
@@ -37,12 +38,15 @@ _PASSES: Final = 3  # over a piece, as memory gives them
 
 def lie_last(t: Tensor) -> bool:
     """Whether the channels of each place are a run, and the tensor is worth looking at that way."""
-    shape = shape_of(t)
-    if len(shape) not in (4, 5) or shape[1] < 2 or not t._dtype.is_floating_point:
+    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
+    return t._dtype.is_floating_point and not t._hollow and _do_lie_last(shape, strides)
+
+
+@lru_cache(1024)
+def _do_lie_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    if len(shape) not in (4, 5) or shape[1] < 2 or math.prod(shape) < LEAST:
         return False
-    if t._hollow or math.prod(shape) < LEAST:
-        return False
-    layout = t._skimp_layout_of()
+    layout = Layout(shape, strides, 0)
     return layouts.is_channels_last(layout, len(shape)) and layouts.suggests_channels_last(layout)
 
 

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.autograd.nodes import shape_of
-from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.reduction import source_of
-from skimp._engine.dispatch.result_types import same
-from skimp._engine.dispatch.rows import FLOAT
-from skimp._engine.eval.expr import COPY, Expr, Kernel
+from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, channels, channels_onednn
 from skimp._kernels.bare import einsum
-from skimp._kernels.pointwise import CLIP
 from skimp._kernels.scratch import RUN, Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
 from skimp._ops.nn.rectified import Rectified, rectified
@@ -50,10 +47,23 @@ _FAR: Final = 2.75
 
 def has_rows(t: Tensor) -> bool:
     """Whether the places of each channel are a run that is worth a row of its own."""
-    shape = shape_of(t)
-    if len(shape) < 3 or 0 in shape or not t._dtype.is_floating_point:
+    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
+    return t._dtype.is_floating_point and _are_rows(shape, strides)
+
+
+@lru_cache(1024)
+def _are_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    if len(shape) < 3 or 0 in shape:
         return False
-    return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(t._skimp_layout_of())
+    return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(Layout(shape, strides, 0))
+
+
+def in_memory(t: Tensor) -> Array | None:
+    """The elements of a tensor of full precision that `has_rows`, where nothing waits to make
+    them; None for any other."""
+    if t._storage.deferred is not None or t._dtype not in dtypes.FLOATING or not has_rows(t):
+        return None
+    return t._skimp_array()
 
 
 def small(t: Any) -> Array | None:
@@ -91,7 +101,7 @@ def _moments_of_rows(x: Tensor) -> tuple[Array, Array | None, int]:
     acc = dtypes.accumulator(x._dtype).np
     n, count, *size = shape_of(x)
     source, length = _source(x), math.prod(size)
-    if isinstance(source, np.ndarray) and source.size < _DIRECT and source.dtype == acc:
+    if isinstance(source, np.ndarray) and source.dtype == acc:
         return *quietly(_row_moments, source.reshape(n * count, -1)), length
     sums, careful = np.empty((2, n, count, 1), acc), np.empty((n, count, 1), bool)
 
@@ -129,20 +139,35 @@ def _any(marks: Array) -> bool:
 
 
 def _sums_of_rows(flat: Array, other: Array) -> Array:
-    """The sum of each row and that of its products with the other, (2, rows, 1). BLAS takes twice
-    as long as einsum for rows of less than its vectors."""
+    """The sum of each row and that of its products with the other, (2, rows, 1): of a few rows at
+    a time, which stay in the cache."""
     sums = np.empty((2, len(flat), 1), flat.dtype)
+    if flat.size <= _UNIT:
+        _add_up(flat, other, sums)
+        return sums
+    step = max(1, _UNIT // flat.shape[1])
+    pieces = iter([slice(i, i + step) for i in range(0, len(flat), step)])
+
+    def work() -> None:
+        for some in pieces:  # shared by the threads: next() is atomic
+            _add_up(flat[some], other[some], sums[:, some])
+
+    share(work, threads_for(flat.size, _PASSES))
+    return sums
+
+
+def _add_up(flat: Array, other: Array, sums: Array) -> None:
+    """BLAS takes twice as long as einsum for rows of less than its vectors."""
     length = flat.shape[1]
     if length > RUN:
         sums[0], sums[1] = row_sums(flat), row_products(flat, other)
-        return sums
+        return
     total, product = sums[..., 0]
     einsum("ij->i", flat, out=total)
     if length < _VECTORS:
         einsum("ij,ij->i", flat, other, out=product)
     else:
         np.vecdot(flat, other, out=product)
-    return sums
 
 
 def _row_moments(flat: Array) -> tuple[Array, Array | None]:
@@ -212,8 +237,8 @@ def gradient_rows(
     marks = [] if apart is None else _beside_rows(n, mean, apart)
     if (
         isinstance(source, np.ndarray)
-        and source.size < _DIRECT
         and source.dtype == acc == x_values.dtype
+        and (source.size < _DIRECT or (source.flags.c_contiguous and x_values.flags.c_contiguous))
     ):
         flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
         return quietly(_row_products, flat, other, *marks).reshape(2, n, count), source
@@ -294,46 +319,6 @@ def _over(source: Expr | Array, lead: int, block: Any, *parts: Array, steps: int
 
 
 # -- a * x + b for each channel --------------------------------------------------------------------
-
-
-@lru_cache(64)
-def _scaled(name: str, plus: bool, hold: tuple[float, ...] | None, own: bool) -> Kernel:
-    """x * a + b, perhaps plus another argument, held between two numbers if they are given."""
-    return Kernel(
-        name,
-        partial(channels.scaled, hold=hold, own=own),
-        aliases=True,
-        strided=True,
-        brief=True,
-        listed=partial(channels.calls, hold=hold, own=own),
-        beside=True,
-        joined=partial(_joined, name, plus, hold, own),
-    )
-
-
-def _joined(
-    name: str, plus: bool, hold: tuple[float, ...] | None, own: bool, other: Kernel, more: int
-) -> Kernel | None:
-    """The kernel that copies its result too, or adds to it, or holds it between two numbers."""
-    if other is COPY:
-        return _scaled(name, plus, hold, own)
-    if more and not plus and hold is None and other.ufunc is np.add:
-        return _scaled(f"{name}_{other.name}", True, None, own)
-    if more or hold is not None or CLIP is None or other.ufunc is not CLIP:
-        return None
-    nan = any([limit != limit for limit in other.numbers])
-    return None if nan else _scaled(f"{name}_{other.name}", plus, other.numbers, own)
-
-
-SCALED: Final = Pointwise(
-    "scaled", {FLOAT: _scaled("scaled", False, None, False)}, same, args=("input", "a", "b")
-)
-"""x * a + b, the latter two with a number for each channel."""
-
-STANDARDIZED: Final = Pointwise(
-    "standardized", {FLOAT: _scaled("standardized", False, None, True)}, same, args=SCALED.args
-)
-"""The same, of numbers made of x's own moments: so where x is not finite they are not."""
 
 
 def line_back(
@@ -468,9 +453,10 @@ def normalized(
     running: Sequence[Array],
     momentum: float,
     n: int,
+    made: bool,
 ) -> tuple[Any, ...]:
-    """(moments, mean, rstd, a, b, x * a + b) of the `small` x, if it is given (else the last is
-    None): of its own moments if there are no others. Moves the `running` statistics, if any."""
+    """(moments, mean, rstd, a, b, x * a + b), the last None if it is not to be `made`: of the
+    moments of x, which has rows, if there are no others. Moves the `running` statistics, if any."""
     if whole is None:
         assert x is not None
         cut = x.shape[:2]
@@ -485,4 +471,4 @@ def normalized(
     mean, var = whole
     numbers = mean, *line(mean, var, eps, weight, bias)
     mean, rstd, a, b = [v.astype(dtype) for v in numbers]
-    return whole, mean, rstd, a, b, None if x is None else _scaled_small(x, a, b)
+    return whole, mean, rstd, a, b, _scaled_small(x, a, b) if made and x is not None else None

@@ -21,7 +21,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.nn import channel_places, channel_sums
+from skimp._ops.nn import channel_lines, channel_places, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.nn.normalization_channels import (
     accumulated,
@@ -156,12 +156,12 @@ def _in_rows(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any
     mean, rstd, *line = [v.astype(acc.np) for v in (mean, *numbers)]
     if last:
         line = channel_places.beside(input, *[v.reshape(n, c) for v in line])
-        y = call(channel_sums.SCALED, (accumulated(input), *line)).to(input._dtype)
+        y = call(channel_lines.SCALED, (accumulated(input), *line)).to(input._dtype)
         return y, *[fresh(v.reshape(n, groups), acc) for v in (mean, rstd)]
     # each channel of each image is one of a single image
     images = accumulated(input.reshape((1, n * c, *size)))
     beside = [fresh(v.reshape(1, -1, *(1,) * len(size)), acc) for v in line]
-    y = call(channel_sums.SCALED, (images, *beside)).to(input._dtype)
+    y = call(channel_lines.SCALED, (images, *beside)).to(input._dtype)
     y = ghost(y.reshape(shape))  # a result of its own, no view: what follows may write to it
     return y, *[fresh(v.reshape(n, groups), acc) for v in (mean, rstd)]
 

@@ -23,7 +23,7 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn import channel_few, channel_places, channel_sums
+from skimp._ops.nn import channel_few, channel_lines, channel_places, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.reduce.softmax import floating
 from skimp.config import config
@@ -138,9 +138,10 @@ def in_sums_order(input: Any) -> Any:
     own = input._np
     if own is not None and (own.size < channel_places.LEAST or own.flags.c_contiguous):
         return input
-    if input._hollow or input.numel() < channel_places.LEAST or channel_sums.has_rows(input):
+    if input._hollow or math.prod(shape_of(input)) < channel_places.LEAST:
         return input
-    return input if channel_places.lie_last(input) else in_format(input, input)
+    lies = channel_sums.has_rows(input) or channel_places.lie_last(input)
+    return input if lies else in_format(input, input)
 
 
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
@@ -270,13 +271,15 @@ def _batch_norm(
     affine = _numbers(weight), _numbers(bias)
     images = in_sums_order(input)
     x, kind = channel_sums.small(images), dtypes.accumulator(input._dtype)
-    acc = kind.np
+    acc, small = kind.np, x is not None
     running = [t for t in (running_mean, running_var) if t is not None]
     ready: list[Any] = []
     whole = None
     if not training:
         whole = np.array([_numbers(t) for t in running], np.float64)
     else:
+        if x is None:
+            x = channel_sums.in_memory(images)
         if x is None or not channel_sums.in_rows(x):
             whole = _batch_moments(images, x)
         if len(running) == _STATISTICS:
@@ -285,7 +288,7 @@ def _batch_norm(
     shape = shape_of(input)
     n = math.prod(shape) // shape[1]
     whole, mean, rstd, a, b, made = quietly(
-        channel_sums.normalized, x, whole, acc, eps, *affine, ready, momentum, n
+        channel_sums.normalized, x, whole, acc, eps, *affine, ready, momentum, n, small
     )
     if training and running and not ready:
         steps = channel_sums.steps(whole, momentum, n, acc)
@@ -296,7 +299,7 @@ def _batch_norm(
         y = fresh(made, input._dtype)
     else:
         images = images if channel_sums.has_rows(images) else in_format(images, images)
-        line = channel_sums.STANDARDIZED if training else channel_sums.SCALED
+        line = channel_lines.STANDARDIZED if training else channel_lines.SCALED
         y = call(line, (accumulated(images), *_channels(images, training, a, b)))
         y = y if y._dtype is input._dtype else y.to(input._dtype)
     if not training:
@@ -445,7 +448,8 @@ def _quick_instance_norm(
             return None
         affine.append(shaping.broadcast(own, (n, c)).reshape(-1))
     rows = x.reshape(1, n * c, *size)
-    found = quietly(channel_sums.normalized, rows, None, x.dtype, eps, *affine, (), momentum, 0)
+    moved = (), momentum, 0
+    found = quietly(channel_sums.normalized, rows, None, x.dtype, eps, *affine, *moved, True)
     return fresh(found[-1].reshape(x.shape), input._dtype)
 
 
