@@ -422,7 +422,8 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        matrices = len(shape_of(self)) == 2 == len(shape_of(other))
+        x = self._np
+        matrices = (x is None or x.ndim == 2) and len(shape_of(self)) == 2 == len(shape_of(other))
         made = _small_mm(self, other) if matrices else None
         if made is None:
             made = _small_matmul(self, other)
