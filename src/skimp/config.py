@@ -112,13 +112,13 @@ def _checked(name: str, value: Any) -> Any:
 
 def _threads_of(environ: Mapping[str, str]) -> int:
     text = environ.get("SKIMP_THREADS", "")
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     if text:
         raise ValueError(f"SKIMP_THREADS must be an integer of at least 1; got {text!r}")
     for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS"):  # MKL's comes first; both end at the cores
         first = environ.get(name, "").partition(",")[0].strip()
-        if first.isdigit() and int(first):
+        if first.isdecimal() and int(first):
             return min(int(first), cores())
     return min(cores(), MAX_THREADS)
 

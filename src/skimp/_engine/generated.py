@@ -67,7 +67,7 @@ def _remember(file: str, source: str) -> None:
 def text_of(code: CodeType) -> str:
     """The text that a function's code was compiled from here; nothing of one in a file."""
     known: Any = linecache.cache.get(code.co_filename)
-    lines = known[2] if known is not None else None
+    lines = known[2] if known is not None and len(known) > 2 else None  # 1: a file that may be read
     return lines.text if isinstance(lines, _Lines) else ""
 
 

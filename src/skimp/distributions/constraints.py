@@ -28,7 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-_LOOKED_AT: Final = frozenset("fd?bBhilq")  # types whose arrays are compared as tensors are
+_LOOKED_AT: Final = frozenset("fd?bBhilq")  # types whose arrays are looked at as tensors are
+_COMPARED: Final = frozenset("fdlq")  # and compared with a number
 
 
 class Constraint:
@@ -190,7 +191,9 @@ class _OneHot(_Formula):
 
 def _sum(value: Any) -> Any:
     """Over events."""
-    return row_sums(value) if type(value) is np.ndarray else value.sum(-1)
+    if type(value) is np.ndarray and value.dtype.kind == "f":
+        return row_sums(value)
+    return value.sum(-1)  # flags are counted
 
 
 class _Bounded(_Formula):
@@ -200,7 +203,8 @@ class _Bounded(_Formula):
         for bound in vars(self).values():
             if type(bound) is not float and type(bound) is not int:
                 return False
-        return super()._skimp_takes(a)
+        # a bound that is none of a narrow integer's wraps for tensors, and not for arrays
+        return a.dtype.char in _COMPARED and super()._skimp_takes(a)
 
     def __repr__(self) -> str:
         words = ", ".join(f"{name}={bound}" for name, bound in vars(self).items())

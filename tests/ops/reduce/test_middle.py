@@ -42,3 +42,9 @@ def test_middle_sizes(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     got = bits()
     monkeypatch.setattr(operands, "MIDDLE", 0)
     assert got == bits()
+
+
+@pytest.mark.parametrize("dtype", [skimp.float32, skimp.float64])
+def test_a_mask_of_more_dims(dtype: skimp.dtype) -> None:
+    x = skimp.zeros(65537, dtype=dtype)
+    assert x.masked_fill(skimp.ones(1, 65537, dtype=skimp.bool), 2).shape == (1, 65537)

@@ -503,3 +503,19 @@ def test_few_standard_normals_are_pytorchs(count: int, dtype: str) -> None:
         draws = lib.distributions.Normal(zeros, zeros + 1.5).rsample((2,))
         found.append((draws.tolist(), lib.rand(2).tolist()))
     assert found[0] == found[1]
+
+
+def test_constraints_of_narrow_integers_and_flags() -> None:
+    """A bound beyond the type wraps, and flags are counted, as in PyTorch."""
+    found = []
+    for t in (skimp, torch):
+        sets = t.distributions.constraints
+        small, flags = t.tensor([0, 1, 255], dtype=t.uint8), t.tensor([[True, True, False]])
+        checked = (
+            sets.greater_than(-1).check(small),
+            sets.interval(0, 256).check(small),
+            sets.one_hot.check(flags),
+            sets.simplex.check(flags),
+        )
+        found.append([c.tolist() for c in checked])
+    assert found[0] == found[1]

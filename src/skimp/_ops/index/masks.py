@@ -229,7 +229,7 @@ def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
 
 def _middle_fill(input: Tensor, mask: Tensor, number: Any) -> Tensor | None:
     x = middle_array(input)
-    if x is None:
+    if x is None or mask.ndim > x.ndim:  # more dims of 1: the result's shape has them too
         return None
     made, out = blank(x.shape, input._dtype)
     try:
