@@ -144,16 +144,14 @@ def _back_in_ops(
     """The same in ops, for derivatives of the derivative."""
     order = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
     back = (0, 2, 1, 3) if batch_first else (2, 0, 1, 3)
-    inputs = [
-        t for part, n in zip(parts, _PIECES[len(parts)], strict=True) for t in part.chunk(n, -1)
-    ]
+    pieces = _PIECES[len(parts)]
+    inputs = [t for part, n in zip(parts, pieces, strict=True) for t in part.chunk(n, -1)]
     q, k, v = [t.unflatten(-1, (heads, -1)).permute(order) for t in inputs]
     rows, batch = q.shape[2], q.shape[0]
     by_head = g.reshape(rows, batch, heads, -1).permute(1, 2, 0, 3)
     scale = 1.0 / math.sqrt(q.shape[3])
     grads = in_ops_back(by_head, q, k, v, mask, causal, scale, kept, grow)
     flat = iter([t.permute(back).flatten(2) for t in grads])
-    pieces = _PIECES[len(parts)]
     return [NAMESPACES[""]["cat"]([next(flat) for _ in range(n)], -1) for n in pieces]
 
 
