@@ -29,9 +29,7 @@ def address(a: Array) -> int:
 def addresses(*arrays: Any) -> list[int]:
     """`address` of each, without a call for each."""
     try:
-        return [
-            addressof(_at(a if a.flags.carray else a[(0,) * a.ndim + (...,)])) for a in arrays
-        ]
+        return [addressof(_at(a if a.flags.carray else a[(0,) * a.ndim + (...,)])) for a in arrays]
     except (TypeError, ValueError, IndexError):
         return [address(a) for a in arrays]
 
