@@ -304,6 +304,8 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
 def _added_in_memory(have: Tensor, g: Tensor) -> bool:
     """Add a large gradient to one that is nobody else's, by one call, if both are in memory and
     row-major, and one thread is enough; whether it was done. The bits are those of `add_`."""
+    if type(have) is not Tensor or type(g) is not Tensor or have._skimp_marked or g._skimp_marked:
+        return False
     own, other = have._skimp_layout, g._skimp_layout
     if own is None or other is None or have._dtype not in FLOATING or g._conj or g._skimp_neg:
         return False
