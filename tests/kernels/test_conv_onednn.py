@@ -162,8 +162,9 @@ def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) ->
                 arrays = x, weight.astype("f4"), bias.astype("f4"), g
                 found.append(ours(*arrays, w, groups))
                 places = split(arrays[0], 1, groups), split(arrays[1], 0, groups)
-                works = conv_onednn._works_for("forward", (*places, split(g, 1, groups)), w, True)
-                assert works is not None
+                way = conv_onednn._way_for("forward", (*places, split(g, 1, groups)), w, True)
+                assert way is not None
+                works = way.works
                 shared += len(works) - 1
         for other in found[1:]:
             for a, b in zip(found[0], other, strict=True):
@@ -194,8 +195,8 @@ def test_the_gradient_of_few_channels_is_a_sum_of_groups(
             assert conv_onednn.weights(arrays[2], arrays[0], arrays[1], w, bias[None])
             found.append((weight.copy(), bias.copy()))
             if grouped is not None:
-                works = conv_onednn._works_for("weights", grouped.arrays, w, True)
-                teams.append(works is not None and len(works) > 1)
+                way = conv_onednn._way_for("weights", grouped.arrays, w, True)
+                teams.append(way is not None and len(way.works) > 1)
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -223,8 +224,9 @@ def test_groups_of_images_are_cut_for_a_team_and_not_made_of_large_ones() -> Non
         assert (found is not None) is some
         if found is not None:
             with config.using(threads=2):
-                works = conv_onednn._works_for("weights", found.arrays, w, False)
-            assert works is not None
+                way = conv_onednn._way_for("weights", found.arrays, w, False)
+            assert way is not None
+            works = way.works
             assert works[-1].room <= 2 * works[0].room
 
 
@@ -238,10 +240,13 @@ def test_a_team_takes_more_at_once(face: str, channels: int, side: int, fewer: i
     weight = numbers(3, 1, channels, channels, 3, 3).astype("f4")
     arrays, made = (x, weight, g), {"forward": g, "adjoint": x, "weights": weight}[face]
     with config.using(threads=2):
-        works = conv_onednn._works_for(face, arrays, w, False)
-        assert works is not None
+        way = conv_onednn._way_for(face, arrays, w, False)
+        assert way is not None
+        works = way.works
         found = []
         for work in works:
+            conv_onednn._make_here([work], [(face, arrays, None)])
+            found.append(made.copy())
             conv_onednn._share([work.job(arrays, None)])
             found.append(made.copy())
         counts = [sum(map(len, work._pieces)) for work in works]

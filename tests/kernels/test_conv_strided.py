@@ -88,8 +88,9 @@ def test_memory_is_that_of_a_piece(case: Case) -> None:
     least = channels[0] * math.prod(w.size) + channels[1] * math.prod(w.out)
     factor = channels[0] * channels[1] * math.prod(w.kernel)
     with config.using(threads=2):
-        works = conv_onednn._works_for("adjoint", (x, weight, g), w, False)
-    assert works is not None
+        way = conv_onednn._way_for("adjoint", (x, weight, g), w, False)
+    assert way is not None
+    works = way.works
     most = max(conv_works._ROOM, least) + factor
     if groups == 1 and ci <= conv_works._FEW:  # one product for each image
         most = min(most, least + factor)
@@ -110,10 +111,11 @@ def test_few_channels_are_made_by_products(size: tuple[int, ...], step: int) -> 
     found = []
     for threads in (1, 2, 3):
         with config.using(threads=threads, threads_from=1):
-            works = conv_onednn._works_for("adjoint", (x, weight, g), w, False)
+            way = conv_onednn._way_for("adjoint", (x, weight, g), w, False)
             assert conv_onednn.adjoint(g, weight, None, x, w)
         found.append(x.copy())
-        assert works is not None
+        assert way is not None
+        works = way.works
         names = [plan.primitive.name for work in works for plan in work._plans()]
         assert len(works) == 1
         assert all(name.startswith(onednn.FEW) for name in names)
@@ -130,8 +132,9 @@ def test_what_runs_on_a_team_is_no_code_with_memory_for_each_thread() -> None:
     would be alone."""
     w, g, weight, x = arrays((4, 1, 64, 128, 4, 2, 1, 1, 16))
     with config.using(threads=2):
-        works = conv_onednn._works_for("adjoint", (x, weight, g), w, False)
-    assert works is not None
+        way = conv_onednn._way_for("adjoint", (x, weight, g), w, False)
+    assert way is not None
+    works = way.works
     names = {plan.primitive.name for work in works for plan in work._plans()}
     assert not any(name.startswith(onednn._SLOWER) for name in names)
     if names == {b"jit:avx512_core"}:

@@ -20,6 +20,7 @@ from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 Limits = tuple[float, ...]
+Lie = tuple[tuple[int, ...], ...]  # the shape and the strides of each of several arrays
 
 _TYPE: Final = np.dtype(np.float32)
 LEAST: Final = 1 << 17  # elements below which NumPy has done nearly as soon
@@ -41,7 +42,8 @@ def _exact() -> bool:
     total = _runs((2, 8, 512), True, True, None, 1)
     if plus is None or total is None:
         return False
-    _run(1, (plus, (x, a, out, b, old)), (total, (x, a, old, b)))
+    plus.make(shaping.addresses(x, a, out, b, old))
+    total.make(shaping.addresses(x, a, old, b))
     return np.array_equal(out, want) and np.array_equal(old, want)
 
 
@@ -62,7 +64,11 @@ def scaled(
         return False
     team = together(x.size >= SHARED)
     runs = _runs(sizes, True, False, hold, team, plus is not None)
-    return runs is not None and _run(team, (runs, _given(x, a, out, b, plus)))
+    at = _apart(sizes[1], x, a, b, out, plus)
+    if runs is None or at is None:
+        return False
+    runs.make(at, team)
+    return True
 
 
 def calls(
@@ -77,14 +83,11 @@ def calls(
     """What `scaled` does, as calls of C that are still to be made, on this thread alone; none where
     oneDNN does not."""
     sizes = _sizes_of(x, a, b, out, hold, plus, own)
-    runs = None if sizes is None else _runs(sizes, True, False, hold, 1, plus is not None)
-    if runs is None:
+    if sizes is None:
         return []
-    return runs.calls(shaping.addresses(*_given(x, a, out, b, plus)))
-
-
-def _given(*arrays: Array | None) -> tuple[Array, ...]:
-    return tuple([array for array in arrays if array is not None])
+    runs = _runs(sizes, True, False, hold, 1, plus is not None)
+    at = _apart(sizes[1], x, a, b, out, plus)
+    return [] if runs is None or at is None else runs.calls(at)
 
 
 def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> bool:
@@ -97,7 +100,10 @@ def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> boo
     second = _runs(sizes, True, True, None, team)
     if first is None or second is None:
         return False
-    return _run(team, (first, (g, a, out)), (second, (x, b, out, c)))
+    of_g, of_x, at, at_a, at_b, at_c = shaping.addresses(g, x, out, a, b, c)
+    first.make((of_g, at_a, at), team)
+    second.make((of_x, at_b, at, at_c), team)
+    return True
 
 
 def _sizes_of(
@@ -105,64 +111,85 @@ def _sizes_of(
 ) -> tuple[int, int, int] | None:
     """As `_sizes`. What holds loses NaN and the sign of 0: so a and b must be finite then, b not 0,
     and images finite, which is looked for. Of its `own` moments they are not where x is not."""
-    images = _given(x, plus)
-    sizes = _sizes(x, (a, b), out, *images[1:])
-    if sizes is None or any([_meets(array, out) for array in (*images, a, b)]):
+    sizes = _sizes(x, (a, b), out) if plus is None else _sizes(x, (a, b), out, plus)
+    if sizes is None or hold is None:
+        return sizes
+    if not _plain(a, b):
         return None
-    if hold is not None:
-        rows = sizes[0] * sizes[1]
-        looked = images[1:] if own else images
-        if not (_plain(a, b) and all([_finite(each.reshape(rows, -1)) for each in looked])):
+    rows = sizes[0] * sizes[1]
+    if not own and not _finite(x.reshape(rows, -1)):
+        return None
+    return sizes if plus is None or _finite(plus.reshape(rows, -1)) else None
+
+
+def _apart(
+    channels: int, x: Array, a: Array, b: Array, out: Array, plus: Array | None
+) -> list[int] | None:
+    """Where they are; None if `out` shares memory with one of the others, but is not an image where
+    it is, element for element."""
+    at = shaping.addresses(x, a, out, b) if plus is None else shaping.addresses(x, a, out, b, plus)
+    low, nbytes = at[2], out.nbytes
+    for images in at[::4]:
+        if images != low and -nbytes < images - low < nbytes:
             return None
-    return sizes
-
-
-def _meets(array: Array, out: Array) -> bool:
-    """Whether they share memory, but not element for element."""
-    if not bare.may_share_memory(array, out):
-        return False
-    return array.size != out.size or shaping.address(array) != shaping.address(out)
-
-
-def _run(team: int, *steps: tuple[Runs, tuple[Array, ...]]) -> bool:
-    for runs, arrays in steps:
-        runs.make(shaping.addresses(*arrays), team)
-    return True
+    most = channels * _TYPE.itemsize
+    for numbers in at[1:4:2]:
+        if -most < numbers - low < nbytes:
+            return None
+    return at
 
 
 def _sizes(x: Array, numbers: tuple[Array, ...], *others: Array) -> tuple[int, int, int] | None:
     """Images, channels, places, if all lie so that oneDNN can be told about them."""
-    if x.size < LEAST or not takes(x.dtype):
+    shape = x.shape
+    if x.size < LEAST or not takes(x.dtype) or not x.flags.c_contiguous:
         return None
-    for array in (x, *others):
-        if array.dtype != _TYPE or array.shape != x.shape or not array.flags.c_contiguous:
+    for array in others:
+        if array.dtype != _TYPE or array.shape != shape or not array.flags.c_contiguous:
             return None
-    dim = _dim_of(numbers[0])
+    lie: Lie = ()
     for number in numbers:
-        if number.dtype != _TYPE or dim is None or _dim_of(number) != dim:
+        if number.dtype != _TYPE:
             return None
+        lie = *lie, number.shape, number.strides
+    return _sizes_by(shape, lie)
+
+
+@lru_cache(1024)
+def _sizes_by(shape: tuple[int, ...], lie: Lie) -> tuple[int, int, int] | None:
+    """The same, of images of this shape and the shapes and strides of numbers."""
+    dims = {_dim_of(*each) for each in zip(lie[::2], lie[1::2], strict=True)}
+    dim = dims.pop()
+    if dims or dim is None:
+        return None
     if not dim:
-        return 1, 1, x.size
-    places = math.prod(x.shape[dim:]) // x.shape[dim]
-    return (math.prod(x.shape[:dim]), x.shape[dim], places) if places > 1 else None
+        return 1, 1, math.prod(shape)
+    places = math.prod(shape[dim:]) // shape[dim]
+    return (math.prod(shape[:dim]), shape[dim], places) if places > 1 else None
 
 
-def _dim_of(numbers: Array) -> int | None:
+def _dim_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     """The dim, from the last (-1) on, along which there are several numbers, one
     after the other; 0 where there is one, None where they lie otherwise."""
     found = 0
-    for dim, (size, stride) in enumerate(zip(numbers.shape, numbers.strides, strict=True)):
+    for dim, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         if size > 1 and stride:
             if found or stride != _TYPE.itemsize:
                 return None
-            found = dim - numbers.ndim
+            found = dim - len(shape)
     return found
 
 
 def _plain(a: Array, b: Array) -> bool:
     """Whether all are finite, and the latter not 0."""
-    a, b = [each[tuple([slice(None if s else 1) for s in each.strides])] for each in (a, b)]
+    a, b = a[_once(a.strides)], b[_once(b.strides)]
     return math.isfinite(bare.vdot(a, a) + bare.vdot(b, b)) and bare.count_nonzero(b) == b.size
+
+
+@lru_cache(256)
+def _once(strides: tuple[int, ...]) -> tuple[slice, ...]:
+    """The index that gives each number once."""
+    return tuple([slice(None if step else 1) for step in strides])
 
 
 def _finite(rows: Array) -> bool:

@@ -76,10 +76,8 @@ class _Way(NamedTuple):
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
     ways: list[_Way] = []
-    for face, (x, weight, g), bias in asked:
-        strides, types = (x.strides, weight.strides, g.strides), (x.dtype, weight.dtype, g.dtype)
-        n, kernels, threads = len(x), weight.shape, config.threads
-        way = _way(face, w, n, kernels, strides, types, bias is not None, threads)
+    for face, arrays, bias in asked:
+        way = _way_for(face, arrays, w, bias is not None)
         if way is None:
             return False
         ways.append(way)
@@ -110,35 +108,41 @@ def _made(w: Window, *asked: Asked) -> bool:
 def _planes(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> bool:
     """`forward` of groups of one channel, where oneDNN has code for them."""
     arrays = x, weight, out
-    works = _works_for("forward", arrays, w, bias is not None)
-    if works is None or works[0].slow:
+    way = _way_for("forward", arrays, w, bias is not None)
+    if way is None or way.works[0].slow:
         return False
-    _make([works], [("forward", arrays, bias)])
+    _make([way.works], [("forward", arrays, bias)])
     return True
 
 
 def _make(found: list[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
     """Those of one piece by a team if they have one; several by a team where all have one: else
-    threads share the pieces of all."""
-    together = False
-    for each in found:
-        together = together or (len(each) > 1 and teams.size(config.threads) > 1)
-    works, alone, teamed, effort, loud = [], True, False, 0, False
-    for each, (face, _, bias) in zip(found, asked, strict=True):
-        work = each[-1 if together else 0]
-        works.append(work)
-        alone &= work.alone
-        teamed |= work.team > 1
+    threads share the pieces of all, if that pays."""
+    works = [each[0] for each in found]
+    if max(map(len, found)) > 1 and teams.size(config.threads) > 1:
+        last = [each[-1] for each in found]
+        if min(map(len, found)) > 1 or all([work.alone for work in last]):
+            works = last
+    tasks, effort, teamed, loud = 0, 0, False, False
+    for work, (face, _, bias) in zip(works, asked, strict=True):
+        tasks += work.tasks
         effort += work.effort
-        loud |= work.copies or (bias is not None and face == "adjoint")
-    if alone and (teamed or len(works) == 1 or not shares(len(works), effort)):
-        if loud:  # NumPy writes numbers
-            quietly(_make_alone, works, asked)
-        else:
-            _make_alone(works, asked)
-        return
-    team = min(map(len, found)) - 1 if together else 0
-    _share([each[team].job(*own[1:]) for each, own in zip(found, asked, strict=True)])
+        teamed |= work.team > 1
+        loud |= work.copies or (work.sums and not work.alone)
+        loud |= bias is not None and face == "adjoint"
+    if not teamed and shares(tasks, effort):
+        _share([work.job(*own[1:]) for work, own in zip(works, asked, strict=True)])
+    elif loud:  # NumPy writes numbers
+        quietly(_make_here, works, asked)
+    else:
+        _make_here(works, asked)
+
+
+def _way_for(face: str, arrays: Three, w: Window, bias: bool) -> _Way | None:
+    """How a face is made of these arrays; None if it is not."""
+    x, weight, g = arrays
+    strides, types = (x.strides, weight.strides, g.strides), (x.dtype, weight.dtype, g.dtype)
+    return _way(face, w, len(x), weight.shape, strides, types, bias, config.threads)
 
 
 @lru_cache(512)
@@ -152,7 +156,7 @@ def _way(
     bias: bool,
     threads: int,
 ) -> _Way | None:
-    """How a face is made of n images and weights of this shape; None if it is not."""
+    """The same of n images and weights of this shape."""
     dtype = types[0]
     if onednn.library() is None or not dtype == types[1] == types[2] or working(dtype) != TYPE:
         return None
@@ -172,45 +176,25 @@ def _way(
     return None if works is None else _Way(None, works, w, depthwise, groups)
 
 
-def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[Work, ...] | None:
-    x, weight, g = arrays
-    dtype = x.dtype
-    if not dtype == weight.dtype == g.dtype:
-        return None
-    lie = (x.strides, weight.strides, g.strides) if dtype == TYPE else None
-    if lie is None and working(dtype) != TYPE:
-        return None
-    # oneDNN's adjoint knows no bias: pieces add it
-    bias = bias and face != "adjoint"
-    return works_of(face, w, len(x), weight.shape, lie, bias, config.threads)
-
-
 # -- who makes it ---------------------------------------------------------------------------------
 
 
 def _share(jobs: list[Job]) -> None:
-    """Run the jobs: their tasks one after the other on a team, or shared by our own threads."""
+    """Run the jobs: their tasks shared by our own threads."""
     tasks = [task for job in jobs for task in job.tasks]
-    team = jobs[0].team
     most = max([job.room for job in jobs])
-    work = partial(_run, iter(tasks), team, most, iter([True]))  # shared: next() is atomic
-    if team > 1:
-        began = teams.begin()
-        share(work, 1)
-        teams.end(began)
-    else:
-        several = shares(len(tasks), sum([job.effort for job in jobs]))
-        share(work, min(config.threads, len(tasks)) if several else 1)
+    work = partial(_run, iter(tasks), most, iter([True]))  # shared: next() is atomic
+    share(work, min(config.threads, len(tasks)))
     for job in jobs:
         job.end()
 
 
-def _make_alone(works: Sequence[Work], asked: Sequence[Asked]) -> None:
-    """Make faces of one piece, one after the other."""
+def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
+    """Make faces one after the other, each by its team."""
     most = team = 0
     for work in works:
-        if work.room > most:
-            most = work.room
+        if work.whole > most:
+            most = work.whole
     room = room_of(most)
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
         if work.team != team:
@@ -218,21 +202,19 @@ def _make_alone(works: Sequence[Work], asked: Sequence[Asked]) -> None:
             onednn.use_threads(team)
         if team > 1:
             began = teams.begin()
-            work.make_alone(arrays, bias, room)
+            work.make(arrays, bias, room)
             teams.end(began)
         else:
-            work.make_alone(arrays, bias, room)
+            work.make(arrays, bias, room)
     room.close()
 
 
-def _run(
-    tasks: Iterable[Callable[[Room], None]], team: int, most: int, first: Iterator[bool]
-) -> None:
+def _run(tasks: Iterable[Callable[[Room], None]], most: int, first: Iterator[bool]) -> None:
     """What a thread does. Who is not the first leaves all to the others where it has no room."""
     room = room_of(most) if next(first, False) else spare_room(most)
     if room is None:
         return
-    onednn.use_threads(team)
+    onednn.use_threads(1)
     for task in tasks:
         task(room)
     room.close()

@@ -172,9 +172,9 @@ class Plan:
             self.places.append((moved, self._reserve(side.elements * 4 if side.copied else 0)))
         moves = [side.move.scratch for side in self.sides if side.move is not None]
         self.scratch = self._reserve(max(self.primitive.scratch, *moves, 0))
-        self._weights = 0  # elements of the layout that is wanted, if they don't lie in it
+        self.weights = 0  # elements of the layout that is wanted, if they don't lie in it
         if self.sides[1].move is not None:
-            self._weights = onednn.size(self.sides[1].wanted) // TYPE.itemsize
+            self.weights = onednn.size(self.sides[1].wanted) // TYPE.itemsize
         self.copies = any([side.copied for side in self.sides])
         self._idle: list[_Run] = []
 
@@ -210,7 +210,7 @@ class Plan:
     def weights_room(self) -> Array | None:
         """Scratch memory, to be given back, for the weights in the layout that is wanted; None
         where they lie in it."""
-        return take(self._weights + _ALIGNED, TYPE) if self._weights else None
+        return take(self.weights + _ALIGNED, TYPE) if self.weights else None
 
     def ready_weights(self, weight: Array, into: int, room: Room) -> None:
         """Bring the weights into that layout, at an address."""

@@ -154,8 +154,15 @@ class Work:
                 self._pieces[-1].append(_Piece(image, channel, plan, behind, alike))
         self.alone = len(images) == len(channels) == 1
         self.copies = any([plan.copies for plan in plans.values()])
+        self.sums = face == "weights"
         self._all = [piece for some in self._pieces for piece in some]
+        self.tasks = len(self._all)  # that threads could share
+        if self.sums:
+            self.tasks = len(channels) * min(LANES, len(images))
         self.room = max([plan.room for plan in plans.values()])
+        # that read the same weights, which lie behind what pieces take where one thread makes all
+        self._several = not self.sums and len(channels) == 1 < len(images)
+        self.whole = self.room + (self._all[0].plan.weights if self._several else 0)
         # by products of one row each, or tap by tap
         alone = whole.groups > 1 and whole.co == whole.ci == 1
         self.slow = alone and any([plan.plain for plan in plans.values()])
@@ -200,8 +207,26 @@ class Work:
             return x[images, :, some], weight[:, :, some], g[images]
         return x[images], weight[:, some], g[images, :, some]
 
-    def make_alone(self, arrays: Three, bias: Array | None, room: Room) -> None:
-        """Make it of these arrays, of one piece."""
+    def make(self, arrays: Three, bias: Array | None, room: Room) -> None:
+        """Make it of these arrays, piece after piece, on the thread that asks or its team, in room
+        for the `whole`."""
+        if self.alone:
+            self._make_one(arrays, bias, room)
+        elif self.sums:
+            lanes, ends = self._lanes(arrays, bias)
+            for pieces, total in lanes:
+                self._sum_up(pieces, total, arrays, room)
+            _join(ends)
+        else:
+            at, after, _flat = self._given(arrays, bias)
+            held, plan = 0, self._all[0].plan
+            if self._several and plan.weights:
+                held = room.address + self.room * TYPE.itemsize
+                plan.ready_weights(arrays[1], held, room)
+            self._make_images(self._all, at, arrays, after, held, room)
+
+    def _make_one(self, arrays: Three, bias: Array | None, room: Room) -> None:
+        """`make` of one piece."""
         plan = self._all[0].plan
         where = shaping.addresses(*arrays)
         add = None if self._face == "adjoint" else bias
@@ -216,27 +241,56 @@ class Work:
             return
         if add is None:
             add_to_channels(arrays[0], bias)
-        elif self._face == "weights":
+        elif self.sums:
             bias[...] = add
 
     def job(self, arrays: Three, bias: Array | None) -> Job:
-        """What makes it of these arrays."""
-        return (self._sums if self._face == "weights" else self._images)(arrays, bias)
+        """What makes it of these arrays, shared by any threads."""
+        return (self._summing if self.sums else self._imaging)(arrays, bias)
 
-    def _images(self, arrays: Three, bias: Array | None) -> Job:
+    def _imaging(self, arrays: Three, bias: Array | None) -> Job:
         """Make x or g: each piece its own part of it."""
-        pieces = self._all
-        several = len(pieces) > 1 and len(self._pieces) == 1  # that read the same weights
-        ready = Ready(pieces[0].plan, arrays[1]) if several else None
-        x, weight, g = shaping.addresses(*arrays)
-        after, bias = (bias, None) if self._face == "adjoint" else (None, bias)
-        flat = None if bias is None else np.ascontiguousarray(bias, TYPE)
-        add = 0 if flat is None else shaping.address(flat)
+        ready = Ready(self._all[0].plan, arrays[1]) if self._several else None
+        at, after, _flat = self._given(arrays, bias)
 
-        def fn(piece: _Piece, room: Room, flat: Array | None) -> None:
+        def fn(piece: _Piece, room: Room, _flat: Array | None) -> None:
             held = ready.weights(room) if ready is not None and piece.alike else 0
+            self._make_images([piece], at, arrays, after, held, room)
+
+        tasks = [partial(fn, piece, _flat=_flat) for piece in self._all]  # which is read until then
+        return Job(
+            tasks, self.effort, _nothing if ready is None else ready.close, self.team, self.room
+        )
+
+    def _given(
+        self, arrays: Three, bias: Array | None
+    ) -> tuple[list[int], Array | None, Array | None]:
+        """Where x, w, g and the bias are; the bias that is added to a piece when it is made, for
+        oneDNN's adjoint knows none; and an array that is read meanwhile."""
+        at = shaping.addresses(*arrays)
+        if bias is None or self._face == "adjoint":
+            at.append(0)
+            return at, bias, None
+        flat = np.ascontiguousarray(bias, TYPE)
+        at.append(shaping.address(flat))
+        return at, None, flat
+
+    def _make_images(
+        self,
+        pieces: list[_Piece],
+        at: list[int],
+        arrays: Three,
+        after: Array | None,
+        held: int,
+        room: Room,
+    ) -> None:
+        """Make pieces of x or g, with what `_given` has found; `held`: where the weights are in the
+        layout of the first piece."""
+        x, weight, g, add = at
+        for piece in pieces:
             a, b, c, d = piece.behind
-            where = [x + a, weight + b, g + c, add + d, room.address, held]
+            ready = held if piece.alike else 0
+            where = [x + a, weight + b, g + c, add + d, room.address, ready]
             if self.copies:
                 piece.plan.make_of(where, self._parts(piece, arrays), room)
             else:
@@ -244,52 +298,53 @@ class Work:
             if after is not None:
                 add_to_channels(self._parts(piece, arrays)[0], self._bias(piece, after))
 
-        tasks = [partial(fn, piece, flat=flat) for piece in pieces]  # which is read until then
-        return Job(
-            tasks, self.effort, _nothing if ready is None else ready.close, self.team, self.room
-        )
+    def _summing(self, arrays: Three, bias: Array | None) -> Job:
+        """Make w and the bias, as `_lanes` says, whoever makes which."""
+        lanes, ends = self._lanes(arrays, bias)
 
-    def _sums(self, arrays: Three, bias: Array | None) -> Job:
-        """Make w and the bias: each channels' pieces are added up in lanes, every so many-th in
-        one, and these at the end, whoever made them."""
+        def fn(pieces: list[_Piece], total: Sum, room: Room) -> None:
+            self._sum_up(pieces, total, arrays, room)
+
+        tasks = [partial(fn, *lane) for lane in lanes]
+        return Job(tasks, self.effort, partial(_join, ends), self.team, self.room)
+
+    def _lanes(
+        self, arrays: Three, bias: Array | None
+    ) -> tuple[list[tuple[list[_Piece], Sum]], list[tuple[Sum, list[Sum]]]]:
+        """Each channels' pieces are added up in lanes, every so many-th in one, and these at the
+        end: the lanes' pieces and sums, and what is to be made of which of these."""
         lanes: list[tuple[list[_Piece], Sum]] = []
         ends: list[tuple[Sum, list[Sum]]] = []
         for some in self._pieces:
             own = None if bias is None else self._bias(some[0], bias)
             into = self._parts(some[0], arrays)[1], own
-            alone = len(some) == 1 and _takes_bias(into[1])
-            sums = [into] if alone else [_blank(into) for _ in some[:LANES]]
+            if len(some) == 1 and _takes_bias(own):
+                lanes.append((some, into))
+                continue
+            sums = [_blank(into) for _ in some[:LANES]]
             lanes += [(some[lane::LANES], found) for lane, found in enumerate(sums)]
             ends.append((into, sums))
-        seen, given = shaping.addresses(arrays[0], arrays[2])
+        return lanes, ends
 
-        def fn(pieces: list[_Piece], total: Sum, room: Room) -> None:
-            into = total
-            for number, piece in enumerate(pieces):
-                if number == 1:
-                    into = _blank(total)
+    def _sum_up(self, pieces: list[_Piece], total: Sum, arrays: Three, room: Room) -> None:
+        """Make the sum of pieces of a lane."""
+        seen, given, weight = shaping.addresses(arrays[0], arrays[2], total[0])
+        add = 0 if total[1] is None else shaping.address(total[1])
+        into = total
+        for number, piece in enumerate(pieces):
+            if number == 1:
+                into = _blank(total)
                 weight = shaping.address(into[0])
                 add = 0 if into[1] is None else shaping.address(into[1])
-                behind = piece.behind
-                where = [seen + behind[0], weight, given + behind[2], add, room.address, 0]
-                if self.copies:
-                    x, _, g = self._parts(piece, arrays)
-                    piece.plan.make_of(where, (x, into[0], g), room)
-                else:
-                    piece.plan.make(where)
-                if number:
-                    _add(total, into)
-
-        def end() -> None:
-            for into, (first, *others) in ends:
-                if others or first is not into:
-                    for other in others:
-                        _add(first, other)
-                    into[0][...] = first[0]
-                    if into[1] is not None:
-                        into[1][...] = first[1]
-
-        return Job([partial(fn, *lane) for lane in lanes], self.effort, end, self.team, self.room)
+            behind = piece.behind
+            where = [seen + behind[0], weight, given + behind[2], add, room.address, 0]
+            if self.copies:
+                x, _, g = self._parts(piece, arrays)
+                piece.plan.make_of(where, (x, into[0], g), room)
+            else:
+                piece.plan.make(where)
+            if number:
+                _add(total, into)
 
     def _bias(self, piece: _Piece, bias: Array) -> Array:
         return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
@@ -313,6 +368,16 @@ class Job(NamedTuple):
     end: Callable[[], None]
     team: int
     room: int  # that a thread needs, in elements
+
+
+def _join(ends: list[tuple[Sum, list[Sum]]]) -> None:
+    """Write the sums of lanes where they belong."""
+    for into, (first, *others) in ends:
+        for other in others:
+            _add(first, other)
+        into[0][...] = first[0]
+        if into[1] is not None:
+            into[1][...] = first[1]
 
 
 def _nothing() -> None:

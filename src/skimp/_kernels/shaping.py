@@ -27,10 +27,10 @@ def address(a: Array) -> int:
 
 
 def addresses(*arrays: Any) -> list[int]:
-    """`address` of each, without a call for those that are row-major."""
+    """`address` of each, without a call for each."""
     try:
-        return [addressof(_at(a)) if a.flags.carray and a.size else address(a) for a in arrays]
-    except ValueError:  # of a type that buffers lack
+        return [addressof(_at(a if a.flags.carray else a[(0,) * a.ndim + (...,)])) for a in arrays]
+    except (TypeError, ValueError, IndexError):
         return [address(a) for a in arrays]
 
 

@@ -85,9 +85,10 @@ def test_who_can_do_without_has_none_beyond_the_budget() -> None:
     x, g = [np.ones((8, 1, 32, 32, 32), "f4") for _ in range(2)]
     arrays = x, np.ones((1, 32, 32, 3, 3), "f4"), g
     with config.using(threads=2, threads_from=1):
-        works = conv_onednn._works_for("forward", arrays, w, False)
-        assert works is not None
-        need = 4 * (works[0].room + works[0]._pieces[0][0].plan._weights)
+        way = conv_onednn._way_for("forward", arrays, w, False)
+        assert way is not None
+        works = way.works
+        need = 4 * (works[0].room + works[0]._pieces[0][0].plan.weights)
         with torch.memory.budget(full() + need + 2 * works[0].room):
             counts.reset()
             for _ in range(20):

@@ -26,12 +26,15 @@ from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.parts import Part
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
+from skimp._engine.eval.run import threads_for
 from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
+from skimp._engine.tensor.dtypes import FLOATING
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp._kernels.locks import reentrant
+from skimp._kernels.threads import quietly
 
 _state = modes.state
 _active = regions.active
@@ -289,11 +292,35 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
                 return
             del s
         if not create and count(have) == HELD_BY_VARIABLE and is_own(have) and _same_kind(have, g):
-            buffer[index] = ops.add_(have, g)
+            if _active or host.budget is not None or not _added_in_memory(have, g):
+                ops.add_(have, g)
+            buffer[index] = have
         else:
             buffer[index] = (
                 g + have if have._hollow else have + g
             )  # dense + sparse, not the reverse
+
+
+def _added_in_memory(have: Tensor, g: Tensor) -> bool:
+    """Add a large gradient to one that is nobody else's, by one call, if both are in memory and
+    row-major, and one thread is enough; whether it was done. The bits are those of `add_`."""
+    if type(have) is not Tensor or type(g) is not Tensor or have._skimp_marked or g._skimp_marked:
+        return False
+    own, other = have._skimp_layout, g._skimp_layout
+    if own is None or other is None or have._dtype not in FLOATING or g._conj or g._skimp_neg:
+        return False
+    shape, strides, _ = own
+    if strides != other.strides or strides != contiguous_strides(shape):
+        return False
+    s = have._storage
+    if s.deferred is not None or g._storage.deferred is not None:
+        return False
+    x = have._skimp_array()
+    if threads_for(x.size, 1) > 1:
+        return False
+    s.version += 1
+    quietly(_add_arrays, x, g._skimp_array(), x)
+    return True
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:

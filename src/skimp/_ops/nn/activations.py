@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule, parameters
+from skimp._engine.dispatch.alike import alike
 from skimp._engine.dispatch.bodies import in_place_of
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
@@ -61,8 +62,15 @@ def functional(
 
 
 def _fast(row: Pointwise) -> Callable[..., Tensor | None]:
-    """The row's fast path, of a function of an input and whether it is in place."""
-    return lambda input, inplace=False: None if inplace else row.fast(input)
+    """The row's fast paths, of a function of an input and whether it is in place."""
+
+    def fast(input: Tensor, inplace: bool = False) -> Tensor | None:
+        if inplace:
+            return None
+        made = row.fast(input)
+        return alike(row, (input,), ()) if made is None else made
+
+    return fast
 
 
 def apply(

@@ -27,6 +27,7 @@ from skimp._kernels import bare, channels, channels_onednn
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import RUN, Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
+from skimp._ops.nn.channel_running import kept, steps
 from skimp._ops.nn.rectified import Rectified, rectified
 
 _DIRECT: Final = 1 << 19  # elements below which one call on all rows is the shortest way
@@ -56,14 +57,6 @@ def _are_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     if len(shape) < 3 or 0 in shape:
         return False
     return math.prod(shape[2:]) >= _SHORT and layouts.is_contiguous(Layout(shape, strides, 0))
-
-
-def in_memory(t: Tensor) -> Array | None:
-    """The elements of a tensor of full precision that `has_rows`, where nothing waits to make
-    them; None for any other."""
-    if t._storage.deferred is not None or t._dtype not in dtypes.FLOATING or not has_rows(t):
-        return None
-    return t._skimp_array()
 
 
 def small(t: Any) -> Array | None:
@@ -146,13 +139,18 @@ def _sums_of_rows(flat: Array, other: Array) -> Array:
         _add_up(flat, other, sums)
         return sums
     step = max(1, _UNIT // flat.shape[1])
+    threads = threads_for(flat.size, _PASSES)
+    if threads == 1:
+        for i in range(0, len(flat), step):
+            _add_up(flat[i : i + step], other[i : i + step], sums[:, i : i + step])
+        return sums
     pieces = iter([slice(i, i + step) for i in range(0, len(flat), step)])
 
     def work() -> None:
         for some in pieces:  # shared by the threads: next() is atomic
             _add_up(flat[some], other[some], sums[:, some])
 
-    share(work, threads_for(flat.size, _PASSES))
+    share(work, threads)
     return sums
 
 
@@ -205,19 +203,49 @@ def back_of_small(
     g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
 ) -> tuple[Array, ...]:
     """The gradients of input, weight and bias of `small` arrays, in two passes."""
-    n, count = x.shape[:2]
     g = np.ascontiguousarray(g)
-    flat, other = g.reshape(n * count, -1), x.reshape(n * count, -1)
-    apart = far(mean, rstd)
-    marks = () if apart is None else _beside_rows(n, mean, apart)
-    rows = _row_products(flat, other, *marks).reshape(2, n, count)
-    *line, dw, db = line_back(x.size // count, mean, rstd, weight, rows, apart)
+    *line, dw, db = _line_of(g, x, mean, rstd, weight)
     out = np.empty(x.shape, x.dtype)
     if x.size > _WIDE:
         blend(g, x, out, *line)
     else:
         _mixed(*_as_runs(x.shape, (g, x, out), line))
     return out, dw, db
+
+
+def back_of_rows(
+    g: Tensor, x: Tensor, mean: Array, rstd: Array, weight: Array | None, into: Array
+) -> tuple[Array, list[Array]]:
+    """g's values, and `line_back`, of images whose channels are rows; what `gradient_rows` says of
+    `into`."""
+    values, source = x._skimp_array(), _source(g)
+    if isinstance(source, np.ndarray) and _in_place(source, values, into):
+        return source, quietly(_line_of, source, values, mean, rstd, weight)
+    apart = quietly(far, mean, rstd)
+    rows, own = _gradient_rows(source, values, mean, apart, into)
+    n = values.size // values.shape[1]
+    return own, quietly(line_back, n, mean, rstd, weight, rows, apart)
+
+
+def _in_place(source: Array, x: Array, into: Array) -> bool:
+    """Whether a gradient is read where it is, beside x."""
+    if not source.dtype == into.dtype == x.dtype:
+        return False
+    return source.size < _DIRECT or (source.flags.c_contiguous and x.flags.c_contiguous)
+
+
+def _line_of(g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None) -> list[Array]:
+    """`line_back` of what is in memory."""
+    n, count = x.shape[:2]
+    flat, other = _flat(g, n * count), _flat(x, n * count)
+    apart = far(mean, rstd)
+    marks = () if apart is None else _beside_rows(n, mean, apart)
+    rows = _row_products(flat, other, *marks).reshape(2, n, count)
+    return line_back(x.size // count, mean, rstd, weight, rows, apart)
+
+
+def _flat(a: Array, rows: int) -> Array:
+    return (a if a.flags.c_contiguous else np.ascontiguousarray(a)).reshape(rows, -1)
 
 
 def _beside_rows(n: int, *numbers: Array) -> list[Array]:
@@ -231,16 +259,17 @@ def gradient_rows(
     """The sums of g and of g * x for each row, (2, n, channels), the latter of g * (x - mean) where
     means are far `apart`; and g's values: if g is deferred, it is made once and they are in `into`,
     of the working type."""
-    acc, x_values = into.dtype, x._skimp_array()
-    source = _source(g)
+    return _gradient_rows(_source(g), x._skimp_array(), mean, apart, into)
+
+
+def _gradient_rows(
+    source: Expr | Array, x_values: Array, mean: Array, apart: Array | None, into: Array
+) -> tuple[Array, Array]:
+    acc = into.dtype
     n, count = x_values.shape[:2]
     marks = [] if apart is None else _beside_rows(n, mean, apart)
-    if (
-        isinstance(source, np.ndarray)
-        and source.dtype == acc == x_values.dtype
-        and (source.size < _DIRECT or (source.flags.c_contiguous and x_values.flags.c_contiguous))
-    ):
-        flat, other = [np.ascontiguousarray(a).reshape(n * count, -1) for a in (source, x_values)]
+    if isinstance(source, np.ndarray) and _in_place(source, x_values, into):
+        flat, other = _flat(source, n * count), _flat(x_values, n * count)
         return quietly(_row_products, flat, other, *marks).reshape(2, n, count), source
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
@@ -424,25 +453,6 @@ def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[A
     return rstd, a, np.negative(b, out=b) if bias is None else np.subtract(bias, b)
 
 
-@lru_cache(256)
-def _of_sample(n: int) -> Array:
-    """What makes the biased variance beside the mean that of a sample of n."""
-    return np.array([[1.0], [n / max(1, n - 1)]])
-
-
-@lru_cache(256)
-def _kept(momentum: float, dtype: Any) -> tuple[Array, Array]:
-    """What running statistics take of new ones, and of themselves."""
-    return np.array(momentum, dtype), np.array(1 - momentum, dtype)
-
-
-def steps(moments: Array, momentum: float, n: int, dtype: Any) -> Array:
-    """What is added to running statistics, of which 1 - momentum is kept, rounded as PyTorch's."""
-    new: Array = (moments * _of_sample(n)).astype(dtype)
-    new *= _kept(momentum, new.dtype)[0]
-    return new
-
-
 def normalized(
     x: Array | None,
     whole: Array | None,
@@ -465,9 +475,9 @@ def normalized(
         marks = None if careful is None else careful.reshape(cut)
         whole = _joined_rows(sums.reshape(2, *cut), marks, length)
     if running:
-        kept = _kept(momentum, running[0].dtype)[1]
+        own_part = kept(momentum, running[0].dtype)[1]
         for own, step in zip(running, steps(whole, momentum, n, dtype), strict=True):
-            np.add(np.multiply(own, kept), step, out=own)
+            np.add(np.multiply(own, own_part), step, out=own)
     mean, var = whole
     numbers = mean, *line(mean, var, eps, weight, bias)
     mean, rstd, a, b = [v.astype(dtype) for v in numbers]

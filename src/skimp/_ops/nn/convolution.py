@@ -71,15 +71,18 @@ def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
     if own is not None and own.flags.c_contiguous and not like._hollow:
         return blank(shape, like._dtype)
     found = like._skimp_layout_of()
-    last = (
-        len(shape) in (4, 5)
-        and layouts.is_channels_last(found, len(shape))
-        and not layouts.is_contiguous(found)
-    )
+    last = _lies_last(found.shape, found.strides)
     strides = layouts.channels_last_strides(shape) if last else None
     if like._hollow:
         return meta.empty(shape, like._dtype, strides), None
     return blank(shape, like._dtype, strides)
+
+
+@lru_cache(maxsize=1024)
+def _lies_last(shape: Ints, strides: Ints) -> bool:
+    found = layouts.Layout(shape, strides, 0)
+    dense = len(shape) in (4, 5) and layouts.is_channels_last(found, len(shape))
+    return dense and not layouts.is_contiguous(found)
 
 
 def _summed(g: Any) -> Any:

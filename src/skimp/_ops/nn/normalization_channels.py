@@ -5,6 +5,7 @@ large.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import bare, channels_onednn, shaping
+from skimp._kernels import channels_onednn, shaping
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn import channel_few, channel_lines, channel_places, channel_sums
+from skimp._ops.nn.channel_running import move, steps, to_move
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.reduce.softmax import floating
 from skimp.config import config
@@ -153,13 +154,10 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
         made = quietly(channel_sums.back_of_small, g, x, mean, rstd, scale)
         return [fresh(each, input._dtype) for each in made]
     # first: a gradient that waits is not to be made for room that is asked for while it is read
-    dx, into = blank(tuple(input.shape), dtypes.accumulator(input._dtype))
-    apart = quietly(channel_sums.far, mean, rstd)
-    rows, g = channel_sums.gradient_rows(g0, input, mean, apart, into)
-    n = input.numel() // input.shape[1]
-    *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, rows, apart)
+    dx, into = blank(shape_of(input), dtypes.accumulator(input._dtype))
+    g, (*line, dw, db) = channel_sums.back_of_rows(g0, input, mean, rstd, scale, into)
     channel_sums.blend(g, input._skimp_array(), into, *line)
-    return dx, _vector(dw), _vector(db)
+    return dx, fresh(dw, result1._dtype), fresh(db, result1._dtype)
 
 
 def _batch_back_of_places(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
@@ -219,37 +217,6 @@ def _vector(values: Array) -> Any:
     return fresh(values, dtypes.FROM_NUMPY[values.dtype])
 
 
-def _to_move(running: Any, dtype: Any) -> Array | None:
-    """Running statistics of this type that can be written right away; None for any other. Nobody
-    asks for the line of a write that leaves the version."""
-    own: Array | None = running._np
-    if own is None or own.dtype != dtype or not own.flags.c_contiguous:
-        return None
-    if running._rg or running._skimp_inference:
-        return None
-    running._storage.will_write()
-    return own.reshape(-1)
-
-
-def _move(running: Any, step: Array, momentum: float) -> None:
-    """running = (1 - momentum) * running + step, in place.
-
-    The version stays: backward saves the tensor and does not read it after training, and a net may
-    be called several times before backward.
-    """
-    counter = running._storage if running._skimp_counter is None else running._skimp_counter
-    version = counter.version
-
-    def write() -> None:
-        target = running._skimp_writable()
-        own = target.astype(bare.result_type(target.dtype, step.dtype), copy=False)
-        target[...] = own * (1 - momentum) + step.reshape(target.shape)
-
-    with modes.no_grad():
-        in_place(running, None, {}, lambda: quietly(write))
-    counter.version = version
-
-
 @hidden(
     nondiff=(1, 2),
     rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}, at_once=True),
@@ -272,18 +239,19 @@ def _batch_norm(
     images = in_sums_order(input)
     x, kind = channel_sums.small(images), dtypes.accumulator(input._dtype)
     acc, small = kind.np, x is not None
+    rows = not small and channel_sums.has_rows(images)
     running = [t for t in (running_mean, running_var) if t is not None]
     ready: list[Any] = []
     whole = None
     if not training:
         whole = np.array([_numbers(t) for t in running], np.float64)
     else:
-        if x is None:
-            x = channel_sums.in_memory(images)
-        if x is None or not channel_sums.in_rows(x):
+        if rows and images._storage.deferred is None and images._dtype in dtypes.FLOATING:
+            x = images._skimp_array()
+        if x is None or not (rows or channel_sums.in_rows(x)):
             whole = _batch_moments(images, x)
         if len(running) == _STATISTICS:
-            ready = [_to_move(t, acc) for t in running]
+            ready = [to_move(t, acc) for t in running]
             ready = [] if ready[0] is None or ready[1] is None else ready
     shape = shape_of(input)
     n = math.prod(shape) // shape[1]
@@ -291,14 +259,14 @@ def _batch_norm(
         channel_sums.normalized, x, whole, acc, eps, *affine, ready, momentum, n, small
     )
     if training and running and not ready:
-        steps = channel_sums.steps(whole, momentum, n, acc)
-        for t, step in zip((running_mean, running_var), steps, strict=True):
+        moved = steps(whole, momentum, n, acc)
+        for t, step in zip((running_mean, running_var), moved, strict=True):
             if t is not None:
-                _move(t, step, momentum)
+                move(t, step, momentum)
     if made is not None:
         y = fresh(made, input._dtype)
     else:
-        images = images if channel_sums.has_rows(images) else in_format(images, images)
+        images = images if rows else in_format(images, images)
         line = channel_lines.STANDARDIZED if training else channel_lines.SCALED
         y = call(line, (accumulated(images), *_channels(images, training, a, b)))
         y = y if y._dtype is input._dtype else y.to(input._dtype)
@@ -325,25 +293,43 @@ def _batch_moments(input: Any, small: Array | None) -> Array:
     return np.array(found, np.float64)
 
 
+Like = tuple[Ints, dtypes.dtype] | None  # shape and type of a tensor, if there is one
+
+
 def _check_batch(
     input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool
 ) -> None:
-    shape = shape_of(input)
+    likes: list[Like] = []
+    for t in (input, running_mean, running_var, weight, bias):
+        if t is None:
+            likes.append(None)
+        else:
+            own = t._np
+            likes.append((shape_of(t) if own is None else own.shape, t._dtype))
+    if not _of_one_type(training, *likes):
+        floating("batch_norm", input)
+        refuse_mixed(input, running_mean, running_var, weight, bias)
+
+
+@lru_cache(512)
+def _of_one_type(training: bool, input: Like, *given: Like) -> bool:
+    """Whether all are of one floating type; refuses other lengths."""
+    assert input is not None
+    shape, dtype = input
     channels = shape[1] if len(shape) > 1 else 0
-    given = (running_mean, running_var, weight, bias)
-    for number, t in enumerate(given):
-        if t is not None:
-            if shape_of(t) != (channels,) and t.numel() != channels:
+    for number, like in enumerate(given):
+        if like is not None:
+            count = math.prod(like[0])
+            if count != channels:
                 name = _VECTORS[number]
-                raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+                raise RuntimeError(f"{name} should contain {channels} elements not {count}")
         elif not training and number < _STATISTICS:
             raise RuntimeError(f"{_VECTORS[number]} must be defined in evaluation mode")
-    if training and (running_mean is None) is not (running_var is None):
+    if training and (given[0] is None) is not (given[1] is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
     if len(shape) < 2:
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
-    floating("batch_norm", input)
-    refuse_mixed(input, *given)
+    return dtype in dtypes.FLOATING and all([like is None or like[1] is dtype for like in given])
 
 
 @sampled(lambda tensor: [(tensor([[1, 2], [3, 5]]), tensor([1, 2]), tensor([1, 4]))])
