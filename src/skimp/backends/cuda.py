@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from skimp._compat.modules import lookup as _lookup
@@ -94,6 +95,19 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
     """What was asked for."""
     return _kernels.get("reduced", False)
+
+
+@dataclass(frozen=True)
+class SDPAParams:
+    """A call of attention, of which programs ask what could compute it on a GPU: nothing."""
+
+    query: Any
+    key: Any
+    value: Any
+    attn_mask: Any
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool
 
 
 def is_flash_attention_available() -> bool:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import skimp
+from skimp._ops.linalg.einsum_plans import steps_of
 from tests.ops.linalg.test_matmul import f
 from tests.support.samples import agree, numbers, refusals
 
@@ -148,3 +149,23 @@ def test_an_equation_is_read_for_each_shapes_and_refused_each_time() -> None:
                 t.einsum("ii->i", wide)
             with pytest.raises(RuntimeError, match="does not broadcast"):
                 t.einsum("ij,jk->ik", wide, wide)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ijk,jl->ilk", [(1, 4, 5), (4, 3)]),
+        ("bi,ij,bj->b", [(5, 6), (6, 7), (5, 7)]),
+        ("ai,bj,ab->ij", [(2, 1), (1, 3), (2, 1)]),
+        ("nhwpq->nphw", [(2, 1, 3, 2, 4)]),
+        ("ij,kj->i", [(2, 3), (4, 3)]),
+    ],
+)
+def test_the_steps_follow_from_shapes(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    assert steps_of(equation, tuple(shapes)) is not None
+    agree(
+        lambda lib, *ts: lib.einsum(equation, *ts),
+        *[f(*shape) for shape in shapes],
+        tolerance=1e-5,
+        strides=False,
+    )

@@ -39,8 +39,19 @@ def test_attention_with_masks() -> None:
     both("scaled_dot_product_attention", q, k, v, attn_mask=randn(5, 7, grad=True))
     both("scaled_dot_product_attention", q, k, v[..., :0].detach(), attn_mask=seen)
     both("scaled_dot_product_attention", *[t[..., :0].detach() for t in (q, k)], v, attn_mask=seen)
-    with pytest.raises(RuntimeError, match="should not be set when is_causal"):
-        F.scaled_dot_product_attention(twin(q), twin(k), twin(v), skimp.ones(5, 7), is_causal=True)
+
+
+def test_attention_with_a_mask_beside_is_causal() -> None:
+    q, k, v = qkv(2, 3)
+    seen = torch.rand(5, 7) > 0.4
+    seen[0] = False
+    both("scaled_dot_product_attention", q, k, v, attn_mask=seen, is_causal=True)
+    both("scaled_dot_product_attention", q, k, v, attn_mask=randn(2, 1, 5, 7), is_causal=True)
+    for t, library in ((torch, torch.nn.functional), (skimp, F)):
+        x, mask = t.ones(2, 3, 5, 4), t.ones(5, 5)
+        for args in ((x[0], x[0], x[0], mask), (x, x, x, mask[None]), (x, x, x, mask, 0.1)):
+            with pytest.raises(RuntimeError, match="should not be set when is_causal"):
+                library.scaled_dot_product_attention(*args, is_causal=True)
 
 
 def test_attention_of_grouped_heads_and_half_precision() -> None:

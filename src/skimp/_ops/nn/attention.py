@@ -163,7 +163,7 @@ def _attention(
 # -- the public function --------------------------------------------------------------------------
 
 
-def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
+def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool, fused: bool) -> None:
     if min([len(shape_of(t)) for t in (query, key, value)]) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got "
@@ -187,11 +187,27 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
             f"attn_mask.dtype: {mask._dtype} and  query.dtype: {query._dtype} instead."
         )
-    if mask is not None and causal:
+    if mask is not None and causal and not fused:
         raise RuntimeError(
             "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
             "is_causal=True"
         )
+
+
+def _takes_both(query: Any, key: Any, value: Any, mask: Any, p: float, grouped: bool) -> bool:
+    """Whether PyTorch's kernel for a CPU, which takes a mask beside is_causal, takes this call."""
+    q, k, v = [shape_of(t) for t in (query, key, value)]
+    return (
+        len(q) == len(k) == len(v) == 4
+        and q[-1] == v[-1]
+        and k == v
+        and q[0] == k[0]
+        and (grouped or q[1] == k[1])
+        and len(shape_of(mask)) in (2, 4)
+        and not p
+        and not (modes.state.grad and mask.requires_grad)
+        and all([t.stride(-1) == 1 for t in (query, key, value)])
+    )
 
 
 def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
@@ -238,11 +254,17 @@ def scaled_dot_product_attention(
     Shape: query (..., l, e), key (..., s, e), value (..., s, v); mask broadcasts to (..., l, s);
     the result (..., l, v).
     Dtypes: floating point, alike; a mask of bools (true: seen) or of numbers to add.
-    Raises: RuntimeError for shapes and dtypes that don't fit, or a mask beside is_causal.
+    Raises: RuntimeError for shapes and dtypes that don't fit, or a mask beside is_causal where
+        PyTorch's kernel for a CPU does not take both (four dims and no dropout).
     Memory: a new tensor; blocks of weights are computed again in backward.
     Source: Dao et al., 2022 (the blocks).
     """
-    _check(query, key, value, attn_mask, is_causal)
+    fused = (
+        attn_mask is not None
+        and bool(is_causal)
+        and _takes_both(query, key, value, attn_mask, dropout_p, enable_gqa)
+    )
+    _check(query, key, value, attn_mask, is_causal, fused)
     own = shape_of(query)
     factor = 1.0 / math.sqrt(own[-1] or 1) if scale is None else float(scale)
     shape = (*own[:-1], shape_of(value)[-1])
