@@ -17,7 +17,9 @@ import skimp
 from skimp._compat import modules, refusals, table
 from skimp._compat.modules import Made
 from skimp._kernels import onednn
+from tests.support.running import write
 from tests.support.samples import alike, seeded as both
+from tests.support.warm import WITH_PYTORCH
 
 MODULES = [
     "amp",
@@ -361,11 +363,10 @@ print(*walk(torch, "torch"))
 """
 
 
-def test_modules_below_are_attributes_where_they_are_in_torch() -> None:
+def test_modules_below_are_attributes_where_they_are_in_torch(tmp_path: Path) -> None:
     """Programs write `torch.distributed.device_mesh` without importing it."""
-    theirs = subprocess.run(
-        [sys.executable, "-c", WALK], capture_output=True, text=True, check=True
-    ).stdout.split()
+    script = write(tmp_path, WALK)
+    theirs = WITH_PYTORCH.run([sys.executable, script], tmp_path).stdout.split()
     assert "torch.distributed.device_mesh" in theirs
     public = [n for n in theirs if not re.search(r"\._", n)]
     ours = [n for n in public if has_module(n)]

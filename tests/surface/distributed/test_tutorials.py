@@ -27,15 +27,18 @@ SIZES = [2, 4]
 def losses(library: str) -> dict[str, list[dict[str, Any]]]:
     """By the number of ranks: what each wrote."""
     with TemporaryDirectory() as folder:
-        command, method = (ranks.theirs, "fork") if library == "gloo" else (ranks.ours, "spawn")
-        done = subprocess.run(
-            command(PROGRAM, method, folder, *map(str, SIZES)),
-            env=ranks.environment(),
-            capture_output=True,
-            text=True,
-            timeout=2 * ranks.LIMIT,
-        )
-        assert done.returncode == 0, done.stderr
+        words = folder, *map(str, SIZES)
+        if library == "gloo":
+            ranks.run_theirs(PROGRAM, "fork", *words, n=1)
+        else:
+            done = subprocess.run(
+                ranks.ours(PROGRAM, "spawn", *words),
+                env=ranks.environment(),
+                capture_output=True,
+                text=True,
+                timeout=2 * ranks.LIMIT,
+            )
+            assert done.returncode == 0, done.stderr
         return {
             str(n): [json.loads(Path(folder, str(n), f"found.{r}").read_text()) for r in range(n)]
             for n in SIZES
