@@ -36,23 +36,22 @@ class Warm:
     variables: tuple[tuple[str, str], ...] = ()
 
     def run(self, command: Command, cwd: Path, **environment: str) -> Done:
-        """One command to its end."""
-        return self.run_together([command], cwd, [environment])[0]
+        """One command to its end, with these variables beside our own."""
+        return self.run_together([command], cwd, [os.environ | environment])[0]
 
     def run_together(
         self, commands: Sequence[Command], cwd: Path, environments: Sequence[dict[str, str]]
     ) -> list[Done]:
-        """Several beside each other, all to their ends."""
+        """Several beside each other, each in its environment, all to their ends."""
         with TemporaryDirectory() as folder:
             asked, said = [], []
-            for number, (command, more) in enumerate(zip(commands, environments, strict=True)):
+            for number, (command, told) in enumerate(zip(commands, environments, strict=True)):
                 assert command[0] == sys.executable
                 files = [Path(folder, f"{number}.{stream}") for stream in ("out", "err")]
                 for file in files:
                     file.touch()
                 streams = [os.devnull, *map(str, files)]
-                variables = os.environ | dict(self.variables) | more
-                asked.append([command[1:], str(cwd), variables, streams])
+                asked.append([command[1:], str(cwd), told | dict(self.variables), streams])
                 said.append(files)
             codes = _answer(self, asked)
             texts = [[file.read_text() for file in files] for files in said]
@@ -97,5 +96,9 @@ def _forking(warm: Warm, variables: tuple[tuple[str, str], ...]) -> subprocess.P
 
 
 WITH_SKIMP = Warm(("skimp.cli",))
-# one thread: programs under test are small, and tests run side by side
-WITH_PYTORCH = Warm(("torch", "skimp.cli"), variables=(("OMP_NUM_THREADS", "1"),))
+# with what optimizers import, which takes another second, and of one thread: programs under test
+# are small, and tests run side by side
+WITH_PYTORCH = Warm(
+    ("torch", "torch._dynamo", "skimp.cli"),
+    variables=(("OMP_NUM_THREADS", "1"), ("SKIMP_THREADS", "1")),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,13 +30,7 @@ def losses(library: str) -> dict[str, list[dict[str, Any]]]:
         if library == "gloo":
             ranks.run_theirs(PROGRAM, "fork", *words, n=1)
         else:
-            done = subprocess.run(
-                ranks.ours(PROGRAM, "spawn", *words),
-                env=ranks.environment(),
-                capture_output=True,
-                text=True,
-                timeout=2 * ranks.LIMIT,
-            )
+            done = ranks.launched("run", "--quiet", str(PROGRAM), "spawn", *words)
             assert done.returncode == 0, done.stderr
         return {
             str(n): [json.loads(Path(folder, str(n), f"found.{r}").read_text()) for r in range(n)]
