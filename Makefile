@@ -8,23 +8,40 @@ BIN    := $(VENV)/bin
 # Python keeps what it compiles: pip leaves that to the first import (below), and a run has hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-# what runs in the fourth mode: programs whose values are compared, and that count no bytes
-BUDGETED := $(addprefix tests/engine/,test_twins.py autograd/test_autograd_twins.py \
+# The suite's modes, and the parts of each, which may run beside each other: each in one process if
+# JOBS is 0, as in .ci/run, else by xdist, whose processes find all tests each, and which takes another
+# millisecond for each test.
+auto   := SKIMP_DEFER=auto SKIMP_ONEDNN=auto
+always := SKIMP_DEFER=always SKIMP_ONEDNN=never
+never  := SKIMP_DEFER=never SKIMP_ONEDNN=auto
+budget := SKIMP_BUDGET=always SKIMP_DEFER=always
+AUTO   := $(addprefix test-auto-,starts surface engine ops)
+ALWAYS := $(addprefix test-always-,surface engine)
+SUITE  := $(AUTO) $(ALWAYS) test-never test-budget
+# what starts processes, what lies below the surface, and the rest, whatever there is
+test-auto-starts    := $(addprefix tests/,cli compat house lens programs surface/distributed)
+test-auto-engine    := tests/engine tests/kernels
+test-auto-ops       := tests/ops
+test-auto-surface   := tests $(addprefix --ignore=,$(test-auto-starts) $(test-auto-engine) tests/ops)
+test-always-engine  := tests/engine tests/kernels
+test-always-surface := tests $(addprefix --ignore=,$(test-always-engine))
+test-never          := tests
+# programs whose values are compared, and that count no bytes: whatever may go, goes at every allocation
+test-budget         := $(addprefix tests/engine/,test_twins.py autograd/test_autograd_twins.py \
 	autograd/test_hook_twins.py autograd/test_programs.py autograd/test_inplace.py)
 
-.PHONY: demo test check wheel explore explored leaks fuzz hostile stubs schemas guide bench bench-quick clean
+.PHONY: demo test test-auto test-always $(SUITE) check wheel explore explored leaks fuzz hostile stubs schemas guide bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
 
-test: $(VENV)/.skimp-test
-	@for mode in auto always never; do \
-	    [ $$mode = always ] && onednn=never || onednn=auto; \
-	    echo "SKIMP_DEFER=$$mode SKIMP_ONEDNN=$$onednn"; \
-	    SKIMP_DEFER=$$mode SKIMP_ONEDNN=$$onednn $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
-	done
-	@echo "SKIMP_BUDGET=always"  # whatever may go, goes at every allocation
-	@SKIMP_BUDGET=always SKIMP_DEFER=always $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(BUDGETED)
+test: test-auto test-always test-never test-budget
+test-auto: $(AUTO)
+test-always: $(ALWAYS)
+
+$(SUITE): $(VENV)/.skimp-test
+	@echo "$@: $($(word 2,$(subst -, ,$@)))"
+	@$($(word 2,$(subst -, ,$@))) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $($@)
 
 # Hostile files for `load`, a minute each way; SKIMP_FUZZ=600 for ten, SKIMP_FUZZ_SEED=7 for others.
 hostile: $(VENV)/.skimp-test

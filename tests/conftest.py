@@ -160,7 +160,7 @@ def collect() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """PyTorch, where tests import it, has one thread, and so has BLAS where tests run side by side:
+    """PyTorch, where tests import it, has one thread, and so has BLAS, as tests run side by side:
     idle threads spin while others wait for their cores. (PyTorch's sums then have one order on all
     machines.)
     """
@@ -171,8 +171,7 @@ def pytest_collection_finish() -> None:
         torch.set_num_threads(1)
         # for each device that there is not, manual_seed keeps the text of its callers' stack: 3 ms
         torch.random._manual_seed_impl = lambda seed: torch.default_generator.manual_seed(int(seed))
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        use_threads(1)
+    use_threads(1)
     gc.enable()
     collect()
     _found.append(time.monotonic())

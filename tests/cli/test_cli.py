@@ -1,4 +1,4 @@
-"""`skimp run`, as a user meets it: every test starts the command."""
+"""`skimp run`, as a user meets it: every test runs the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import SKIMP, Done, commands, measured, skimp, start, write
+from tests.support.running import SKIMP, Done, measured, skimp, start, write
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SKIMP_DEFER", "auto") != "auto",
@@ -39,7 +39,7 @@ def test_a_script_cannot_tell_it_from_python(tmp_path: Path) -> None:
     script = write(tmp_path, MIRROR, "work/script.py")
     words = [script, "one", "--report", "two", "--quiet"]  # ours only in front of the script
     by_python = start([sys.executable, *words], tmp_path)
-    by_skimp = skimp("run", *words, cwd=tmp_path)
+    by_skimp = start([*SKIMP, "run", *words], tmp_path)
     assert by_skimp.stdout == by_python.stdout
     assert by_skimp.returncode == by_python.returncode == 5
 
@@ -96,7 +96,7 @@ def test_collections_leave_alone_what_the_command_imported(tmp_path: Path) -> No
         own = Own()
         own.itself = own
     """
-    done = skimp("run", "--quiet", write(tmp_path, code), cwd=tmp_path)
+    done = start([*SKIMP, "run", "--quiet", write(tmp_path, code)], tmp_path)
     assert done.stdout == "gone\nTrue True\ngone\n"
 
 
@@ -127,7 +127,7 @@ def test_a_script_may_start_processes_afresh(tmp_path: Path, method: str) -> Non
                 print(pool.apply(work, [7]))
         """,
     )
-    done = skimp("run", script, cwd=tmp_path)
+    done = start([*SKIMP, "run", script], tmp_path)
     assert done.stdout == "(7, '__mp_main__', 'torch')\n"
     assert done.stderr.count("skimp: ") == 1  # one report: the children end without
 
@@ -264,7 +264,8 @@ BAD: list[tuple[list[str], int, str]] = [
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
     """What each of these and of `HELP` comes to."""
-    return commands([*[words for words, _, _ in BAD], *HELP], tmp_path_factory.mktemp("bad"))
+    folder = tmp_path_factory.mktemp("bad")
+    return [skimp(*words, cwd=folder) for words in (*[words for words, _, _ in BAD], *HELP)]
 
 
 @pytest.mark.parametrize("number", range(len(BAD)), ids=[" ".join(words) for words, _, _ in BAD])
@@ -306,9 +307,9 @@ def test_the_report_goes_where_it_is_sent(tmp_path: Path) -> None:
         (), ("--report", "json"), ("--report", "r.json"), ("--report", "r.txt"), every,
         ("--quiet", "--report", "q.json"),
     ]  # fmt: skip
-    text, json_, *files, all_of_them, quiet = commands(
-        [["run", *words, script] for words in wishes], tmp_path
-    )
+    text, json_, *files, all_of_them, quiet = [
+        skimp("run", *words, script, cwd=tmp_path) for words in wishes
+    ]
     assert "peak" in text.stderr
     assert measured(json_)["program"] == script
     assert [done.stderr for done in files] == ["", ""]

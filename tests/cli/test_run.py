@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import default_mode, measured, skimp, start, write
+from tests.support.running import default_mode, measured, skimp, write
+from tests.support.warm import WITH_PYTORCH
 
 KNOWN = """
     import torch
@@ -163,7 +164,7 @@ def test_examples_print_what_they_print_under_pytorch(tmp_path: Path) -> None:
     paths = [str(EXAMPLES / f"{name}.py") for name in names]
     all_of_them = "import runpy, sys\nfor p in sys.argv[1:]: runpy.run_path(p, None, '__main__')\n"
     script = write(tmp_path, all_of_them)
-    by_pytorch = start([sys.executable, script, *paths], tmp_path)
+    by_pytorch = WITH_PYTORCH.run([sys.executable, script, *paths], tmp_path)
     by_skimp = skimp("run", "--quiet", script, *paths, cwd=tmp_path)
     assert by_pytorch.returncode == 0, by_pytorch.stderr
     assert by_skimp.stdout == by_pytorch.stdout

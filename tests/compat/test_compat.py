@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,7 +16,8 @@ import skimp as torch
 from skimp._compat import missing
 from skimp._compat.homes import HOMES
 from skimp._compat.table import ours
-from tests.support.running import skimp, write
+from tests.support.running import skimp, start, write
+from tests.support.warm import WITH_PYTORCH, WITH_SKIMP, Done
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SKIMP_DEFER", "auto") != "auto",
@@ -25,15 +25,22 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def python(code: str, folder: Path) -> str:
+def python(code: str, folder: Path, run: Callable[[list[str], Path], Done] = start) -> str:
     """Run a program of its own (this process may hold the real torch) and return what it prints."""
-    script = folder / "program.py"
-    script.write_text(dedent(code))
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=folder, check=False
-    )
+    done = run([sys.executable, write(folder, code, "program.py")], folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def on_skimp(code: str, folder: Path) -> str:
+    """A program that may find skimp imported."""
+    return python(code, folder, WITH_SKIMP.run)
+
+
+def on_both(code: str, folder: Path) -> tuple[str, str]:
+    """What a program of `torch` prints with skimp under the name, and with PyTorch."""
+    here = on_skimp("import skimp._compat\nskimp.compat.install()\n" + dedent(code), folder)
+    return here, python(code, folder, WITH_PYTORCH.run)
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -66,7 +73,7 @@ def test_nothing_near_is_said_of_a_name_like_no_other() -> None:
 
 
 def test_torch_and_its_submodules_are_the_modules_of_skimp(tmp_path: Path) -> None:
-    printed = python(
+    printed = on_skimp(
         """
         import skimp, skimp._compat
         skimp._compat.install()
@@ -83,7 +90,7 @@ def test_torch_and_its_submodules_are_the_modules_of_skimp(tmp_path: Path) -> No
 
 
 def test_a_missing_module_is_told_with_the_nearest(tmp_path: Path) -> None:
-    printed = python(
+    printed = on_skimp(
         """
         import skimp._compat
         skimp._compat.install()
@@ -123,7 +130,7 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_real_torch_that_is_there_already_is_not_replaced(tmp_path: Path) -> None:
-    printed = python(
+    printed = on_skimp(
         """
         import sys, types
         sys.modules["torch"] = real = types.ModuleType("torch")
@@ -214,10 +221,7 @@ def test_pytorchs_modules_have_their_names_and_classes_say_that_they_are_from_th
 ) -> None:
     wanted = {home: list(names) for home, names in HOMES.items()}
     (tmp_path / "homes.json").write_text(json.dumps(wanted))
-    here = json.loads(
-        python("import skimp._compat\nskimp.compat.install()\n" + dedent(_DESCRIBE), tmp_path)
-    )
-    there = json.loads(python(_DESCRIBE, tmp_path))
+    here, there = map(json.loads, on_both(_DESCRIBE, tmp_path))
     late = ("profiler.", "quasirandom.", "utils.tensorboard.")  # imported when they are named
     later = {name for name in here if name.startswith(late)}
     assert here.keys() == there.keys()
@@ -252,8 +256,9 @@ def test_a_whole_module_saved_under_the_name_torch_is_read_by_pytorch(tmp_path: 
         cell, shuffle, norm = nn.LSTMCell(4, 2), nn.PixelShuffle(2), nn.InstanceNorm2d(3)
         torch.save((nn.Sequential(nn.Flatten(), cell, shuffle, norm), torch.optim.AdamW), "net.pt")
     """
-    python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
-    printed = python('import torch\nprint(torch.load("net.pt", weights_only=False))', tmp_path)
+    on_skimp("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    read = 'import torch\nprint(torch.load("net.pt", weights_only=False))'
+    printed = python(read, tmp_path, WITH_PYTORCH.run)
     assert printed == (
         "(Sequential(\n  (0): Flatten(start_dim=1, end_dim=-1)\n  (1): LSTMCell(4, 2)\n"
         "  (2): PixelShuffle(upscale_factor=2)\n  (3): InstanceNorm2d(3, eps=1e-05, momentum=0.1, "
@@ -307,12 +312,12 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
             except Exception as error:
                 print(type(error).__name__, error)
     """
-    here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
-    assert here == python(code, tmp_path)
+    here, there = on_both(code, tmp_path)
+    assert here == there
 
 
 def test_annotations_of_a_programs_modules(tmp_path: Path) -> None:
-    printed = python(
+    printed = on_skimp(
         """
         import skimp._compat
         skimp._compat.install()
@@ -348,9 +353,9 @@ def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
         from torch._ops import HigherOrderOperator, OpOverload, ops
         print(ops is torch.ops, isinstance(ops.aten.add.Tensor, OpOverload), OpOverload.__module__)
     """
-    here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    here, there = on_both(code, tmp_path)
     said = "False\nTrue\nTrue\nTrue\n[0.0]\nTrue True torch._ops\n"
-    assert here == python(code, tmp_path) == said
+    assert here == there == said
 
 
 def test_every_public_name_of_pytorchs_own_module_can_be_imported(tmp_path: Path) -> None:
@@ -369,7 +374,7 @@ def test_every_public_name_of_pytorchs_own_module_can_be_imported(tmp_path: Path
 
 
 def test_modules_say_that_they_are_pytorchs(tmp_path: Path) -> None:
-    printed = python(
+    printed = on_skimp(
         """
         import skimp._compat
         skimp._compat.install()

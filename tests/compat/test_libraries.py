@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import skimp
-from tests.support.running import SKIMP, skimp as command, start, write
+from tests.support.running import SKIMP, skimp as command, write
+from tests.support.warm import WITH_SKIMP
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROCESSES = pytest.mark.skipif(
@@ -335,8 +336,7 @@ def test_scipy_and_scikit_learn_compute_on_tensors(tmp_path: Path, namespace: st
             print(name, "same" if same else (got, want))
         """,
     )
-    done = start(
-        [*SKIMP, "run", "--quiet", script] if by_name else [sys.executable, script], tmp_path
-    )
+    words = [*SKIMP, "run", "--quiet", script] if by_name else [sys.executable, script]
+    done = WITH_SKIMP.run(words, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"{name} same" for name in ARRAYS]

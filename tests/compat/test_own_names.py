@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
+
+from tests.support.running import skimp, write
+from tests.support.warm import WITH_PYTORCH, Done
 
 SCRIPT = """
 import inspect, json, sys
@@ -41,18 +43,17 @@ print(json.dumps(found))
 """
 
 
-def told(*command: str) -> dict[str, list[object]]:
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=True, timeout=120
-    )
+def told(done: Done) -> dict[str, list[object]]:
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list], dict[str, list]]:
-    script = tmp_path_factory.mktemp("names") / "script.py"
-    script.write_text(SCRIPT)
-    return told(str(script)), told("-m", "skimp", "run", "--quiet", str(script))
+    folder = tmp_path_factory.mktemp("names")
+    script = write(folder, SCRIPT)
+    theirs = WITH_PYTORCH.run([sys.executable, script], folder)
+    return told(theirs), told(skimp("run", "--quiet", script, cwd=folder))
 
 
 # names that PyTorch's own objects have from elsewhere

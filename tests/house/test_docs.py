@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
+
+from tests.support.running import skimp
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,8 +34,7 @@ def run(folder: Path, code: str) -> str:
     """What the program prints under `skimp run`."""
     script = folder / "block.py"
     script.write_text(code)
-    command = [sys.executable, "-m", "skimp", "run", "--quiet", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    done = skimp("run", "--quiet", str(script), cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -13,7 +13,8 @@ import pytest
 
 from skimp.cli import main
 from skimp.lens import Peak, Place, Report, load, show_comparison
-from tests.support.running import Done, default_mode, skimp, start, write
+from tests.support.running import SKIMP, default_mode, skimp, write
+from tests.support.warm import WITH_PYTORCH, Done
 
 pytestmark = default_mode  # other processes, in which deferring changes nothing of this
 
@@ -141,7 +142,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where one process of PyTorch has left what it knows of the programs."""
     folder = tmp_path_factory.mktemp("programs")
     scripts = [write(folder, text, f"{name}.py") for name, text in PROGRAMS.items()]
-    done = start([sys.executable, write(folder, RUNNER, "runner.py"), *scripts], folder)
+    runner = [sys.executable, write(folder, RUNNER, "runner.py"), *scripts]
+    done = WITH_PYTORCH.run(runner, folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -153,6 +155,10 @@ def trained(folder: Path) -> dict[str, Report]:
     done = skimp("run", "--report", str(folder / "skimp.json"), script, cwd=folder)
     assert done.returncode == 0, done.stderr
     return {"skimp": load(folder / "skimp.json"), "torch": load(folder / "mlp.json")}
+
+
+def on_pytorch(*words: str, cwd: Path) -> Done:
+    return WITH_PYTORCH.run([*SKIMP, "run", "--engine", "torch", *words], cwd)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -204,7 +210,7 @@ FAILING = """
 
 def test_a_step_that_fails_ends(tmp_path: Path) -> None:
     write(tmp_path, FAILING, "fails.py")
-    done = skimp("run", "--engine", "torch", "--report", "t.json", "fails.py", cwd=tmp_path)
+    done = on_pytorch("--report", "t.json", "fails.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     report = load(tmp_path / "t.json")
     assert {p.phase for p in report.places if p.op == "linear"} == {"forward"}
@@ -253,7 +259,7 @@ def test_a_batch_is_the_models_and_not_the_losss(tmp_path: Path) -> None:
         "(net(x) - x).pow(2).mean()", "nn.MSELoss()(net(x).flatten(), x.flatten())"
     )
     file = tmp_path / "report.json"
-    skimp("run", "--engine", "torch", "--report", file, write(tmp_path, program), cwd=tmp_path)
+    on_pytorch("--report", str(file), write(tmp_path, program), cwd=tmp_path)
     batch = next(a for a in load(file).advice if a.kind == "batch")
     assert "a batch of 32 samples, not 64" in batch.text
 

@@ -7,13 +7,12 @@ of a difference in the last digit at most.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.running import default_mode, printed_by_pytorch, start
+from tests.support.running import SKIMP, WITH_WARNINGS, default_mode, printed_by_pytorch
 from tests.support.shared import made_once
 
 PROGRAMS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
@@ -34,8 +33,7 @@ def numbers(line: str) -> list[float]:
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_a_program_prints_what_it_prints_under_pytorch(path: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-m", "skimp", "run", "--quiet", str(path)]
-    done = start(command, tmp_path)
+    done = WITH_WARNINGS.run([*SKIMP, "run", "--quiet", str(path)], tmp_path)
     assert done.returncode == 0, done.stderr
     lines, wanted = done.stdout.splitlines(), by_pytorch()[str(path)]
     assert [NUMBER.sub("#", line) for line in lines] == [NUMBER.sub("#", line) for line in wanted]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.running import Done, default_mode, printed_by_pytorch, start
+from tests.support.running import SKIMP, WITH_WARNINGS, default_mode, printed_by_pytorch
 from tests.support.shared import made_once
+from tests.support.warm import Done
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 20
@@ -25,9 +25,7 @@ def path_of(name: str) -> str:
 
 def under_skimp(name: str, cwd: Path) -> Done:
     """The script, with every warning an error: PyTorch gives none here."""
-    return start(
-        [sys.executable, "-W", "error", "-m", "skimp", "run", "--quiet", path_of(name)], cwd
-    )
+    return WITH_WARNINGS.run([*SKIMP, "run", "--quiet", path_of(name)], cwd)
 
 
 @made_once

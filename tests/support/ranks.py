@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skimp.distributed import mpi
+from tests.support.warm import WITH_PYTORCH, WITH_SKIMP, Done
 
 LIMIT = 90  # seconds, on a loaded machine
 
@@ -38,9 +39,19 @@ def ours(program: Path, *args: str) -> list[str]:
     return [sys.executable, "-m", "skimp", "run", "--quiet", str(program), *args]
 
 
-def theirs(program: Path, *args: str) -> list[str]:
-    """The command that runs it on PyTorch."""
-    return [sys.executable, str(program), *args]
+def run_theirs(program: Path, *args: str, n: int) -> None:
+    """The ranks of a program on PyTorch, to their ends."""
+    told = environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(n))
+    each = [told | {"RANK": str(r), "LOCAL_RANK": str(r)} for r in range(n)]
+    command = [sys.executable, str(program), *args]
+    done = WITH_PYTORCH.run_together([command] * n, program.parent, each)
+    assert not any(one.returncode for one in done), "\n".join([one.stderr for one in done])
+
+
+def launched(*words: str, **more: str) -> Done:
+    """A command of skimp's that starts ranks, to its end."""
+    command = [sys.executable, "-m", "skimp", *words]
+    return WITH_SKIMP.run_together([command], Path.cwd(), [environment(**more)])[0]
 
 
 def started(

@@ -28,8 +28,10 @@ def numbers(library: str) -> list[dict[str, Any]]:
     """What each rank wrote."""
     with TemporaryDirectory() as folder:
         target = str(Path(folder) / "found")
-        command = ranks.theirs if library == "gloo" else ranks.ours
-        ranks.run_each(command(PROGRAM, target), 2)
+        if library == "gloo":
+            ranks.run_theirs(PROGRAM, target, n=2)
+        else:
+            ranks.run_each(ranks.ours(PROGRAM, target), 2)
         return [json.loads(Path(f"{target}.{r}").read_text()) for r in range(2)]
 
 

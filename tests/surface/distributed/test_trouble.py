@@ -21,15 +21,9 @@ from skimp.distributed.errors import DistStoreError
 from skimp.distributed.joining import init_process_group
 from skimp.distributed.stores import HashStore
 from tests.support import ranks
+from tests.support.ranks import launched
 
 PROGRAM = Path(__file__).with_name("trouble.py")
-
-
-def launched(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "skimp", *words]
-    return subprocess.run(
-        command, env=ranks.environment(**more), capture_output=True, text=True, timeout=ranks.LIMIT
-    )
 
 
 WAITING = len(PROGRAM.read_text().rstrip().split("\n"))  # the last all_reduce

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,15 +26,12 @@ SIZES = [2, 4]
 def losses(library: str) -> dict[str, list[dict[str, Any]]]:
     """By the number of ranks: what each wrote."""
     with TemporaryDirectory() as folder:
-        command, method = (ranks.theirs, "fork") if library == "gloo" else (ranks.ours, "spawn")
-        done = subprocess.run(
-            command(PROGRAM, method, folder, *map(str, SIZES)),
-            env=ranks.environment(),
-            capture_output=True,
-            text=True,
-            timeout=2 * ranks.LIMIT,
-        )
-        assert done.returncode == 0, done.stderr
+        words = folder, *map(str, SIZES)
+        if library == "gloo":
+            ranks.run_theirs(PROGRAM, "fork", *words, n=1)
+        else:
+            done = ranks.launched("run", "--quiet", str(PROGRAM), "spawn", *words)
+            assert done.returncode == 0, done.stderr
         return {
             str(n): [json.loads(Path(folder, str(n), f"found.{r}").read_text()) for r in range(n)]
             for n in SIZES

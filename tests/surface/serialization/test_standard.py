@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.support.running import write
+from tests.support.warm import WITH_PYTORCH, WITH_SKIMP
+
 ITEMS = """
-import pickle, sys
+import pickle, sys, warnings
+warnings.simplefilter("ignore")
 if sys.argv[1] == "skimp":
     from skimp._compat import install
     install()
@@ -89,25 +93,26 @@ for path in sys.argv[2:]:
 PROTOCOLS = [2, pickle.HIGHEST_PROTOCOL]
 
 
-def run(text: str, *words: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ITEMS + text, *map(str, words)],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+WARM = {"skimp": WITH_SKIMP, "torch": WITH_PYTORCH}
+
+
+def run(folder: Path, text: str, engine: str, *files: Path) -> str:
+    program = [sys.executable, write(folder, text), engine, *map(str, files)]
+    done = WARM[engine].run(program, folder)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What each reader tells of each file: all in one process, as PyTorch takes long to import."""
+    """What each reader tells of each file."""
     folder = tmp_path_factory.mktemp("pickles")
     files = {e: [folder / f"{e}.{protocol}" for protocol in PROTOCOLS] for e in ("skimp", "torch")}
     for engine, own in files.items():
-        run(WRITE, engine, *own)
+        run(folder, ITEMS + WRITE, engine, *own)
     told = {
-        "torch": run(READ, "torch", *files["skimp"]),
-        "skimp": run(READ, "skimp", *files["torch"], *files["skimp"]),
+        "torch": run(folder, ITEMS + READ, "torch", *files["skimp"]),
+        "skimp": run(folder, ITEMS + READ, "skimp", *files["torch"], *files["skimp"]),
     }
     return {
         reader: dict([line.split(" ", 1) for line in lines.splitlines()])
@@ -149,13 +154,8 @@ print(copy.copy(tagged).tag)
 """
 
 
-def test_copies_are_on_the_same_bytes() -> None:
+def test_copies_are_on_the_same_bytes(tmp_path: Path) -> None:
     """copy.copy, and what subclasses build of the parts that a tensor's pickle names."""
-    ours, theirs = (
-        subprocess.run(
-            [sys.executable, "-c", COPIES, engine], capture_output=True, text=True, check=True
-        ).stdout
-        for engine in ("skimp", "torch")
-    )
+    ours, theirs = [run(tmp_path, COPIES, engine) for engine in ("skimp", "torch")]
     assert ours == theirs
     assert " True (1,) 0 " in ours
