@@ -96,8 +96,10 @@ def _read(data: Any, dtype: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
     return array, known(array.dtype) if dtype is None else dtype
 
 
-def _listed(data: Any, dtype: Any = None) -> Tensor | None:
-    """A tensor of few numbers in a list, or in lists in one."""
+def _few_numbers(data: Any, dtype: Any = None) -> Tensor | None:
+    """A tensor of a number, or of few in a list, or in lists in one."""
+    if type(data) is float or type(data) is int:
+        return _copy_of(data, dtype)
     if type(data) is not list or not 0 < len(data) <= _LISTED:
         return None
     if type(data[0]) is list and len(data[0]) > _LISTED:
@@ -106,7 +108,7 @@ def _listed(data: Any, dtype: Any = None) -> Tensor | None:
     return found and fresh(*found)
 
 
-@created(_listed, copies="from Python or NumPy")
+@created(_few_numbers, copies="from Python or NumPy")
 @sampled(lambda tensor: [([[1.0, 2.0], [3.0, 4.0]],), ([1, 2],)])
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:  # fmt: skip
