@@ -325,6 +325,14 @@ def test_randperm(seed: int, n: int, dtype: torch.dtype) -> None:
     )
 
 
+def test_randperm_of_more_than_is_kept() -> None:
+    n = 70_001
+    expected = torch.randperm(n, generator=torch.Generator().manual_seed(3))
+    actual = np.empty(n, np.int64)
+    draws.randperm(actual, draws.Engine(3))
+    np.testing.assert_array_equal(actual, expected.numpy())
+
+
 @given(st.integers(0, 2**32), st.integers(2, 200))
 @settings(max_examples=30, deadline=None)
 def test_wide_randperm(seed: int, n: int) -> None:

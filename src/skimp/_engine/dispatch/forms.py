@@ -389,7 +389,7 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
     call = f"raw({p.passed()})"
     if o.fast is not None:
         space["fast"] = o.fast
-        lines.append(f"        result = fast({p.passed()})")
+        lines.append(f"        result = fast({p.handed_to(o.fast)})")
     if o.rule is None:
         if o.fast is not None:
             lines.append("        if result is not None:")

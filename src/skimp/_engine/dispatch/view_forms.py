@@ -383,7 +383,7 @@ def write_views(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -
     space.update(fast=o.fast)
     lines += [
         f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
-        f"        views = fast({p.passed()})",
+        f"        views = fast({p.handed_to(o.fast)})",
         "        if views is not None:",
         "            return views",
     ]

@@ -106,6 +106,18 @@ class Parameters:
         """The arguments as the body takes them."""
         return ", ".join([_as_passed(p) for p in self.all if p.name not in skip])
 
+    def handed_to(self, fast: Function, skip: Iterable[str] = ("out",)) -> str:
+        """The arguments as a fast path takes them: by position where it can, in a third of the time
+        of names and stars (what are `*sizes` here may be one tuple there).
+        """
+        handed = [p for p in self.all if p.name not in skip]
+        if all([p.kind is p.POSITIONAL_OR_KEYWORD for p in handed]):
+            return self.passed(skip)
+        taken = [one for one in arguments_of(fast) if one.name not in skip]
+        if {one.name for one in taken} != {p.name for p in handed}:  # a row's, which has its own
+            return self.passed(skip)
+        return ", ".join([_as_passed(one) for one in taken])
+
     def given(self) -> str:
         return f"{{{', '.join([f'{n!r}: {n}' for n in self.names()])}}}"
 
@@ -345,8 +357,8 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         skipped = _not_taken(p, arguments_of(fast))
         if skipped and skipped[0] is p.all[0]:
             raise TypeError(f"{f.__name__}: its fast path would never be asked")
-        first = p.all[0]  # no tensor where it may be left out, begins a range or is what is drawn
-        left_out = first.default is not Parameter.empty or first.name in ("start", "mean")
+        first = p.all[0]  # no tensor where it may be left out or is a number or a list of them
+        left_out = first.default is not Parameter.empty or first.name in ("start", "mean", "data")
         more = []
         for one in skipped:
             if one.kind is one.KEYWORD_ONLY:
@@ -361,7 +373,7 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         usual = [*p.usual("known" if left_out else "ordinary", but=[*skipped, *sizes]), *more]
         lines += [
             f"    if {' and '.join(usual)}:",
-            f"        result = fast({p.passed([one.name for one in skipped])})",
+            f"        result = fast({p.handed_to(fast, [one.name for one in skipped])})",
             "        if result is not None:",
         ]
         if form.op.fast_rule is not None:
@@ -410,7 +422,7 @@ def _not_taken(p: Parameters, taken: Arguments) -> Arguments:
         one
         for one in p.all
         if one.kind is one.VAR_KEYWORD
-        or (one.kind is one.VAR_POSITIONAL and not listed)
+        or (one.kind is one.VAR_POSITIONAL and not listed and one.name not in names)
         or (one.kind is one.KEYWORD_ONLY and (one.name not in names or one.name == "out"))
     ]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from skimp._kernels import bare
 from skimp._kernels.random.arithmetic import flat
 from skimp._kernels.random.mt19937 import Engine
+from skimp._kernels.random.shuffle import permutation
 
 I64 = NDArray[np.int64]
 Indices = NDArray[np.signedinteger[Any]]
@@ -18,7 +19,6 @@ Indices = NDArray[np.signedinteger[Any]]
 _PART: Final = 1 << 16
 _SKEW: Final = 1 << 28  # from this range on PyTorch takes the remainder of 64 bits
 _WIDE_PERMUTATION: Final = ((1 << 32) - 1) // 20  # from here on randperm is another algorithm
-LISTED: Final = 1 << 11  # up to this length swapping in a list is faster
 _DIGITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _INT64: Final = np.iinfo(np.int64)
 
@@ -47,10 +47,7 @@ def randperm(out: NDArray[Any], engine: Engine) -> None:
             steps = np.arange(1, n + 1, dtype=np.uint64)
             out[:] = _inside_out((engine.random64(n) % steps).view(np.int64))
         elif n > 1:
-            words = engine.random32(n - 1).astype(np.int64)
-            words %= np.arange(n, 1, -1)
-            words += np.arange(n - 1)
-            out[:] = _swapped(words) if n <= LISTED else _shuffled(words)
+            out[:] = permutation(engine.seen32(n - 1))
         else:
             out[:] = 0
 
@@ -205,28 +202,6 @@ def _cast(value: int, dtype: np.dtype[Any]) -> int:
             np.float32(value).astype(dtype) if dtype.itemsize == 2 else dtype.type(value)
         )
     return _INT64.min if not abs(number) < 2.0**63 else int(number)
-
-
-def _swapped(targets: I64) -> list[int]:
-    result = list(range(targets.size + 1))
-    for i, j in enumerate(targets.tolist()):
-        result[i], result[j] = result[j], result[i]
-    return result
-
-
-def _shuffled(targets: I64) -> Indices:
-    """What swapping i with targets[i] >= i, for each i in turn, makes of 0 .. targets.size.
-
-    Just before step t, place t holds t, or what place s held before the last step s < t that
-    targeted t: chains that pointer doubling resolves in a few passes.
-    """
-    n = targets.size + 1
-    targets = np.append(targets, n - 1)
-    earlier, latest = _same_target(targets)
-    numbers = np.arange(n, dtype=earlier.dtype)
-    sources = bare.where(targets == numbers, earlier, latest)
-    held = _resolved(bare.where(sources < 0, numbers, sources))
-    return bare.where(earlier < 0, targets, held[earlier])
 
 
 def _inside_out(targets: I64) -> Indices:

@@ -16,12 +16,12 @@ from skimp._kernels.locks import reentrant
 
 DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
 STATE_BYTES: Final = 5056
-_KEY_WORDS: Final = 624
+KEY_WORDS: Final = 624
 _TWO32: Final = 1 << 32
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
 _FEW_PAIRS: Final = 1 << 11
-_AHEAD: Final = 16 * _KEY_WORDS
-_ALONE: Final = 5 * _KEY_WORDS  # more words than these are made for whoever asks
+_AHEAD: Final = 16 * KEY_WORDS
+_ALONE: Final = 5 * KEY_WORDS  # more words than these are made for whoever asks
 _NONE: Final = np.empty(0, np.uint32)
 _UNKNOWN: Final = -1
 
@@ -32,7 +32,7 @@ _STATE: Final = np.dtype(
         ("left", np.int32),
         ("seeded", np.int32),
         ("next", np.uint64),
-        ("key", np.uint64, _KEY_WORDS),
+        ("key", np.uint64, KEY_WORDS),
         ("normal_x", np.float64),
         ("normal_y", np.float64),
         ("normal_rho", np.float64),
@@ -90,7 +90,7 @@ class Engine:
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
         self.lock = reentrant()
-        self._begin(_KEY_WORDS)
+        self._begin(KEY_WORDS)
         self.next_double: float | None = None
         self.next_float: float | None = None
         self._seed = _unsigned(seed)
@@ -126,7 +126,7 @@ class Engine:
             self.next_float = None
             legacy.seed(seed % _TWO32)
             self._seed = seed
-            self._pos = _KEY_WORDS
+            self._pos = KEY_WORDS
             self._fresh = True
 
     def seed(self) -> int:
@@ -154,15 +154,15 @@ class Engine:
         if n <= left:
             self.at = start + n
             return self.words[start : start + n].copy()
-        if n - left > (_KEY_WORDS if self.words is _NONE else _ALONE) and not self._next:
+        if n - left > (KEY_WORDS if self.words is _NONE else _ALONE) and not self._next:
             return self._many(n)
         if self._next and n - left > self._next[0].size:  # since a draw that did not end
             first = self.random32(left + self._next[0].size)
             return bare.concatenate((first, self.random32(n - first.size)))
-        if self._drawn() < _KEY_WORDS:  # of a block that has begun, and of which none lies here
-            self._have(self._ahead(_KEY_WORDS - self._pos), 0)
+        if self._drawn() < KEY_WORDS:  # of a block that has begun, and of which none lies here
+            self._have(self._ahead(KEY_WORDS - self._pos), 0)
             return self.random32(n)
-        few = _KEY_WORDS if self.words is _NONE else _ALONE
+        few = KEY_WORDS if self.words is _NONE else _ALONE
         made = self._ahead(few if self.words.size < _ALONE else _AHEAD)
         more = made[: n - left]
         result = bare.concatenate((self.words[start:], more)) if left else more.copy()
@@ -187,7 +187,7 @@ class Engine:
         """The words of `_ahead` are those that lie here, the first `at` of them drawn."""
         self._fresh = False
         self._next = []
-        self._pos = _KEY_WORDS
+        self._pos = KEY_WORDS
         self.words = made
         self.at = at
         self.uniforms = self.normals = None
@@ -210,11 +210,20 @@ class Engine:
 
     def _straight(self, words: int, draw: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """What `draw` makes of so many words right from mt19937; none lies here then."""
-        pos = (self._drawn() + words - 1) % _KEY_WORDS + 1
+        pos = (self._drawn() + words - 1) % KEY_WORDS + 1
         self._begin(_UNKNOWN)
         result = draw()
         self._pos = pos
         return result
+
+    def seen32(self, n: int) -> NDArray[np.uint32]:
+        """`random32`, to be read alone: where they lie, if they do."""
+        start = self.at
+        end = start + n
+        if end > self.words.size:
+            return self.random32(n)
+        self.at = end
+        return self.words[start:end]
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""
@@ -240,7 +249,7 @@ class Engine:
             record: Any = np.zeros(1, _STATE)
             pos, key = self._place()
             record["seed"] = self._seed
-            record["left"] = _KEY_WORDS + 1 - pos
+            record["left"] = KEY_WORDS + 1 - pos
             record["seeded"] = 1
             record["next"] = 0 if self._fresh else pos
             record["key"] = key
@@ -255,13 +264,13 @@ class Engine:
     def _place(self) -> tuple[int, NDArray[np.uint32]]:
         """How many of 624 words are drawn, and the numbers that mt19937 made them of."""
         if self._next:  # a draw that did not end needed one of them at least
-            self._have(self._ahead(0), 1 if self._drawn() == _KEY_WORDS else 0)
+            self._have(self._ahead(0), 1 if self._drawn() == KEY_WORDS else 0)
         left = self.words.size - self.at
-        if left < _KEY_WORDS:
+        if left < KEY_WORDS:
             return self._drawn() - left, self._bits.state["state"]["key"]
-        pos = (self.at - 1) % _KEY_WORDS + 1
+        pos = (self.at - 1) % KEY_WORDS + 1
         start = self.at - pos
-        return pos, _untempered(self.words[start : start + _KEY_WORDS])
+        return pos, untempered(self.words[start : start + KEY_WORDS])
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
         """Go on from the bytes that get_state or torch.get_rng_state returned."""
@@ -276,10 +285,10 @@ class Engine:
         left, next_ = int(record["left"]), int(record["next"])
         # Each draw moves a word from left to next; only a seed leaves left = 1 with next = 0.
         fresh = left == 1 and next_ == 0
-        coherent = fresh or (1 <= left <= _KEY_WORDS and left + next_ == _KEY_WORDS + 1)
+        coherent = fresh or (1 <= left <= KEY_WORDS and left + next_ == KEY_WORDS + 1)
         if not (record["seeded"] and coherent):
             raise RuntimeError("Invalid mt19937 state")
-        inner: Any = {"key": record["key"].astype(np.uint32), "pos": _KEY_WORDS + 1 - left}
+        inner: Any = {"key": record["key"].astype(np.uint32), "pos": KEY_WORDS + 1 - left}
         seed = int(record["seed"])
         double = float(record["normal_y"]) if record["has_double"] else None
         single = float(record["next_float"]) if record["has_float"] else None
@@ -305,7 +314,7 @@ def _paired(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
     return turned.view(np.uint64)
 
 
-def _untempered(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def untempered(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """What mt19937 made these words of (Matsumoto and Nishimura's tempering, undone)."""
     y = words ^ (words >> np.uint32(18))
     y ^= (y << np.uint32(15)) & np.uint32(0xEFC60000)

@@ -49,6 +49,7 @@ def create(f: F, **known: Any) -> F:
 
 
 _copy = partial(create, copies="from Python or NumPy")
+_LISTED = 32  # numbers in a list that are few
 
 
 def created(fast: Callable[..., Any], **known: Any) -> Callable[[F], F]:
@@ -95,7 +96,19 @@ def _read(data: Any, dtype: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
     return array, known(array.dtype) if dtype is None else dtype
 
 
-@_copy
+def _few_numbers(data: Any, dtype: Any = None) -> Tensor | None:
+    """A tensor of a number, or of few in a list, or in lists in one."""
+    if type(data) is float or type(data) is int:
+        return _copy_of(data, dtype)
+    if type(data) is not list or not 0 < len(data) <= _LISTED:
+        return None
+    if type(data[0]) is list and len(data[0]) > _LISTED:
+        return None
+    found = nested.of_one_kind(data, dtype)
+    return found and fresh(*found)
+
+
+@created(_few_numbers, copies="from Python or NumPy")
 @sampled(lambda tensor: [([[1.0, 2.0], [3.0, 4.0]],), ([1, 2],)])
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:  # fmt: skip
@@ -260,7 +273,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
     empty = {0: np.zeros, 1: np.ones, -1: np.empty}[value]
 
-    def fast(*size: Any, dtype: Any = None) -> Tensor | None:
+    def fast(size: tuple[Any, ...], dtype: Any = None) -> Tensor | None:
         shape = small_shape(size)
         if shape is None:
             return None
@@ -270,7 +283,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             return None
         return fresh(empty(shape, dtype.np), dtype)
 
-    def fast_like(input: Any, *, dtype: Any = None) -> Tensor | None:
+    def fast_like(input: Any, dtype: Any = None) -> Tensor | None:
         x = input._np
         if x is None or not x.flags.c_contiguous or not x.size:
             return None
@@ -346,7 +359,7 @@ def empty_strided(
     return finish(wrap(s, found, dtype), **options)
 
 
-def _small_full(size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor | None:
+def _small_full(size: Any, fill_value: Any, dtype: Any = None) -> Tensor | None:
     shape = small_shape((size,)) if type(size) is not int else None
     want = dtype if type(dtype) is dtypes.dtype else _OF_NUMBER.get(type(fill_value))
     if shape is None or want is None or (dtype is not None and dtype is not want):

@@ -172,7 +172,7 @@ def array_of(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype
     """The elements of a nested sequence as an array, in a NumPy type that holds them, and their
     dtype: the one asked for, or their own.
     """
-    made = _of_one_kind(data, asked) if type(data) in _LISTS else None
+    made = of_one_kind(data, asked) if type(data) in _LISTS else None
     if made is None:
         made = _stacked(data, asked)
     if made is not None:
@@ -227,7 +227,7 @@ def _check_real(leaves: list[Any], numbers: list[Any]) -> None:
         raise TypeError("must be real number, not complex")
 
 
-def _of_one_kind(data: Any, asked: Any) -> tuple[Array, dtypes.dtype] | None:
+def of_one_kind(data: Any, asked: Any) -> tuple[Array, dtypes.dtype] | None:
     """The elements of a list, or of a list of lists of one length, of nothing but Python's floats
     and ints that become floats, but ints, or but bools.
     """

@@ -178,7 +178,7 @@ def _shape_of(out: Tensor, count: int) -> tuple[int, ...]:
     return shape if layouts.numel(shape) == count else (count,)
 
 
-def _small_linspace(start: Any, end: Any, steps: Any, *, dtype: Any = None) -> Tensor | None:
+def _small_linspace(start: Any, end: Any, steps: Any, dtype: Any = None) -> Tensor | None:
     own = promotion.get_default_dtype() if dtype is None else dtype
     if own is not dtypes.float32 or type(steps) is not int or not 1 < steps < config.small_below:
         return None
@@ -260,7 +260,7 @@ def logspace(
     return finish(t, **options) if out is None else t
 
 
-def _small_eye(n: Any, m: Any = None, *, dtype: Any = None) -> Tensor | None:
+def _small_eye(n: Any, m: Any = None, dtype: Any = None) -> Tensor | None:
     columns = n if m is None else m
     if type(n) is not int or type(columns) is not int or not n > 0 < columns:
         return None
@@ -306,7 +306,7 @@ def eye(
 
 
 def _small_arange(
-    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None
+    start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None
 ) -> Tensor | None:
     if end is None:
         start, end = 0, start

@@ -23,9 +23,11 @@ from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
+from skimp._ops.reduce.small_sums import total
 from skimp._ops.reduce.softmax import (
     SMALL,
     _log_softmax,
+    dense_exp_rows,
     exp_rows,
     floating,
     over_rows,
@@ -233,33 +235,46 @@ def _acc(t: Tensor) -> Any:
 # -- the fast path of small matrices: as little as NumPy allows ------------------------------------
 
 
-def _small(input: Any, target: Any, ignore: int) -> Any:
-    """The mean over the rows of a small matrix with a class index each; None where the general way
-    is needed.
+def _small(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """The mean over the rows of a small matrix with a class index each, recorded; None where the
+    general way is needed.
     """
     x, t = input._np, getattr(target, "_np", None)
-    if x is None or t is None or x.ndim != 2 or t.ndim != 1 or len(x) != len(t):
+    if x is None or t is None or x.ndim != 2 or t.shape != x.shape[:1]:
         return None
+    rows, classes = x.shape
     if (
         not 0 < x.size < SMALL
+        or not (weight is size_average is reduce is None and reduction == "mean")
+        or type(label_smoothing) not in (float, int)
+        or label_smoothing
+        or type(ignore_index) is not int
+        or 0 <= ignore_index < classes
         or input._dtype not in dtypes.FLOATING
-        or t.dtype != np.int64
+        or target._dtype is not dtypes.int64
         or not t.flags.c_contiguous
-        or 0 <= ignore < x.shape[1]
-        # negative ones, ignore_index among them, are large ones here
-        or farthest(t) >= x.shape[1]
+        or farthest(t) >= classes  # negative ones, ignore_index among them, are large ones here
     ):
         return None
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
-    sums, shift = exp_rows(x, np.empty(x.shape, x.dtype))  # as in `_forward`: the same bits
-    log = np.log(sums)[:, 0]
-    own = x.reshape(-1).take(t + starts(len(t), x.shape[1]))
-    losses = np.subtract(log, own if shift is None else own - shift[:, 0], out=own)
-    loss = fresh(np.add.reduce(losses) / x.dtype.type(len(t)), input._dtype)
+    _, sums, shift = dense_exp_rows(x)  # as in `_forward`: the same bits
+    log = np.log(sums, sums)
+    own = x.ravel().take(t + starts(rows, classes))
+    losses = np.subtract(log, own if shift is None else own - shift, own)
+    loss = fresh(total(losses) / rows, input._dtype)
     if input._rg and modes.state.grad:
         if shift is not None:
-            log += shift[:, 0]
+            log += shift
         _SMALL.record(loss, input, target, fresh(log, input._dtype))
     return loss
 
@@ -329,10 +344,8 @@ def _weighted(losses: Array, spread: Array | None, rows: Rows, smoothing: float)
 def _reduced(losses: Array, rows: Rows, reduction: str, shape: tuple[int, ...]) -> Any:
     if reduction == "none":
         return losses.reshape(shape)
-    total = losses.sum()
-    return np.asarray(
-        total if reduction == "sum" else np.asarray(total / rows.total(), losses.dtype)
-    )
+    whole = total(losses)
+    return np.asarray(whole if reduction == "sum" else whole / rows.total(), losses.dtype)
 
 
 # -- the public functions -------------------------------------------------------------------------
@@ -366,10 +379,6 @@ def cross_entropy(
         label_smoothing = label_smoothing.item()
     if isinstance(ignore_index, Tensor):
         ignore_index = int(ignore_index.__index__())
-    if weight is size_average is reduce is None and reduction == "mean" and not label_smoothing:
-        loss = _small(input, target, ignore_index)
-        if loss is not None:
-            return loss
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -464,4 +473,11 @@ def _of_probabilities(
     return mean
 
 
-export("cross_entropy", cross_entropy, ("nn.functional",), method=False, autocast="float32")
+export(
+    "cross_entropy",
+    cross_entropy,
+    ("nn.functional",),
+    fast=_small,
+    method=False,
+    autocast="float32",
+)

@@ -23,6 +23,7 @@ from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.normalization_small import (
     as_shape,
+    as_tensors,
     small_layer_norm,
     small_norm_back,
     small_parts,
@@ -303,13 +304,13 @@ def _quick_layer_norm(
             needed |= t._rg
     own = type(normalized_shape) is tuple
     shape = normalized_shape if own else as_shape(normalized_shape)
-    if not (needed and modes.state.grad):
-        a = input._np  # which a budget may take meanwhile
-        found = small_parts(input, shape, weight, bias, eps)
-        return None if found is None else fresh(found[0].reshape(a.shape), input._dtype)
-    made = small_layer_norm(input, shape, weight, bias, eps)
-    if made is None:
+    a = input._np  # which a budget may take meanwhile
+    found = small_parts(input, shape, weight, bias, eps)
+    if found is None:
         return None
+    if not (needed and modes.state.grad):
+        return fresh(found[0].reshape(a.shape), input._dtype)
+    made = as_tensors(found, a.shape, input._dtype)
     _RECORDED.record(made, input, shape, weight, bias, eps)
     return made[0]
 

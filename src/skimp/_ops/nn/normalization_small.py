@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Array, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, normalization_onednn
 from skimp._kernels.scratch import dense_row_sums, less_column, row_product, row_products, row_sum
 from skimp._kernels.threads import quietly
@@ -30,23 +30,24 @@ def _small_rows(t: Any, dtype: Any) -> Array | None:
 
 
 def small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    return _made(input, small_parts(input, normalized_shape, weight, bias, eps))
+    found = small_parts(input, normalized_shape, weight, bias, eps)
+    return found and as_tensors(found, shape_of(input), input._dtype)
 
 
 def small_rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
-    return _made(input, small_parts(input, normalized_shape, weight, None, eps, False))
+    found = small_parts(input, normalized_shape, weight, None, eps, False)
+    return found and as_tensors(found, shape_of(input), input._dtype)
 
 
-def _made(input: Any, found: Any) -> Any:
+def as_tensors(found: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Tensor, ...]:
     """The parts as tensors: the statistics with a 1 in the place of what they are of."""
-    if found is None:
-        return None
-    shape, dtype = shape_of(input), input._dtype
-    y, *statistics = found
+    y = found[0]
     if y.ndim == 1 or y.shape != shape:
         ones = (*shape[:-1], 1)
-        y, statistics = y.reshape(shape), [one.reshape(ones) for one in statistics]
-    return (fresh(y, dtype), *[fresh(one, dtype) for one in statistics])
+        found = (y.reshape(shape), *[one.reshape(ones) for one in found[1:]])
+    if len(found) == 2:
+        return fresh(found[0], dtype), fresh(found[1], dtype)
+    return fresh(found[0], dtype), fresh(found[1], dtype), fresh(found[2], dtype)
 
 
 def small_parts(

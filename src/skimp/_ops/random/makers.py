@@ -29,6 +29,7 @@ from skimp._kernels.random import (
     weighted as draws_weighted,
 )
 from skimp._kernels.random.mt19937 import Engine
+from skimp._kernels.random.shuffle import permutation
 from skimp._ops.create.options import (
     LikeOptions,
     Options,
@@ -61,7 +62,7 @@ def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | 
     """The fast path of a function that makes a small float32 tensor of the default stream."""
     own, default_dtype = default_generator._engine, promotion.get_default_dtype
 
-    def fast(*size: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:
+    def fast(size: tuple[Any, ...], dtype: Any = None, generator: Any = None) -> Tensor | None:
         engine = own if generator is None else engine_of(generator)
         found = _small_shape(size)
         if found is None or (dtype or default_dtype()) is not dtypes.float32:
@@ -80,7 +81,7 @@ def _few_like(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tens
     """The same of one shaped as another."""
     engine = default_generator._engine
 
-    def fast(input: Any, *, dtype: Any = None) -> Tensor | None:
+    def fast(input: Any, dtype: Any = None) -> Tensor | None:
         x = input._np
         if x is None or input._dtype is not dtypes.float32 or not x.flags.c_contiguous:
             return None
@@ -260,7 +261,7 @@ _LAST_WHOLE = {  # bfloat16 is not asked
 }
 
 
-def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:
+def _few_integers(args: tuple[Any, ...], dtype: Any = None, generator: Any = None) -> Tensor | None:
     if not 2 <= len(args) <= 3 or not (dtype is None or dtype is dtypes.int64):
         return None
     low: Any = args[0] if len(args) == 3 else 0
@@ -269,10 +270,12 @@ def _few_integers(*args: Any, dtype: Any = None, generator: Any = None) -> Tenso
         return None
     n, shape = found
     made = _few_between(low, args[-2], n, engine_of(generator))
-    return None if made is None else fresh(made.reshape(shape), dtypes.int64)
+    if made is None:
+        return None
+    return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
 
 
-def _few_integers_like(input: Tensor, *args: Any, dtype: Any = None) -> Tensor | None:
+def _few_integers_like(input: Tensor, args: tuple[Any, ...], dtype: Any = None) -> Tensor | None:
     x = input._np
     if x is None or input._dtype is not dtypes.int64 or not x.flags.c_contiguous or not x.size:
         return None
@@ -291,41 +294,28 @@ def _few_between(low: Any, high: Any, n: int, engine: Engine) -> Array | None:
     if not low < high <= _LARGE or low < -_LARGE:
         return None
     with engine.lock:
-        words = engine.random32(n)
-    made = np.remainder(words, _span(high - low), words).astype(np.int64)
+        words = engine.seen32(n)
+    made = np.remainder(words, _span(high - low)).astype(np.int64)
     if low:
         made += low
     return made
 
 
-def _few_in_order(n: Any, *, dtype: Any = None, generator: Any = None) -> Tensor | None:
-    if type(n) is not int or not 0 < n <= draws_integers.LISTED:
-        return None
-    if not (dtype is None or dtype is dtypes.int64):
+def _few_in_order(n: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:
+    if type(n) is not int or not 0 < n <= FEW or not (dtype is None or dtype is dtypes.int64):
         return None
     if modes.state.vmaps or n >= config.small_below:
         return None
     engine = engine_of(generator)
     with engine.lock:
-        words = engine.random32(n - 1)
-    words %= _left(n)
-    numbers = list(range(n))
-    for i, ahead in enumerate(words.tolist()):
-        j = i + ahead
-        numbers[i], numbers[j] = numbers[j], numbers[i]
-    return fresh(np.array(numbers, np.int64), dtypes.int64)
+        words = engine.seen32(n - 1)
+    return fresh(permutation(words), dtypes.int64)
 
 
 @lru_cache(maxsize=64)
 def _span(n: int) -> Array:
     """A number of choices as ufuncs take it soonest beside words."""
     return np.array(n, np.uint32)
-
-
-@lru_cache(maxsize=16)
-def _left(n: int) -> Array:
-    """How many numbers are left for each place, but for the last."""
-    return np.arange(n, 1, -1, dtype=np.uint32)
 
 
 @making()
@@ -379,7 +369,7 @@ def _drawn_around(mean: Any, std: Any, generator: Any, target: Tensor) -> Tensor
 
 
 def _few_normals(
-    mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, generator: Any = None
+    mean: Any, std: Any = 1.0, size: Any = None, dtype: Any = None, generator: Any = None
 ) -> Tensor | None:
     plain = type(mean) in (float, int) and type(std) in (float, int) and std >= 0
     found = _small_shape((size,)) if plain and type(size) is not int else None

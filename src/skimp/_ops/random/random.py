@@ -109,7 +109,7 @@ def _sampler(
 
     usual = tuple(defaults.values())
 
-    def fast(self: Tensor, *args: Any) -> Tensor | None:
+    def fast(self: Tensor, args: tuple[Any, ...]) -> Tensor | None:
         x = self._np
         if x is None or self._rg or modes.state.vmaps or not x.flags.c_contiguous:
             return None

@@ -147,7 +147,7 @@ def _same_dtype(name: str) -> None:
 def _small(ufunc: Any) -> Any:
     """The running results of a small tensor."""
 
-    def fast(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | None:
+    def fast(input: Tensor, dim: int, dtype: Any = None) -> Tensor | None:
         x = input._np
         if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
             return None

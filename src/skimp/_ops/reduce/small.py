@@ -213,7 +213,7 @@ def _form(shape: tuple[int, ...], dim: Any, keepdim: bool) -> Form | None:
     return cut, kept, cut.size // numel(kept)
 
 
-def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def sum_(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """`sum`."""
     x = input._np
     d = input._dtype
@@ -275,7 +275,7 @@ def _axes(x: Array, dim: Any, keepdim: Any) -> tuple[int, ...] | None:
         return None
 
 
-def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def mean(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """`mean`."""
     if dtype is not None:
         return None
@@ -405,7 +405,7 @@ def extreme(ufunc: Any, how: Reducer) -> Any:
     return fast
 
 
-def prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def prod(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """`prod`, of all elements or along one dim."""
     if dtype is not None or (dim is not None and type(dim) is not int):
         return None

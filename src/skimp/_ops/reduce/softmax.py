@@ -37,6 +37,7 @@ from skimp._kernels.scratch import (
     dense_row_sums,
     dense_row_tops,
     less_column,
+    over_column,
     row_sum,
     row_sums,
     row_tops,
@@ -170,9 +171,18 @@ def exp_rows(x: Array, y: Array) -> tuple[Array, Array | None]:
     return (sums, None) if _are_moderate(sums) else _exp_below(x, y, sums)
 
 
-def _are_moderate(sums: Array) -> bool:
-    least, most = sums.item(sums.argmin()), sums.item(sums.argmax())  # sooner found than reduced
-    return bool(least > _LEAST and most < _MOST)
+def dense_exp_rows(x: Array) -> tuple[Array, Array, Array | None]:
+    """`exp_rows` of float32 or float64 rows without gaps: a new array, and numbers in runs."""
+    y: Array = np.exp(x)
+    sums = einsum("ij->i", y) if x.shape[1] <= RUN else dense_row_sums(y).ravel()
+    if _are_moderate(sums):
+        return y, sums, None
+    column, shift = _exp_below(x, y, sums[:, None])
+    return y, column.ravel(), shift.ravel()
+
+
+def _are_moderate(sums: Array) -> bool:  # places are found sooner than sums are reduced
+    return bool(sums.item(sums.argmin()) > _LEAST and sums.item(sums.argmax()) < _MOST)
 
 
 def _exp_below(x: Array, y: Array, sums: Array) -> tuple[Array, Array]:
@@ -305,11 +315,8 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
     if x.ndim == 1:
         y = _softmax_row(x)
     else:
-        y = np.exp(x)
-        sums = dense_row_sums(y)
-        if not _are_moderate(sums):
-            sums, _ = _exp_below(x, y, sums)
-        np.divide(y, sums, y)
+        y, sums, _ = dense_exp_rows(x)
+        over_column(y, sums[:, None], y)
     return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
 
 
