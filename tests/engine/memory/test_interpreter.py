@@ -45,13 +45,14 @@ STEPS = [
     (Ledger.caches, "self._overhead = ", "self.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
-    (storage._pooled, "host.made = ", "owner.nbytes = "),
+    (storage.taken, "host.made = ", "owner.nbytes = "),
     (tensor.fresh, "host.made = ", "s.nbytes = n"),
+    (Segment.take_part, "if self.version != version", "claim.start = "),
     (Segment._take, "if self.version != version", "held.peak = "),
     (Segment.put, "if self.version == version", "claim.segment = None"),
     (Segment.close, "if self.version == version:", "held.freed = "),
-    (Pool._lease, "_LEASES[key] = lease", "asked.allocated = "),
-    (Pool._put, "if claim.counted", "asked.freed = "),
+    (Pool.take, "_LEASES[key] = lease", "asked.allocated = "),
+    (Pool._take_back, "if claim.counted", "asked.freed = "),
     (Pool._discard, "held = self.held", "claim.warm = False"),
 ]
 

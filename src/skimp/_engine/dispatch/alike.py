@@ -68,7 +68,9 @@ def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Ten
             return None
         node = storage.deferred and storage.awaited()
         if node is None:
-            flat = storage.flat()
+            flat = storage._flat
+            if flat is None:
+                flat = storage.flat()
             if layout.offset or flat.size != size * dtype.itemsize:
                 node = Leaf(storage, a._skimp_array())
             else:

@@ -122,7 +122,7 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
     if row.unwatched:
         return lambda *_: None
     names = _Names(row)
-    anew = _forgets(row)
+    anew = forgets(row)
     text = [
         f"def function({names.given}):",
         "    if type(a0) not in ordinary:",
@@ -181,7 +181,11 @@ _OF_A_RESULT = (
 )
 
 
-def _forgets(row: Pointwise) -> bool:
+of_a_result = function_of("of_a_result", ["def function(a0):", f"    return {_OF_A_RESULT}"], {})
+
+
+@lru_cache(maxsize=1024)
+def forgets(row: Pointwise) -> bool:
     """Whether nobody asks for the values that an in-place op writes over, nor for its result once
     more: then it is recorded as any other result of its arguments is."""
     if row.rule is None:

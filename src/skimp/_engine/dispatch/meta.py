@@ -9,9 +9,10 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.overrides import disabled
-from skimp._engine.dispatch.pointwise import Pointwise, as_operand, bindings
+from skimp._engine.dispatch.pointwise import Pointwise, as_operand
 from skimp._engine.dispatch.row import Function, Op
 from skimp._engine.dispatch.transforms import META, TRANSFORMS, Call, tensors_in
+from skimp._engine.dispatch.writing import bindings
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.meta import MetaTensor, among

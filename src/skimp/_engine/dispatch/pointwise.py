@@ -15,37 +15,20 @@ from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
-from skimp._engine.dispatch.expressions import converted, expression
-from skimp._engine.dispatch.fast_path import (
-    Typed,
-    fast_inplace_of,
-    fast_of,
-    put_small,
-    spread,
-    strides_like,
-    takes_small,
-)
-from skimp._engine.dispatch.operands import (
-    OPMATH,
-    cast,
-    empty_dense,
-    number_of,
-    operand,
-    scalar_tensor,
-)
+from skimp._engine.dispatch.expressions import expression
+from skimp._engine.dispatch.fast_path import Typed, fast_inplace_of, fast_of, put_small, takes_small
+from skimp._engine.dispatch.operands import number_of, scalar_tensor
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
 from skimp._engine.dispatch.transforms import rows_of
+from skimp._engine.dispatch.writing import assign, bindings, direct, over
 from skimp._engine.eval import run
-from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Kernel
-from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, wrap
-from skimp._kernels import bare
+from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, wrap
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
@@ -193,7 +176,7 @@ def call(
         if (made := alike(row, args, params)) is not None:
             return made
     elif inplace:
-        if row.fast_inplace(*args, *params):
+        if row.fast_inplace(*args, *params) or over(row, args, params):
             return out
     elif takes_small(out, args) and _fast_into(row, args, params, out):
         return out
@@ -250,10 +233,6 @@ def _without_bytes(
     return made
 
 
-def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip((*row.args, *row.params), (*args, *params), strict=True))
-
-
 def as_operand(row: Pointwise, i: int, a: Any) -> Any:
     if isinstance(a, Tensor):
         return a
@@ -276,10 +255,10 @@ def _compute(
     numel = layouts.numel(shape)
     if numel < config.small_below:
         if host.budget is None or numel * result.itemsize < max(host.kept_below, POOLED):
-            return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
+            return as_it_lies(direct(row, kernel, args, compute, result, shape), result)
         # no ndarray is kept of it: the C library's pages would be others than the pool's
         made = empty(shape, result, result_strides(row, args, compute, shape))
-        _direct(row, kernel, args, compute, result, shape, made._skimp_array())
+        direct(row, kernel, args, compute, result, shape, made._skimp_array())
         return made
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = result_strides(row, args, compute, shape)
@@ -317,47 +296,6 @@ def _as_computed(t: Tensor, compute: dtypes.dtype) -> Layout:
     if t._dtype is compute:
         return layout
     return Layout(layout.shape, layouts.dense_strides_like([layout], layout.shape), 0)
-
-
-def _direct(
-    row: Pointwise,
-    kernel: Kernel,
-    args: tuple[Any, ...],
-    compute: dtypes.dtype,
-    result: dtypes.dtype,
-    shape: tuple[int, ...],
-    target: Array | None = None,
-) -> Array:
-    """One NumPy call on whole arrays, for small results."""
-    math = OPMATH.get(compute, compute) if row.opmath else compute
-    arrays = [operand(a, compute, math) for a in args[len(row.masks) :]]
-    if row.masks:
-        arrays = [a._skimp_array() for a in args[: len(row.masks)]] + arrays
-    narrow = OPMATH.get(result, result) if row.opmath else result
-    if target is None or narrow is not result or target.dtype != result.np:
-        if all([a.flags.c_contiguous and a.shape == shape for a in arrays if a.ndim]):
-            made = np.empty(shape, narrow.np)
-        else:
-            laid = tuple([(a.shape, a.strides, a.itemsize) for a in arrays])
-            made = empty_dense(shape, strides_like(laid, shape, row.row_major), narrow.np)
-            arrays = spread(kernel, arrays, made)
-        kernel.fn(*arrays, out=made)
-        if narrow is not result and (target is None or target.dtype != result.np):
-            # a wider `out=` takes what the result would have been, too
-            made = made.astype(result.np) if result.itemsize > 1 else cast(made, result)
-        if target is None:
-            return made
-        copy(target, made)
-        return target
-    if not kernel.aliases:
-        arrays = [a.copy() if bare.may_share_memory(a, target) else a for a in arrays]
-    if kernel.strided or target.flags.c_contiguous:
-        kernel.fn(*spread(kernel, arrays, target, False), out=target)
-        return target
-    made = np.empty(shape, target.dtype)
-    kernel.fn(*spread(kernel, arrays, made), out=made)
-    target[...] = made
-    return target
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -398,48 +336,3 @@ def _write_beside(
 ) -> Tensor:
     with modes.no_grad():
         return out.copy_(call(row, args, params))
-
-
-def assign(
-    row: Pointwise,
-    kernel: Kernel,
-    args: tuple[Any, ...],
-    compute: dtypes.dtype,
-    result: dtypes.dtype,
-    out: Tensor,
-) -> None:
-    """Write the row's result into all of `out`, of any dtype and layout."""
-    shape = tuple(out.shape)
-    s = out._storage
-    layout = out._skimp_layout_of()
-    if _is_whole(out, layout):
-        root = expression(row, kernel, args, compute, result, layout)
-        root = converted(root, result, out._dtype, root.shape)
-        unseen = any([isinstance(a, Tensor) and a._storage.exported for a in args])
-        if not unseen and s.replace(root):  # making the expression may have materialized it
-            out._skimp_bump()
-            return
-    if layouts.numel(shape) < config.small_below:
-        target = out._skimp_writable()
-        _direct(row, kernel, args, compute, result, shape, target)
-        out._skimp_written(target)
-        return
-    target = out._skimp_writable()
-    root = expression(row, kernel, args, compute, result, layout)
-    root = converted(root, result, out._dtype, root.shape)
-    order = layouts.memory_order(layout)
-    write(root, target.transpose(order))
-    out._skimp_written(target)
-
-
-def _is_whole(t: Tensor, layout: Layout) -> bool:
-    s = t._storage
-    expr = s.deferred
-    return (
-        expr is not None
-        and layout.offset == 0
-        and not (t._conj or t._skimp_neg)
-        and layouts.numel(layout.shape) * t._dtype.itemsize == len(s)
-        and layouts.is_non_overlapping_and_dense(layout)
-        and expr.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
-    )

@@ -42,7 +42,9 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
             return turned, array
     if strides is None:
         s = storages.empty(nbytes)
-        return wrap(s, layouts.contiguous(shape), dtype), np.ndarray(shape, dtype.np, s.flat())
+        flat = s._flat
+        array = np.ndarray(shape, dtype.np, s.flat() if flat is None else flat)
+        return wrap(s, layouts.contiguous(shape), dtype), array
     made = empty(shape, dtype, strides)
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 

@@ -13,7 +13,7 @@ from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.pieces import cuts
 from skimp._engine.eval.plan import Prepared, prepare
-from skimp._engine.eval.program import BRIEF, Plan, steps_of
+from skimp._engine.eval.program import BRIEF, Plan
 from skimp._engine.eval.runner import Runner
 from skimp._engine.interrupts import insist
 from skimp._kernels import bare, shaping
@@ -46,7 +46,10 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
     copy. With calls of functions of C for `then`, either all of `out` is written and these are
     made, or nothing has happened, whenever a signal handler raises.
     """
-    observed(_evaluate, root, out, then)
+    if OBSERVERS:
+        observed(_evaluate, root, out, then)
+    else:
+        _evaluate(root, out, then)
 
 
 def observed(work: Callable[..., None], *args: Any) -> None:
@@ -65,12 +68,12 @@ def _evaluate(root: Expr, out: Array, then: Sequence[Call]) -> None:
     if not (small or _is_plain(root, out)):
         _evaluate_blocks((root,), (out,), then)
     elif not then:
-        quietly(_evaluate_whole, root, out)
+        _evaluate_whole(root, out)
     elif root.size == 1 and (calls := _call_of(root, out)):
         at_once([*calls, *then])
     elif small:
         value = np.empty(root.shape, root.dtype)
-        quietly(_evaluate_whole, root, value)
+        _evaluate_whole(root, value)
         at_once([(bare.copyto, out, value), *then])
     else:
         _evaluate_over(root, out, then)
@@ -108,33 +111,35 @@ def _meets(out: Array, leaves: Any) -> bool:
 
 def _is_plain(root: Expr, out: Array) -> bool:
     """Whether one NumPy call does as well as blocks: one kernel, dense arrays, one thread."""
-    return (
-        root.size == 1
-        and config.small_below > 0
-        and threads_for(out.size, steps_of(root.kernel)) == 1
-        and _is_dense(root)
-    )
+    if root.size != 1 or not config.small_below:
+        return False
+    # as `threads_for` has it
+    few = out.size < config.threads_from * (BRIEF if root.kernel.brief else 1)
+    return (few or config.sharers(out.size) == 1) and _is_dense(root)
 
 
 def _is_dense(root: Expr) -> bool:
     """Whether the one kernel reads arrays that are as long as the result in one run."""
-    read = root.args[:1] if root.kernel.beside else root.args
-    return all([a.array.flags.c_contiguous for a in read if type(a) is Leaf])
+    for arg in root.args[:1] if root.kernel.beside else root.args:
+        if type(arg) is Leaf and not arg.array.flags.c_contiguous:
+            return False
+    return True
 
 
 # -- whole arrays ---------------------------------------------------------------------------------
 
 
 def _evaluate_whole(root: Expr, out: Array) -> None:
-    kernel = root.kernel
     if root.size > 1:
-        _evaluate_nodes(root, out)
-    elif kernel.aliases or not _meets(out, root.leaves):
-        kernel.fn(*[operand(arg, kernel, out.shape) for arg in root.args], out=out)
-    else:
-        value = np.empty(root.shape, root.dtype)
-        kernel.fn(*[operand(arg, kernel, out.shape) for arg in root.args], out=value)
-        out[...] = value
+        quietly(_evaluate_nodes, root, out)
+        return
+    kernel, read = root.kernel, _operands(root, out.shape)
+    if kernel.aliases or not _meets(out, root.leaves):
+        quietly(partial(kernel.fn, *read, out=out))
+        return
+    value = np.empty(root.shape, root.dtype)
+    quietly(partial(kernel.fn, *read, out=value))
+    out[...] = value
 
 
 def _call_of(root: Expr, out: Array) -> list[Call]:
@@ -142,13 +147,13 @@ def _call_of(root: Expr, out: Array) -> list[Call]:
     kernel = root.kernel
     if not (kernel.aliases or not _meets(out, root.leaves)):
         return []
-    return kernel.calls(tuple([operand(arg, kernel, out.shape) for arg in root.args]), out)
+    return kernel.calls(tuple(_operands(root, out.shape)), out)
 
 
 def _evaluate_over(root: Expr, out: Array, then: Sequence[Call]) -> None:
     """The values of one kernel over what it reads, in pieces."""
     kernel, flat = root.kernel, out.reshape(-1)
-    operands = [operand(arg, kernel, out.shape) for arg in root.args]
+    operands = _operands(root, out.shape)
     if any([a.ndim and a.shape != out.shape for a in operands]):
         _evaluate_blocks((root,), (out,), then)
         return
@@ -206,6 +211,18 @@ def _evaluate_nodes(root: Expr, out: Array) -> None:
         kernel.fn(*args, out=value)
     if value is not out:
         out[...] = value
+
+
+def _operands(root: Expr, shape: Shape) -> list[Any]:
+    """What a kernel of leaves and numbers reads (`operand`, of which most need nothing)."""
+    kernel = root.kernel
+    found: list[Any] = []
+    for arg in root.args:
+        if type(arg) is Leaf and kernel.strided:
+            found += (arg.array,)
+        else:
+            found += (operand(arg, kernel, shape),)
+    return found
 
 
 def operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:

@@ -181,7 +181,10 @@ class Pool:
         """
         if self._ended or self._left:
             self._take_back()
-        claim = Claim(rounded(nbytes), nbytes if owned else 0)
+        claim = Claim.__new__(Claim)  # whose `__init__` would be one more call for each block
+        claim.size = rounded(nbytes)
+        if owned:
+            claim.asked = nbytes
         segment: Segment | None
         try:
             for segment in self._segments[:]:
@@ -190,31 +193,19 @@ class Pool:
             else:
                 segment = None  # it may have to go for what is wanted
                 self._grow(claim)
-            array = self._lease(claim)
+            array = np.ndarray((claim.size,), np.uint8, claim.segment.buffer, claim.start)  # type: ignore[union-attr]
+            lease = _Lease(array, self._ended.append if self._ledger.budget is None else _ended)
+            lease.claim, lease.pool = claim, self
+            key = id(lease)
+            _LEASES[key] = lease
+            leases, leased, asked = self._leases, self._leased, self._asked
+            claim.counted = True  # one step with the lines below
+            leases.allocated = leases.allocated + 1
+            leased.allocated = leased.allocated + claim.size
+            asked.allocated = asked.allocated + claim.asked
         except BaseException:
             self._left.append(claim)  # one step, also for the next interrupt
             raise
-        if self._leases.allocated % WINDOW == 0:
-            self._turn()
-        if zeroed and claim.cold < array.nbytes:  # what was never used is zero
-            allocator.clear(array)
-        return array
-
-    def _find(self, claim: Claim) -> bool:
-        return any(segment.take(claim) for segment in list(self._segments))
-
-    def _lease(self, claim: Claim) -> Array:
-        assert claim.segment is not None
-        array = np.ndarray((claim.size,), np.uint8, claim.segment.buffer, claim.start)
-        lease = _Lease(array, self._ended.append if self._ledger.budget is None else _ended)
-        lease.claim, lease.pool = claim, self
-        key = id(lease)
-        _LEASES[key] = lease
-        leases, leased, asked = self._leases, self._leased, self._asked
-        claim.counted = True  # one step with the lines below
-        leases.allocated = leases.allocated + 1
-        leased.allocated = leased.allocated + claim.size
-        asked.allocated = asked.allocated + claim.asked
         current = leases.allocated - leases.freed  # each is one step, as in `Tally.rise`
         if current > leases.peak:
             leases.peak = current
@@ -226,7 +217,14 @@ class Pool:
             leased.peak = in_use
         if in_use > self._demand:
             self._demand = in_use
+        if leases.allocated % WINDOW == 0:
+            self._turn()
+        if zeroed and claim.cold < claim.size:  # what was never used is zero
+            allocator.clear(array)
         return array
+
+    def _find(self, claim: Claim) -> bool:
+        return any(segment.take(claim) for segment in list(self._segments))
 
     def attend(self) -> None:
         """A budget has begun: also what is in use already tells it of its end."""
@@ -316,30 +314,26 @@ class Pool:
 
     def _take_back(self) -> None:
         ended, left = self._ended, self._left
+        leases, leased, asked = self._leases, self._leased, self._asked
         try:
-            while left:
-                claim = left[0]
-                self._put(claim)
-                left.remove(claim)
-            while ended:
-                lease = ended[0]
-                self._put(lease.claim)
-                _LEASES.pop(id(lease), None)
-                ended.remove(lease)
+            while left or ended:
+                lease = None if left else ended[0]
+                claim = left[0] if lease is None else lease.claim
+                if claim.counted:  # one step with the lines below; not if it was put back before
+                    claim.counted = False
+                    leases.freed = leases.freed + 1
+                    leased.freed = leased.freed + claim.size
+                    asked.freed = asked.freed + claim.asked
+                segment = claim.segment
+                if segment is not None:
+                    segment.put(claim)
+                if lease is None:
+                    left.remove(claim)
+                else:
+                    _LEASES.pop(id(lease), None)
+                    ended.remove(lease)
         except (IndexError, ValueError):  # another thread was faster: it did that one
             return self._collect()
-
-    def _put(self, claim: Claim) -> None:
-        """A block is free again; nothing happens if it was put back before."""
-        leases, leased, asked = self._leases, self._leased, self._asked
-        if claim.counted:  # one step with the lines below
-            claim.counted = False
-            leases.freed = leases.freed + 1
-            leased.freed = leased.freed + claim.size
-            asked.freed = asked.freed + claim.asked
-        segment = claim.segment
-        if segment is not None:
-            segment.put(claim)
 
     def empty_cache(self) -> int:
         """Give all cached blocks back to the system; returns how many bytes that were."""

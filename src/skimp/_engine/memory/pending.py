@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from skimp._engine.eval.expr import Expr, walk
+from skimp._engine.eval.expr import Expr, Leaf, walk
 from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.memory import ledger
 from skimp._engine.memory.caching import POOLED
@@ -74,7 +74,11 @@ def _pending() -> list[Storage]:
     """The same for who has the lock."""
     # a copy is one step; a list is not: making one may run finalizers that defer
     waiting = WAITING.copy()
-    found = [s for ref in waiting.values() if (s := ref()) is not None]
+    found: list[Storage] = []
+    for ref in waiting.values():
+        s = ref()
+        if s is not None:
+            found += (s,)
     if len(found) < len(waiting):
         for key, ref in waiting.items():
             if ref() is None and WAITING.get(key) is ref:  # nobody else has its place yet
@@ -113,19 +117,20 @@ def materialize_inner(expr: Expr) -> None:
                 s.materialize()
 
 
-def relieve() -> None:
+def relieve() -> bool:
     """Before the pool is asked: expressions that keep alive what eager execution would have freed
-    materialize.
+    materialize; whether any did.
 
     An expression may stay if it keeps alive nothing of its own, or just the one block that its
     result will take over.
     """
+    done = False
     with LOCK():
         waiting = _pending()
         alone = _kept_alone(waiting)
+        if not alone:
+            return False
         for s in waiting:
-            if not alone:
-                return
             expr = s.deferred
             if expr is None or (s.staying is not None and len(s.staying) == 1):
                 continue
@@ -138,8 +143,12 @@ def relieve() -> None:
             del expr
             if kept and donor is None:
                 s.materialize()
+                done = True
                 alone = _kept_alone(_pending())
+                if not alone:
+                    break
             del donor
+    return done
 
 
 def _for_good(expr: Expr, donor: Any) -> list[weakref.ref[Storage]] | None:
@@ -157,8 +166,11 @@ def _for_good(expr: Expr, donor: Any) -> list[weakref.ref[Storage]] | None:
 def _kept_alone(waiting: list[Storage]) -> set[int]:
     """Ids of the counted storages that only the deferred expressions of these keep alive."""
     holders: dict[int, int] = {}
-    # the leaves are as many as hold a storage: expressions share them
-    leaves = frozenset().union(*[e.leaves for s in waiting if (e := s.deferred) is not None])
+    leaves: set[Leaf] = set()  # as many as hold a storage: expressions share them
+    for one in waiting:
+        expr = one.deferred
+        if expr is not None:
+            leaves |= expr.leaves
     for leaf in leaves:
         s: Any = leaf.storage
         if s.nbytes >= POOLED:

@@ -33,16 +33,15 @@ class Range(NamedTuple):
 class Claim:
     """Who has bytes of a segment, from `start` on; no segment: nothing, or nothing any more."""
 
-    __slots__ = ("asked", "cold", "counted", "segment", "size", "start", "warm")
+    asked: int = 0  # how many somebody wanted, before rounding
+    segment: Segment | None = None
+    start: int = -1
+    cold: int = 0  # how many of the bytes were never used
+    warm: bool = True  # the bytes have pages
+    counted: bool = False  # among the leases
 
-    def __init__(self, size: int, asked: int = 0) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
-        self.asked: Final = asked  # how many somebody wanted, before rounding
-        self.segment: Segment | None = None
-        self.start = -1
-        self.cold = 0  # how many of the bytes were never used
-        self.warm = True  # the bytes have pages
-        self.counted = False  # among the leases
 
 
 class Segment:
@@ -72,11 +71,19 @@ class Segment:
             version = self.version
             for i, (start, end, warm) in enumerate(self.ranges):
                 if warm is kind and end - start >= size:
-                    rest = (start + size, end, kind)
-                    left = [_tuple(Range, rest)] if start + size < end else []
-                    if self._take(version, slice(i, i + 1), left, claim, start, 0):
-                        return True
-                    break
+                    middle = start + size
+                    left = _tuple(Range, (middle, end, kind)) if middle < end else None
+                    if self.version != version:
+                        break
+                    self.version = version + 1  # one step with the test and the lines below
+                    if left is None:
+                        del self.ranges[i]
+                    else:
+                        self.ranges[i] = left
+                    claim.segment = self
+                    claim.start = start
+                    claim.cold = 0
+                    return True
             else:
                 if self.version == version:
                     return False

@@ -266,7 +266,7 @@ class Storage:
             expr = self.deferred
             if expr is None:
                 return
-            forget(self)
+            WAITING.pop(id(self), None)
             try:
                 if expr.size > 1:
                     materialize_inner(expr)
@@ -285,15 +285,15 @@ class Storage:
         # Who else holds the expression is about to read its leaves, as a reduction that asks for
         # room for its result: nothing may be computed over them.
         donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
-        if donor is None and WAITING and size >= POOLED:
-            relieve()  # after which nobody else may read what this reads
+        # after others were computed nobody else may read what this reads
+        if donor is None and WAITING and size >= POOLED and relieve():
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
         if donor is not None and not is_shared(expr):
             self._compute_over(donor, expr)
             return
         try:
             block = taken(size, self)
-            into.write(expr, self._target(block, expr))
+            into.write(expr, np.ndarray(expr.shape, expr.dtype, block))
             self.block = block  # one step with the next line (see ledger.py)
             self.deferred = None
         except BaseException:
@@ -308,7 +308,7 @@ class Storage:
         room = donor.flat()  # a small block that NumPy made may have any shape
         donor.changing += 1
         try:
-            run.evaluate(expr, self._target(room, expr), (
+            run.evaluate(expr, np.ndarray(expr.shape, expr.dtype, room), (
                 (setattr, self, "block", block), (setattr, self, "nbytes", donor.nbytes),
                 (setattr, donor, "block", None), (setattr, donor, "nbytes", -1),
                 (setattr, self, "deferred", None),
@@ -317,9 +317,6 @@ class Storage:
             donor.changing -= 1
             if self.block is block:
                 host.handed(self.nbytes, id(donor), self)
-
-    def _target(self, block: Array, expr: Expr) -> Array:
-        return np.ndarray(expr.shape, expr.dtype, block)
 
     def awaited(self) -> Expr | None:
         """The expression of a deferred storage for whoever makes another of it, if there is one
@@ -346,38 +343,44 @@ class Storage:
         """The leaf's storage whose block the result may take: same bytes, read by
         nothing but this.
         """
-        size, others = self.size, len(expr.leaves) + HELD_BY_ATTRIBUTE
         for leaf in expr.leaves:
+            s: Any = leaf.storage
+            mine = 0
+            for one in expr.leaves:
+                if one.storage is s:
+                    mine += 1
             # first what tells most: somebody else holds the storage
-            if sys.getrefcount(leaf.storage) > others:
+            if sys.getrefcount(s) != HELD_BY_VARIABLE + mine:
                 continue
             # counted for it is nothing where a budget has taken it away
-            if leaf.storage.nbytes <= 0 or leaf.array.nbytes != size:  # type: ignore[attr-defined]
-                continue
-            if self._may_take(expr, leaf):
-                return leaf.storage  # type: ignore[return-value]
+            if s.nbytes > 0 and leaf.array.nbytes == self.size and self._may_take(expr, leaf):
+                return s  # type: ignore[no-any-return]
         return None
 
     def _may_take(self, expr: Expr, leaf: Leaf) -> bool:
+        """Whether nobody else reads the storage of the leaf, and the expression element for
+        element.
+        """
         s: Any = leaf.storage
         a = leaf.array
-        mine = [one for one in expr.leaves if one.storage is s]
-        return (
-            sys.getrefcount(s) == HELD_BY_VARIABLE + len(mine)
-            and s.nbytes > 0
-            and not s.exported
-            and len(s) == len(self)
-            and a.shape == expr.shape
-            and a.dtype.itemsize == expr.dtype.itemsize
-            and a.flags.c_contiguous
-            and all(one is leaf or one.array.strides == a.strides for one in mine)
-            and not any(
-                [
-                    r is not self and r.deferred and s.is_read_by(r.deferred)
-                    for r in alive(s.readers)
-                ]
-            )
-        )
+        if (
+            s.exported
+            or len(s) != self.size
+            or a.shape != expr.shape
+            or a.dtype.itemsize != expr.dtype.itemsize
+            or not a.flags.c_contiguous
+        ):
+            return False
+        for one in expr.leaves:
+            if one.storage is s and one.array.strides != a.strides:
+                return False
+        for ref in s.readers or ():
+            r = ref()
+            if r is not None and r is not self:
+                other = r.deferred
+                if other is not None and s.is_read_by(other):
+                    return False
+        return True
 
 
 # -- making storages ------------------------------------------------------------------------------
@@ -406,9 +409,10 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     if WAITING and nbytes >= POOLED:
         relieve()
     s = Storage.__new__(Storage)
-    pooled = nbytes >= POOLED and host.budget is None
-    s.block = _pooled(nbytes, s, zeroed) if pooled else taken(nbytes, s, zeroed)
+    s.block = block = taken(nbytes, s, zeroed)
     s.size = nbytes
+    if host.budget is None:
+        s._flat = block[:nbytes]  # which most ask for
     return s
 
 
@@ -466,27 +470,31 @@ def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
         host.charge(nbytes, owner)
         block: Array = np.zeros(nbytes, np.uint8) if zeroed else np.empty(nbytes, np.uint8)
         return block
-    if host.budget is None:
-        return _pooled(nbytes, owner, zeroed)
-    with LOCK():  # what room is made for one thread no other one takes
-        return _pooled(nbytes, owner, zeroed)
-
-
-def _pooled(nbytes: int, owner: Storage, zeroed: bool) -> Array:
-    size = pool.rounded(nbytes)
     if host.bounded:
-        host.admit(size, owner)
-    try:
-        block = pool.take(nbytes, zeroed)
-    except OutOfMemoryError:
-        if host.fits(size):
-            raise
-        return _pooled(nbytes, owner, zeroed)  # another thread's small arrays have taken the room
-    if host.budget is not None:
-        host.look()  # what was cached is in use: the ceiling is higher by it
+        if host.budget is None:
+            return _admitted(nbytes, owner, zeroed)
+        with LOCK():  # what room is made for one thread no other one takes
+            return _admitted(nbytes, owner, zeroed)
+    block = pool.take(nbytes, zeroed)
     host.made = host.made + 1
     host.total = total = host.total + nbytes
     owner.nbytes = nbytes
     if total - host.freed > host.ceiling:
         host.rise(nbytes, owner)
+    return block
+
+
+def _admitted(nbytes: int, owner: Storage, zeroed: bool) -> Array:
+    """A block of the pool's for which there is room within the bound."""
+    size = pool.rounded(nbytes)
+    host.admit(size, owner)
+    try:
+        block = pool.take(nbytes, zeroed)
+    except OutOfMemoryError:
+        if host.fits(size):
+            raise
+        return _admitted(nbytes, owner, zeroed)  # another thread's small arrays took the room
+    if host.budget is not None:
+        host.look()  # what was cached is in use: the ceiling is higher by it
+    host.charge(nbytes, owner)
     return block

@@ -10,13 +10,14 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch import outs, pointwise
+from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant, middle_array, no_room
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.writing import assign
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn_once
@@ -343,7 +344,7 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             return
         if input._hollow:
             return
-        pointwise.assign(FILL, kernel, (mask, input, value), input._dtype, input._dtype, input)
+        assign(FILL, kernel, (mask, input, value), input._dtype, input._dtype, input)
 
     return in_place(input, FILL_RULE, {"input": input, "mask": mask, "value": value}, write)
 

@@ -7,7 +7,8 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Formula, Rule, parameters
-from skimp._engine.dispatch.pointwise import Pointwise, bindings, call
+from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.writing import bindings
 from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor

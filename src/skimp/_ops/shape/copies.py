@@ -18,9 +18,10 @@ from skimp._engine.dispatch.expressions import cast_kernel, node_of
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
-from skimp._engine.dispatch.pointwise import Pointwise, assign
+from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import zeros
+from skimp._engine.dispatch.writing import assign
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr
 from skimp._engine.memory import (
