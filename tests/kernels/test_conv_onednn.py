@@ -241,8 +241,8 @@ def test_a_team_takes_more_at_once(face: str, channels: int, side: int, fewer: i
         works = conv_onednn._works_for(face, arrays, w, False)
         assert works is not None
         found = []
-        for work in works:
-            conv_onednn._share([work.job(arrays, None)])
+        for work in (*works, works[0].narrow):
+            conv_onednn._share([work], [(face, arrays, None)])
             found.append(made.copy())
         counts = [sum(map(len, work._pieces)) for work in works]
     if len(works) > 1:  # else this processor's code is another for a team

@@ -14,7 +14,7 @@ groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from skimp._kernels import conv_depthwise, conv_lanes, conv_products, onednn, te
 from skimp._kernels.blas import shares
 from skimp._kernels.conv_lanes import Lanes, lanes
 from skimp._kernels.conv_pieces import TYPE, Room, Three, room_of, spare_room
-from skimp._kernels.conv_works import MOST, TEAM, Job, Work, works_of
+from skimp._kernels.conv_works import MOST, TEAM, Work, works_of
 from skimp._kernels.im2col import Ints, Window, working
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
@@ -138,7 +138,7 @@ def _make(found: list[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
             _make_alone(works, asked)
         return
     team = min(map(len, found)) - 1 if together else 0
-    _share([each[team].job(*own[1:]) for each, own in zip(found, asked, strict=True)])
+    _share([each[team] for each in found], asked)
 
 
 @lru_cache(512)
@@ -188,19 +188,25 @@ def _works_for(face: str, arrays: Three, w: Window, bias: bool) -> tuple[Work, .
 # -- who makes it ---------------------------------------------------------------------------------
 
 
-def _share(jobs: list[Job]) -> None:
-    """Run the jobs: their tasks one after the other on a team, or shared by our own threads."""
+def _share(works: Sequence[Work], asked: Sequence[Asked]) -> None:
+    """Make faces in pieces: one after the other on a team, or shared by our own threads."""
+    most, team = max([work.room for work in works]), works[0].team
+    room = spare_room(most)
+    if room is None:
+        quietly(_make_narrow, works, asked)
+        return
+    jobs = [work.job(*own[1:]) for work, own in zip(works, asked, strict=True)]
     tasks = [task for job in jobs for task in job.tasks]
-    team = jobs[0].team
-    most = max([job.room for job in jobs])
-    work = partial(_run, iter(tasks), team, most, iter([True]))  # shared: next() is atomic
+    left = iter(tasks)  # shared: next() is atomic
+    work = partial(_run, left, team, room)
     if team > 1:
         began = teams.begin()
         share(work, 1)
         teams.end(began)
     else:
         several = shares(len(tasks), sum([job.effort for job in jobs]))
-        share(work, min(config.threads, len(tasks)) if several else 1)
+        threads = min(config.threads, len(tasks)) if several else 1
+        share(work, threads, partial(_help, left, team, most))
     for job in jobs:
         job.end()
 
@@ -211,7 +217,10 @@ def _make_alone(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     for work in works:
         if work.room > most:
             most = work.room
-    room = room_of(most)
+    room = spare_room(most)
+    if room is None:
+        _make_narrow(works, asked)
+        return
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
         if work.team != team:
             team = work.team
@@ -225,13 +234,25 @@ def _make_alone(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     room.close()
 
 
-def _run(
-    tasks: Iterable[Callable[[Room], None]], team: int, most: int, first: Iterator[bool]
-) -> None:
-    """What a thread does. Who is not the first leaves all to the others where it has no room."""
-    room = room_of(most) if next(first, False) else spare_room(most)
-    if room is None:
-        return
+def _make_narrow(works: Sequence[Work], asked: Sequence[Asked]) -> None:
+    """Make one face after the other on this thread, where there is little room for scratch memory.
+    OutOfMemoryError: there is none for the smallest pieces."""
+    for work, (_, arrays, bias) in zip(works, asked, strict=True):
+        room = room_of(work.narrow.room)
+        job = work.narrow.job(arrays, bias)
+        _run(job.tasks, 1, room)
+        job.end()
+
+
+def _help(tasks: Iterable[Callable[[Room], None]], team: int, most: int) -> None:
+    """What a helper does. It leaves all to the others where it has no room."""
+    room = spare_room(most)
+    if room is not None:
+        _run(tasks, team, room)
+
+
+def _run(tasks: Iterable[Callable[[Room], None]], team: int, room: Room) -> None:
+    """What a thread does."""
     onednn.use_threads(team)
     for task in tasks:
         task(room)
