@@ -48,12 +48,10 @@ def _half(like: Array) -> Any:
 
 
 def _rooms(arrays: Sequence[Array], length: int, *dtypes: np.dtype[Any]) -> list[Array]:
-    """Scratch memory of these types for pieces of the arrays: of `length` elements, or fewer where
-    a budget has no room, if they can be cut."""
+    """Scratch memory for pieces of the arrays: shorter where there is no room, if can be."""
     size = arrays[-1].size
-    if _lie_in_a_run(arrays):
-        return rooms(min(size, length), *dtypes)
-    return [take(size, dtype) for dtype in dtypes]
+    whole = not _lie_in_a_run(arrays)
+    return [take(size, d) for d in dtypes] if whole else rooms(min(size, length), *dtypes)
 
 
 def _lie_in_a_run(arrays: Sequence[Array]) -> bool:
@@ -116,16 +114,13 @@ def hardtanh_backward(
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
-    masks = [_BOOL] if high is None else [_BOOL, _BOOL]
-    used = _rooms((g, x, out), 2 * _PIECE, *masks, *blends(out.dtype))
+    used = _rooms((g, x, out), 2 * _PIECE, _BOOL, _BOOL, blends(out.dtype))
     for some, one, to in _in_pieces(g, x, out, length=used[0].size):
-        mask, *others = [room[: to.size].reshape(to.shape) for room in used]
+        mask, above, bits = [room[: to.size].reshape(to.shape) for room in used]
         np.less_equal(one, low, out=mask)
         if high is not None:
-            above = others.pop(0)
-            np.greater_equal(one, high, out=above)
-            np.logical_or(mask, above, out=mask)
-        drop(mask, some, out=to, room=others[0] if others else None)
+            np.logical_or(mask, np.greater_equal(one, high, out=above), out=mask)
+        drop(mask, some, out=to, room=bits)
     for room in used:
         give(room)
 

@@ -47,10 +47,9 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
         give(room)
 
 
-def blends(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """The type of scratch memory, as many numbers as there are, with which `drop` blends bits."""
-    whole = _SAME_SIZE.get(dtype.itemsize)
-    return [] if whole is None else [whole]
+def blends(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of `drop`'s scratch memory, if it is of numbers, as many as there are."""
+    return _SAME_SIZE.get(dtype.itemsize, _SAME_SIZE[1])
 
 
 def drop(mask: Mask, g: Array, *, out: Array, room: Array | None = None) -> None:
