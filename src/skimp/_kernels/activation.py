@@ -6,7 +6,7 @@ input from that of the result; where it needs the result instead of the input, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import pi, sqrt
 from typing import Any, Final
@@ -15,9 +15,9 @@ import numpy as np
 
 from skimp._kernels import bare, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
-from skimp._kernels.pointwise import Array, clamp, drop, select
+from skimp._kernels.pointwise import Array, blends, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
-from skimp._kernels.scratch import give, giving, take
+from skimp._kernels.scratch import give, giving, rooms, take
 from skimp._kernels.special.erf import erf
 from skimp._kernels.threads import Call
 
@@ -47,12 +47,22 @@ def _half(like: Array) -> Any:
     return _HALF.get(like.dtype.char, 0.5)
 
 
-def _in_pieces(*arrays: Array, length: int = _PIECE) -> Iterator[tuple[Array, ...]]:
+def _rooms(arrays: Sequence[Array], length: int, *dtypes: np.dtype[Any]) -> list[Array]:
+    """Scratch memory for pieces of the arrays: shorter where there is no room, if can be."""
+    size = arrays[-1].size
+    whole = not _lie_in_a_run(arrays)
+    return [take(size, d) for d in dtypes] if whole else rooms(min(size, length), *dtypes)
+
+
+def _lie_in_a_run(arrays: Sequence[Array]) -> bool:
+    shape = arrays[-1].shape
+    return all([np.shape(a) == shape and a.flags.c_contiguous for a in arrays])
+
+
+def _in_pieces(*arrays: Array, length: int) -> Iterator[tuple[Array, ...]]:
     """The same elements of all arrays, `length` at a time where they lie in one run."""
     whole = arrays[-1]
-    if whole.size <= length or not all(
-        [np.shape(a) == whole.shape and a.flags.c_contiguous for a in arrays]
-    ):
+    if whole.size <= length or not _lie_in_a_run(arrays):
         yield arrays
         return
     flat = [a.reshape(-1) for a in arrays]
@@ -68,16 +78,15 @@ def threshold_calls(g: Array, x: Array, at: float = 0.0, *, out: Array) -> list[
     if not out.dtype.char == g.dtype.char == x.dtype.char == "f":
         return []
     made: list[Call] = []
-    rooms: list[Array] = []
-    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
-        rooms = rooms or [take(to.size, _BOOL), take(to.size, _BITS)]
-        mask, bits = [room[: to.size].reshape(to.shape) for room in rooms]
+    used = _rooms((g, x, out), 2 * _PIECE, _BOOL, _BITS)
+    for some, one, to in _in_pieces(g, x, out, length=used[0].size):
+        mask, bits = [room[: to.size].reshape(to.shape) for room in used]
         made += [
             (partial(np.less_equal, one, at, out=mask),),
             (partial(np.subtract, mask.view(np.int8), 1, out=bits),),
             (partial(np.bitwise_and, some.view(_BITS), bits, out=to.view(_BITS)),),
         ]
-    return [*made, *[call for room in rooms for call in giving(room)]]
+    return [*made, *[call for room in used for call in giving(room)]]
 
 
 def relu(x: Array, *, out: Array) -> None:
@@ -100,23 +109,20 @@ def hardtanh_backward(
     if out.size <= _SMALL:
         drop(np.less_equal(x, low) | np.greater_equal(x, high), g, out=out)
         return
-    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
-        drop_outside(some, one, low, high, out=to)
+    drop_outside(g, x, low, high, out=out)
 
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
-    room = take(x.size, _BOOL)
-    mask = room.reshape(x.shape)
-    np.less_equal(x, low, out=mask)
-    if high is not None:
-        other = take(x.size, _BOOL)
-        above = other.reshape(x.shape)
-        np.greater_equal(x, high, out=above)
-        np.logical_or(mask, above, out=mask)
-        give(other)
-    drop(mask, g, out=out)
-    give(room)
+    used = _rooms((g, x, out), 2 * _PIECE, _BOOL, _BOOL, blends(out.dtype))
+    for some, one, to in _in_pieces(g, x, out, length=used[0].size):
+        mask, above, bits = [room[: to.size].reshape(to.shape) for room in used]
+        np.less_equal(one, low, out=mask)
+        if high is not None:
+            np.logical_or(mask, np.greater_equal(one, high, out=above), out=mask)
+        drop(mask, some, out=to, room=bits)
+    for room in used:
+        give(room)
 
 
 def threshold(x: Array, at: float, value: float, *, out: Array) -> None:
@@ -129,8 +135,7 @@ def threshold_backward(g: Array, x: Array, at: float = 0.0, *, out: Array) -> No
     if out.size <= _SMALL:
         drop(np.less_equal(x, at), g, out=out)
         return
-    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
-        drop_outside(some, one, at, out=to)
+    drop_outside(g, x, at, out=out)
 
 
 def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:
@@ -147,13 +152,13 @@ def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) ->
     if out.dtype.char not in "fd" or not isinstance(slope, int | float) or not 0 <= slope <= 1:
         select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
         return
-    for some, one, to in _in_pieces(g, x, out):
-        room = take(to.size, to.dtype)
-        factor = room.reshape(to.shape)
+    (room,) = _rooms((g, x, out), _PIECE, out.dtype)
+    for some, one, to in _in_pieces(g, x, out, length=room.size):
+        factor = room[: to.size].reshape(to.shape)
         factor[...] = np.greater(one, 0)
         np.maximum(factor, slope, out=factor)
         np.multiply(some, factor, out=to)
-        give(room)
+    give(room)
 
 
 def prelu(x: Array, weight: Array, *, out: Array) -> None:
@@ -331,11 +336,11 @@ def gelu(x: Array, *, out: Array) -> None:
     if elementwise_onednn.forward(GELU, x, out):
         return
     if out.dtype == np.float32:
-        for one, to in _in_pieces(x, out):
-            square = take(to.size, to.dtype)
-            _over_phi(one, square.reshape(to.shape), to)
+        (room,) = _rooms((x, out), _PIECE, out.dtype)
+        for one, to in _in_pieces(x, out, length=room.size):
+            _over_phi(one, room[: to.size].reshape(to.shape), to)
             np.divide(one, to, out=to)
-            give(square)
+        give(room)
         return
     erf(np.multiply(x, _SQRT1_2), out=out)
     np.add(out, _one(out), out=out)
@@ -347,10 +352,10 @@ def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (Phi(x) + x phi(x)), the normal's distribution and density."""
     if elementwise_onednn.backward(GELU, g, x, out):
         return
-    for some, one, to in _in_pieces(g, x, out):
-        room = take(to.size, to.dtype)
-        _gelu_backward(some, one, room.reshape(to.shape), to)
-        give(room)
+    (room,) = _rooms((g, x, out), _PIECE, out.dtype)
+    for some, one, to in _in_pieces(g, x, out, length=room.size):
+        _gelu_backward(some, one, room[: to.size].reshape(to.shape), to)
+    give(room)
 
 
 def _gelu_backward(g: Array, x: Array, density: Array, out: Array) -> None:

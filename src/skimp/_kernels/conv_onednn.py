@@ -14,7 +14,7 @@ groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from skimp._kernels import conv_depthwise, conv_lanes, conv_products, onednn, te
 from skimp._kernels.blas import shares
 from skimp._kernels.conv_lanes import Lanes, lanes
 from skimp._kernels.conv_pieces import TYPE, Room, Three, room_of, spare_room
-from skimp._kernels.conv_works import MOST, TEAM, Job, Work, works_of
+from skimp._kernels.conv_works import MOST, TEAM, Work, works_of
 from skimp._kernels.im2col import Ints, Window, working
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
@@ -131,7 +131,7 @@ def _make(found: list[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
         loud |= work.copies or (work.sums and not work.alone)
         loud |= bias is not None and face == "adjoint"
     if not teamed and shares(tasks, effort):
-        _share([work.job(*own[1:]) for work, own in zip(works, asked, strict=True)])
+        _share(works, asked)
     elif loud:  # NumPy writes numbers
         quietly(_make_here, works, asked)
     else:
@@ -179,12 +179,18 @@ def _way(
 # -- who makes it ---------------------------------------------------------------------------------
 
 
-def _share(jobs: list[Job]) -> None:
-    """Run the jobs: their tasks shared by our own threads."""
+def _share(works: Sequence[Work], asked: Sequence[Asked]) -> None:
+    """Make faces in pieces that our own threads share."""
+    most = max([work.room for work in works])
+    room = spare_room(most)
+    if room is None:
+        quietly(_make_narrow, works, asked)
+        return
+    jobs = [work.job(*own[1:]) for work, own in zip(works, asked, strict=True)]
     tasks = [task for job in jobs for task in job.tasks]
-    most = max([job.room for job in jobs])
-    work = partial(_run, iter(tasks), most, iter([True]))  # shared: next() is atomic
-    share(work, min(config.threads, len(tasks)))
+    left = iter(tasks)  # shared: next() is atomic
+    threads = min(config.threads, len(tasks))
+    share(partial(_run, left, room), threads, partial(_help, left, most))
     for job in jobs:
         job.end()
 
@@ -195,7 +201,10 @@ def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     for work in works:
         if work.whole > most:
             most = work.whole
-    room = room_of(most)
+    room = spare_room(most)
+    if room is None:
+        quietly(_make_narrow, works, asked)
+        return
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
         if work.team != team:
             team = work.team
@@ -209,11 +218,25 @@ def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     room.close()
 
 
-def _run(tasks: Iterable[Callable[[Room], None]], most: int, first: Iterator[bool]) -> None:
-    """What a thread does. Who is not the first leaves all to the others where it has no room."""
-    room = room_of(most) if next(first, False) else spare_room(most)
-    if room is None:
-        return
+def _make_narrow(works: Sequence[Work], asked: Sequence[Asked]) -> None:
+    """Make one face after the other on this thread, where there is little room for scratch memory.
+    OutOfMemoryError: there is none for the smallest pieces."""
+    for work, (_, arrays, bias) in zip(works, asked, strict=True):
+        room = room_of(work.narrow.room)
+        job = work.narrow.job(arrays, bias)
+        _run(job.tasks, room)
+        job.end()
+
+
+def _help(tasks: Iterable[Callable[[Room], None]], most: int) -> None:
+    """What a helper does. It leaves all to the others where it has no room."""
+    room = spare_room(most)
+    if room is not None:
+        _run(tasks, room)
+
+
+def _run(tasks: Iterable[Callable[[Room], None]], room: Room) -> None:
+    """What a thread does."""
     onednn.use_threads(1)
     for task in tasks:
         task(room)

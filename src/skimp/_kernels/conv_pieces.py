@@ -13,7 +13,7 @@ import numpy as np
 from skimp._kernels import onednn, shaping
 from skimp._kernels.im2col import Ints, Window
 from skimp._kernels.locks import reentrant
-from skimp._kernels.scratch import give, spare, take
+from skimp._kernels.scratch import demand, give, spare
 
 Array = np.ndarray[Any, Any]
 Three = tuple[Array, Array, Array]  # x, w, g
@@ -209,8 +209,8 @@ class Plan:
 
     def weights_room(self) -> Array | None:
         """Scratch memory, to be given back, for the weights in the layout that is wanted; None
-        where they lie in it."""
-        return take(self.weights + _ALIGNED, TYPE) if self.weights else None
+        where they lie in it, or each piece has to bring them there."""
+        return spare(self.weights + _ALIGNED, TYPE) if self.weights else None
 
     def ready_weights(self, weight: Array, into: int, room: Room) -> None:
         """Bring the weights into that layout, at an address."""
@@ -290,8 +290,8 @@ class Room:
 
 
 def room_of(elements: int) -> Room:
-    """Room for so many."""
-    return Room(take(elements + _ALIGNED, TYPE))
+    """Room for so many. OutOfMemoryError: a budget has none."""
+    return Room(demand(elements + _ALIGNED, TYPE))
 
 
 def spare_room(elements: int) -> Room | None:

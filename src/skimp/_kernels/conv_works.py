@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -46,9 +46,12 @@ class _Piece(NamedTuple):
     alike: bool
 
 
-def cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], list[slice]]:
+def cut(
+    face: str, w: Window, whole: Sizes, team: int, narrow: bool = False
+) -> tuple[list[slice], list[slice]]:
     """The images and the channels of pieces. A team, to which it is all the same how many there
-    are, takes more small images and twice as many channels at once, unless they are summed."""
+    are, takes more small images and twice as many channels at once, unless they are summed.
+    `narrow`: as few at once as can be, of images those that are added up."""
     n, groups, co, ci = whole
     each = whole.effort(w)
     few = max(-(-_LEAST // each), min(-(-_LONG // each), -(-n // LANES)))
@@ -62,6 +65,8 @@ def cut(face: str, w: Window, whole: Sizes, team: int) -> tuple[list[slice], lis
     channels, bundle = (ci if face == "adjoint" else co), _BUNDLE
     if groups > 1:
         channels, bundle = groups, -(-_BUNDLE // ci)
+    if narrow:
+        return _slices(n, images if face == "weights" else 1), _slices(channels, bundle)
     # each brings all that it reads into its layout: none is less than the least, and better larger
     cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
     if team > 1 and face != "weights" and groups == 1:
@@ -131,12 +136,14 @@ class Work:
         lie: tuple[Ints, Ints, Ints] | None,
         bias: bool,
         team: int = 1,
+        narrow: bool = False,
     ) -> None:
         self._face = face
         self.team = team
+        self._asked = face, w, whole, lie, bias
         self._groups = whole.groups
         self.effort = whole.n * whole.effort(w) // _QUICKER
-        images, channels = cut(face, w, whole, team)
+        images, channels = cut(face, w, whole, team, narrow)
         if face == "weights" and len(images) > 1:  # partial sums, which lie as they are made
             lie = lie and (lie[0], dense(whole.shapes(w)[1], TYPE.itemsize), lie[2])
         few = _few(face, w, whole)
@@ -170,6 +177,17 @@ class Work:
     def runs_as(self, other: Work) -> bool:
         """Whether all pieces run the same code."""
         return all([a.runs_as(b) for a in self._plans() for b in other._plans()])
+
+    @cached_property
+    def narrow(self) -> Work:
+        """The same with less scratch memory, in more and smaller pieces, which takes longer; this
+        where there is no such."""
+        try:
+            with onednn.team(1):
+                found = Work(*self._asked, narrow=True)
+        except onednn.Unsupported:
+            return self
+        return found if found.room < self.room and found.runs_as(self) else self
 
     def _plans(self) -> set[Plan]:
         return {piece.plan for some in self._pieces for piece in some}
@@ -258,9 +276,7 @@ class Work:
             self._make_images([piece], at, arrays, after, held, room)
 
         tasks = [partial(fn, piece, _flat=_flat) for piece in self._all]  # which is read until then
-        return Job(
-            tasks, self.effort, _nothing if ready is None else ready.close, self.team, self.room
-        )
+        return Job(tasks, _nothing if ready is None else ready.close)
 
     def _given(
         self, arrays: Three, bias: Array | None
@@ -306,7 +322,7 @@ class Work:
             self._sum_up(pieces, total, arrays, room)
 
         tasks = [partial(fn, *lane) for lane in lanes]
-        return Job(tasks, self.effort, partial(_join, ends), self.team, self.room)
+        return Job(tasks, partial(_join, ends))
 
     def _lanes(
         self, arrays: Three, bias: Array | None
@@ -364,10 +380,7 @@ class Job(NamedTuple):
     """Tasks for any threads, in any order, and what comes after all of them."""
 
     tasks: Sequence[Callable[[Room], None]]
-    effort: int
     end: Callable[[], None]
-    team: int
-    room: int  # that a thread needs, in elements
 
 
 def _join(ends: list[tuple[Sum, list[Sum]]]) -> None:

@@ -47,7 +47,12 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
         give(room)
 
 
-def drop(mask: Mask, g: Array, *, out: Array) -> None:
+def blends(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of `drop`'s scratch memory, if it is of numbers, as many as there are."""
+    return _SAME_SIZE.get(dtype.itemsize, _SAME_SIZE[1])
+
+
+def drop(mask: Mask, g: Array, *, out: Array, room: Array | None = None) -> None:
     """g, and zero where the mask is set (even where g is infinite or NaN there)."""
     whole = _SAME_SIZE.get(out.itemsize)
     if whole is None or mask.size < BLENDED:
@@ -55,8 +60,9 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
         return
     if mask.ndim > 1 and not mask.strides[0]:
         mask = mask[:1]  # likewise
-    large = mask.size >= _LONG
-    room = take(mask.size, whole) if large else np.empty(mask.size, whole)
+    large = room is None and mask.size >= _LONG
+    if room is None:
+        room = take(mask.size, whole) if large else np.empty(mask.size, whole)
     bits = room.reshape(mask.shape)
     np.subtract(mask.view(np.int8), 1, out=bits)
     np.bitwise_and(np.asarray(g, out.dtype).view(whole), bits, out=out.view(whole))

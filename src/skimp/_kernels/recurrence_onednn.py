@@ -17,7 +17,7 @@ import numpy as np
 
 from skimp._kernels import onednn, shaping, teams
 from skimp._kernels.onednn_runs import Runs, together
-from skimp._kernels.scratch import Scratch
+from skimp._kernels.scratch import Scratch, demand, give
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -78,13 +78,14 @@ def projection(weights: Array, gates: int, batch: int, some: int) -> Iterator[Ma
 
 @contextmanager
 def _laid(kind: _Kind, weights: Array) -> Iterator[int]:
-    """Where weights are as they are wanted."""
+    """Where weights are as they are wanted. OutOfMemoryError: a budget has no room for that."""
     assert kind.brings is not None
     given = np.ascontiguousarray(weights)
-    with Scratch((-(-onednn.size(kind.lies.value) // _TYPE.itemsize),), _TYPE) as laid:
-        at = shaping.address(laid)
-        kind.brings.make((shaping.address(given), at))
-        yield at
+    laid = demand(-(-onednn.size(kind.lies.value) // _TYPE.itemsize), _TYPE)
+    at = shaping.address(laid)
+    kind.brings.make((shaping.address(given), at))
+    yield at
+    give(laid)
 
 
 @contextmanager

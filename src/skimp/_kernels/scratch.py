@@ -3,7 +3,8 @@
 A fresh array of a few hundred KiB costs ten times the work on it, since malloc takes its pages from
 the system and gives them back each time. Buffers taken here stay with the thread: some MiB at most.
 They are NumPy's, or of whoever counts them (`supply`), who may also have them back (`drop`), and
-has none for who can do without where there is no room (`spare`).
+has none for who can do without where there is no room (`spare`), and refuses who has not begun to
+write (`demand`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _COUNTED: Final = 1 << 12  # rows whose beginnings are kept
 RUN: Final = 1 << 13  # elements that NumPy reads at once of several rows
 _SPREAD: Final = 1 << 13  # elements up to which a column is spread out beside its rows
 _KEPT: Final = 16  # buffers
+_LEAST: Final = 1 << 10  # elements of a piece, however little room there is
 _LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
 
 
@@ -52,17 +54,19 @@ _mine = _Mine()
 
 
 class Lender(NamedTuple):
-    """Of new buffers of so many bytes: for who can do without, and for who can't."""
+    """Of new buffers of so many bytes: for who can do without, for who can't, and for who can't but
+    may be refused."""
 
     spare: Callable[[int], Array | None]
     lend: Callable[[int], Array]
+    demand: Callable[[int], Array]
 
 
 def _of_numpy(nbytes: int) -> Array:
     return np.empty(nbytes, np.uint8)
 
 
-_NUMPY: Final = Lender(_of_numpy, _of_numpy)
+_NUMPY: Final = Lender(_of_numpy, _of_numpy, _of_numpy)
 _lender = _NUMPY
 
 
@@ -103,6 +107,30 @@ def spare(length: int, dtype: np.dtype[Any]) -> Array | None:
     if found is None:
         found = _lender.spare(max(nbytes, 1))
     return None if found is None else found[:nbytes].view(dtype)
+
+
+def rooms(length: int, *dtypes: np.dtype[Any]) -> list[Array]:
+    """An array of each type, of `length` elements, for who works in pieces of any length: of fewer
+    where there is no room for so many."""
+    while True:
+        found: list[Array] = []
+        for dtype in dtypes:
+            room = spare(length, dtype) if length > _LEAST else take(length, dtype)
+            if room is None:
+                break
+            found.append(room)
+        else:
+            return found
+        length = max(length // 4, _LEAST)
+
+
+def demand(length: int, dtype: np.dtype[Any]) -> Array:
+    """`take`, for who has written nothing yet. OutOfMemoryError: there is no room."""
+    nbytes = length * dtype.itemsize
+    found = _own(nbytes)
+    if found is None:
+        found = _lender.demand(max(nbytes, 1))
+    return found[:nbytes].view(dtype)
 
 
 def _own(nbytes: int) -> Array | None:

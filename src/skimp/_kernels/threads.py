@@ -165,8 +165,11 @@ def _quiet_context() -> Context:
     return context
 
 
-def share(work: Callable[[], object], threads: int) -> None:
+def share(
+    work: Callable[[], object], threads: int, helping: Callable[[], object] | None = None
+) -> None:
     """Run `work` on `threads` threads at once, this one among them; raise what any of them raised.
+    The others run `helping`, if there is one.
 
     A helper that calls this, and a caller that finds the helpers busy with another thread's work,
     runs everything itself: `work` must be right whichever number of threads runs it.
@@ -174,7 +177,7 @@ def share(work: Callable[[], object], threads: int) -> None:
     if threads < 2 or _here.helping or _sharing:
         quietly(work)
         return
-    task = _Task(work)
+    task = _Task(helping or work)
     try:
         try:
             _sharing.append(None)

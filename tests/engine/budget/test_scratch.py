@@ -15,7 +15,7 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
-from skimp._kernels import conv_onednn, onednn, scratch
+from skimp._kernels import activation, conv_onednn, onednn, recurrence_onednn, scratch
 from skimp._kernels.im2col import Window
 from skimp._kernels.threads import share
 from skimp.config import config
@@ -92,10 +92,106 @@ def test_who_can_do_without_has_none_beyond_the_budget() -> None:
         with torch.memory.budget(full() + need + 2 * works[0].room):
             counts.reset()
             for _ in range(20):
-                conv_onednn._share([works[0].job(arrays, None)])
+                conv_onednn._share([works[0]], [("forward", arrays, None)])
                 scratch.drop()
             assert not counts.beyond
     assert np.all(g[..., 1:-1, 1:-1] == 288)
+
+
+def test_updates_take_shorter_blocks_where_there_is_no_room_for_registers() -> None:
+    """With the same bits, and on one thread where there is none for a second one's."""
+
+    def stepped(room: int | None) -> Any:
+        p = torch.full((1 << 17,), 0.7, requires_grad=True)
+        p.grad = torch.linspace(-1, 1, 1 << 17)
+        optimizer = torch.optim.Adam([p])
+        optimizer.step()
+        arrays = [p.detach().numpy(), p.grad.numpy()]
+        arrays += [t.numpy() for t in optimizer.state[p].values() if t.ndim]  # none may go
+        if room is None:
+            optimizer.step()
+        else:
+            scratch.drop()
+            with torch.memory.budget(full() + room, spill=False):
+                counts.reset()
+                optimizer.step()
+                assert not counts.beyond
+        return [a.copy() for a in arrays]
+
+    with config.using(threads=2, threads_from=1):
+        wanted = stepped(None)
+        for room in (3 * MIB // 16, MIB // 2):
+            found = stepped(room)
+            assert all(map(np.array_equal, found, wanted))
+
+
+def test_a_convolution_is_made_in_smaller_pieces_where_there_is_little_room() -> None:
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+    w = Window((32, 32), (3, 3), (1, 1), (1, 1), (1, 1), (32, 32))
+    x, g = np.ones((1, 1, 64, 32, 32), "f4"), np.ones((1, 1, 64, 32, 32), "f4")
+    arrays = x, np.ones((1, 64, 64, 3, 3), "f4"), g
+    way = conv_onednn._way_for("forward", arrays, w, False)
+    assert way is not None
+    works = way.works
+    if works[0].narrow is works[0]:
+        pytest.skip("this processor's code is another for fewer channels")
+    with torch.memory.budget(full() + pool.rounded(4 * works[0].narrow.room + 64)):
+        counts.reset()
+        assert conv_onednn.forward(x, arrays[1], None, g, w)
+        assert not counts.beyond
+    assert np.all(g[..., 1:-1, 1:-1] == 576)
+
+
+def test_gradients_of_activations_take_shorter_pieces_where_there_is_no_room() -> None:
+    g, x = np.random.default_rng(0).standard_normal((2, 1 << 17)).astype("f4")
+    backward = (
+        activation.threshold_backward,
+        activation.hardtanh_backward,
+        activation.leaky_relu_backward,
+    )
+
+    def made() -> list[Any]:
+        return [fn(g, x, out=(out := np.empty_like(x))) or out for fn in backward]
+
+    wanted = made()
+    with torch.memory.budget(full() + MIB // 8, spill=False):
+        counts.reset()
+        found = made()
+        assert not counts.beyond
+    assert all(map(np.array_equal, found, wanted))
+
+
+def test_a_convolution_without_room_for_scratch_is_refused() -> None:
+    """Before it writes."""
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+    x, w = torch.ones(4, 16, 32, 32), torch.ones(16, 16, 3, 3)
+    kept = x.numpy(), w.numpy()
+    with torch.no_grad():
+        torch.conv2d(x, w, padding=1)
+        scratch.drop()
+        with torch.memory.budget(full() + x.nbytes + 4096, spill=False):
+            counts.reset()
+            with pytest.raises(OutOfMemoryError, match="conv2d"):
+                torch.conv2d(x, w, padding=1)
+            assert not counts.beyond
+    del kept
+
+
+def test_a_recurrent_layer_without_room_for_its_weights_is_refused_by_its_line() -> None:
+    weights = np.ones((512, 128), "f4")
+    with recurrence_onednn.activation(weights, 4, 64, True) as step:
+        if step is None:
+            pytest.skip("oneDNN is not there, or does not make it")
+    with torch.memory.budget(full() + 4096):
+        counts.reset()
+        with (
+            pytest.raises(OutOfMemoryError, match=r"test_scratch.py"),
+            recurrence_onednn.activation(weights, 4, 64, True),
+        ):
+            pass
+        assert not counts.beyond
 
 
 def test_an_input_may_go_before_there_is_its_gradient() -> None:

@@ -58,7 +58,7 @@ OPS: dict[str, Callable[[Any, Any], Any]] = {
     "layer_norm": lambda x, w: F.layer_norm(x.view(2, 2, 6), (6,), w[0], w[1]),
     "layer_norm alone": lambda x, w: F.layer_norm(x.detach().view(2, 2, 6), (6,)),
     "rms_norm": lambda x, w: F.rms_norm(x.detach(), (6,), w[0]),
-    "softmax": lambda x, w: x.detach().view(2, 2, 6).softmax(-1),
+    "softmax": lambda x, w: x.view(2, 2, 6).softmax(-1),
     "softmax of columns": lambda x, w: x.softmax(0),
     "log_softmax": lambda x, w: x.detach().view(2, 2, 6).log_softmax(-1),
     "roll by nothing": lambda x, w: x.roll(6, 1),

@@ -48,4 +48,13 @@ def spare(nbytes: int) -> Array | None:
     return None
 
 
-LENDER: Final = Lender(spare, lend)
+def demand(nbytes: int) -> Array:
+    """A buffer for a kernel that has written nothing yet. OutOfMemoryError: nothing may go."""
+    size = pool.rounded(nbytes)
+    while (found := spare(nbytes)) is None:
+        if not host.relieve(size):
+            raise host.refusal(size, limit=host.bound)
+    return found
+
+
+LENDER: Final = Lender(spare, lend, demand)

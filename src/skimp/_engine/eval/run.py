@@ -14,13 +14,14 @@ from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.pieces import cuts
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import BRIEF, Plan
-from skimp._engine.eval.runner import Runner
+from skimp._engine.eval.runner import Runner, share_plan, spare_runner
 from skimp._engine.interrupts import insist
 from skimp._kernels import bare, shaping
 from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import Call, at_once, quietly, share, whole
+from skimp._kernels.threads import Call, at_once, quietly, whole
 from skimp.config import config
 
+_SHORTEST: Final = 1 << 10  # elements of a block, where a budget has no room for longer ones
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
 _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
@@ -333,16 +334,16 @@ def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
     """Run the plan on every block, writing to `outs`, which are views over the plan's domain."""
     boxes = prepared.plan.boxes()  # shared by the threads
 
-    def work() -> None:
-        runner = Runner(prepared)
+    def work(runner: Runner) -> None:
         for box, shape in boxes:
             runner.run(box, shape, shape, [out[box] for out in outs])
         runner.close()
 
-    share(work, _threads_of(prepared.plan))
+    share_plan(Runner(prepared), work, _threads_of(prepared.plan))
 
 
 Job = tuple[tuple[Array, ...], tuple[Array, ...]]
+_Piece = tuple[Job, slice, int]
 
 
 def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[Job]) -> None:
@@ -354,22 +355,41 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
     The first job may be `outs` themselves. The threads share the blocks of all jobs.
     """
     total = sum([written[0].size for written, _ in jobs])
-    prepared = prepare(roots, outs, _block_for(total, config.block))
-    part = prepared.plan.block[0]
-    pieces = iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
-
-    def work() -> None:
-        runner = Runner(prepared)
-        for (written, read), box, length in pieces:  # shared: next() is atomic
-            runner.leaves = read
-            runner.run((box,), (length,), length, [out[box] for out in written])
-        runner.close()
-
-    threads = threads_for(total)
-    if threads == 1 and outs[0].size <= part:
-        quietly(work)  # each job is one piece, and is left as halfway as PyTorch's op after op
+    block, threads = _block_for(total, config.block), threads_for(total)
+    prepared = prepare(roots, outs, block)
+    whole_jobs = threads == 1 and outs[0].size <= prepared.plan.block[0]
+    runner = spare_runner(prepared) if whole_jobs else None
+    if runner is not None:
+        quietly(_run_jobs, _pieces(jobs, prepared), runner)  # left as halfway as PyTorch's ops are
     else:
-        whole(partial(share, work, threads))
+        whole(partial(_share_jobs, prepared, roots, outs, jobs, block, threads))
+
+
+def _share_jobs(
+    prepared: Prepared,
+    roots: tuple[Expr, ...],
+    outs: tuple[Array, ...],
+    jobs: list[Job],
+    block: int,
+    threads: int,
+) -> None:
+    """In shorter blocks where there is no room for the registers of those."""
+    while (runner := spare_runner(prepared)) is None and block > _SHORTEST:
+        block //= 4
+        prepared = prepare(roots, outs, block)
+    share_plan(runner or Runner(prepared), partial(_run_jobs, _pieces(jobs, prepared)), threads)
+
+
+def _pieces(jobs: list[Job], prepared: Prepared) -> Iterator[_Piece]:
+    part = prepared.plan.block[0]
+    return iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
+
+
+def _run_jobs(pieces: Iterator[_Piece], runner: Runner) -> None:
+    for (written, read), box, length in pieces:  # shared: next() is atomic
+        runner.leaves = read
+        runner.run((box,), (length,), length, [out[box] for out in written])
+    runner.close()
 
 
 def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from skimp._engine.eval.expr import Array, Shape
 from skimp._engine.eval.plan import Prepared
-from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import Call
+from skimp._kernels.scratch import give, spare, take
+from skimp._kernels.threads import Call, share
 
 
 class Runner:
@@ -17,14 +18,18 @@ class Runner:
 
     __slots__ = (
         "_operands", "_outs", "_plan", "_ready", "_scratch", "_steps", "leaves",
+        "prepared",
     )  # fmt: skip
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, registers: list[Array] | None = None) -> None:
+        self.prepared = prepared
         self._plan = plan = prepared.plan
         self.leaves = prepared.leaves
-        self._scratch: list[Array] = []
-        for dtype in plan.scratch:
-            self._scratch.append(take(plan.length, dtype))
+        if registers is None:
+            registers = []
+            for dtype in plan.scratch:
+                registers.append(take(plan.length, dtype))
+        self._scratch = registers
         self._outs = plan.written
         self._operands: list[Array] = [*prepared.leaves, *prepared.constants, *self._scratch]
         self._ready: Any = None
@@ -74,3 +79,30 @@ class Runner:
         operands[self._plan.registers] = [part[:length].reshape(shape) for part in self._scratch]
         for fn, args, out in self._plan.bound_once:
             fn(*args(operands), out=operands[out])
+
+
+def spare_runner(prepared: Prepared) -> Runner | None:
+    """A runner, where there is room for its registers."""
+    length = prepared.plan.length
+    registers: list[Array] = []
+    for dtype in prepared.plan.scratch:
+        register = spare(length, dtype)
+        if register is None:
+            for each in registers:
+                give(each)
+            return None
+        registers.append(register)
+    return Runner(prepared, registers)
+
+
+def share_plan(runner: Runner, work: Callable[[Runner], object], threads: int) -> None:
+    """`work` with a runner each, on so many threads. Helpers that find no room for their registers
+    leave all to the others.
+    """
+    share(partial(work, runner), threads, partial(_help, runner.prepared, work))
+
+
+def _help(prepared: Prepared, work: Callable[[Runner], object]) -> None:
+    runner = spare_runner(prepared)
+    if runner is not None:
+        work(runner)

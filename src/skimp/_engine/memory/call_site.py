@@ -5,6 +5,7 @@ Nothing is noted while ops run, so an op costs the same whether its line can be 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -18,6 +19,7 @@ _ROOM: Final = os.path.dirname(__file__)
 # how the file names of this package's code begin: its folder, and what it compiles itself
 OWN_CODE: Final = (f"{os.path.dirname(os.path.dirname(_ROOM))}{os.sep}", "<skimp ")
 _MODES: Final = os.path.join("_engine", "autograd", "modes")  # `@no_grad()` is no op
+_CONTEXTS: Final = contextlib.__file__  # of no program: it runs what is around a `with` of ours
 _SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES)])
 _OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + os.path.join("_engine", "dispatch"), OWN_CODE[1])
 _RUNS: Final = "run_"  # how the names of texts that run nodes begin (autograd/runner.py)
@@ -76,6 +78,8 @@ def _kind_of(filename: str) -> str:
     if len(_KINDS) > _MANY:
         _KINDS.clear()
     kind = (_FOLDED if is_surface(filename) else _OP) if is_ours(filename) else _PROGRAM
+    if filename == _CONTEXTS:
+        kind = _FOLDED
     _KINDS[filename] = kind
     return kind
 

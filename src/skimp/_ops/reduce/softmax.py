@@ -215,6 +215,11 @@ def _softmax_back_block(g: Array, y: Array, d: Array, size: int) -> None:
         _softmax_back_steps(g, y, d)
 
 
+def _softmax_back_rows(g: Array, y: Array, d: Array) -> None:
+    """Of a whole tensor, which may be small: within a budget those lend no arrays."""
+    _softmax_back_block(g, y, d, d.size)
+
+
 @in_wide
 def _softmax_back_steps(g: Array, y: Array, d: Array) -> None:
     with Scratch(d.shape, d.dtype) as p:
@@ -234,7 +239,7 @@ def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
 def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """`_softmax_back_block` on small arrays."""
     if g._np is None:
-        return middle_rows(partial(_softmax_back_block, size=SMALL), dim, g, y)
+        return middle_rows(_softmax_back_rows, dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
         return small_columns(_softmax_back_steps, dim, g, y)
