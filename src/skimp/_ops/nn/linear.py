@@ -75,8 +75,8 @@ def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
     recorded as one node. None where that is not to be had.
     """
     x, w, dtype = input._np, weight._np, input._dtype
-    shape = input._skimp_layout.shape if x is None else x.shape
-    sizes = weight._skimp_layout.shape if w is None else w.shape
+    shape = input._skimp_layout_of().shape if x is None else x.shape
+    sizes = weight._skimp_layout_of().shape if w is None else w.shape
     b = None if bias is None else bias._np
     if not (
         dtype is weight._dtype
