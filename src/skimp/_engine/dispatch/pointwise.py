@@ -195,7 +195,7 @@ def call(
     elif inplace:
         if row.fast_inplace(*args, *params):
             return out
-    elif takes_small(out, args) and _fast_into(row, args, params, out):
+    elif takes_small(out, args) and put_small(out, row.fast(*args, *params)):
         return out
     if params:  # by value, as graphs keep them too: the fast paths leave such calls to this
         params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
@@ -231,12 +231,6 @@ def call(
             row.recording.record(made, *args, *params)
         return made
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
-
-
-def _fast_into(row: Pointwise, args: Any, params: Any, out: Tensor) -> bool:
-    """Whether the fast path has a result of the type and shape of `out`, which is written there."""
-    made = row.fast(*args, *params)
-    return made is not None and put_small(out, made)
 
 
 def _without_bytes(

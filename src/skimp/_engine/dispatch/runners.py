@@ -106,8 +106,10 @@ def run(op: Op, given: dict[str, Any], out: Any) -> Any:
 
 def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> Any:
     """`out=` of an op that is not pointwise: checked, computed, then moved into place."""
-    if op.fast is not None and type(out) is Tensor and _fast_into(op, given, out, tensors):
-        return out
+    if op.fast is not None and takes_small(out, tensors) and not any([t is out for t in tensors]):
+        positional, keywords = _passed(op, given)
+        if put_small(out, op.fast(*positional, **keywords)):
+            return out
     targets = out if isinstance(out, (tuple, list)) else (out,)
     for t in targets:
         if not isinstance(t, Tensor):
@@ -143,16 +145,6 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     if isinstance(result, tuple):
         return type(result)(*targets) if hasattr(result, "_fields") else tuple(targets)
     return out
-
-
-def _fast_into(op: Op, given: dict[str, Any], out: Tensor, tensors: list[Tensor]) -> bool:
-    """Whether the fast path has a result of the type and shape of `out`, which is written there."""
-    if not takes_small(out, tensors) or any([t is out for t in tensors]):
-        return False
-    assert op.fast is not None
-    positional, keywords = _passed(op, given)
-    made = op.fast(*positional, **keywords)
-    return type(made) is Tensor and put_small(out, made)
 
 
 _OWN = ("same", "own", "own layout")  # the values of `out` that ask for the result's type
