@@ -371,11 +371,9 @@ def _write(
     tensors = [a for a in args if isinstance(a, Tensor)]
     tracked = modes.state.grad and any([t._rg for t in tensors])
     if not inplace:
-        own = row.converts_nothing(result, tensors)
-        outs.check_castable_out(row.name, out, result, tensors if modes.state.grad else (), own)
+        check_out(row, args, result, tensors, out)
         outs.check_operand_out(out, shape, tensors)
         outs.resize_out(row.name, out, shape)
-        outs.check_overlap(out, row.aligned(args))
         if row.overlap is not None:
             return _write_beside(row, args, params, out)
     saved = None
@@ -385,6 +383,16 @@ def _write(
     if saved is not None:
         history.rebase(out, saved)
     return out
+
+
+def check_out(
+    row: Pointwise, args: tuple[Any, ...], result: dtypes.dtype, tensors: list[Tensor], out: Any
+) -> None:
+    """Refuse an `out=` that can't take a row's result, as it lies before it is resized."""
+    own = row.converts_nothing(result, tensors)
+    followed = row.rule is not None and result.category >= dtypes.FLOAT
+    outs.check_castable_out(row.name, out, result, tensors, own, followed)
+    outs.check_overlap(out, row.aligned(args))
 
 
 def _write_beside(

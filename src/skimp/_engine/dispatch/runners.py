@@ -114,7 +114,10 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     for t in targets:
         if not isinstance(t, Tensor):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(t).__name__}")
-        outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
+        if op.rule is None and not op.composite:
+            history.before_unwatched(t)
+        else:
+            outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
     if any([name == "out" for name, _, _ in op.parameters]):
         for t in targets if op.overlap else ():
             outs.check_shared(op.overlap, t, given)
