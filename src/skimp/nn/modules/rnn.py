@@ -360,7 +360,7 @@ class LSTM(RNNBase):
             self.get_expected_cell_size(input, sizes),
         )
         if hidden is None:
-            like = {"dtype": input.dtype, "device": input.device}
+            like: dict[str, Any] = {"dtype": input.dtype, "device": input.device}
             return tuple([ops.zeros(shape, **like) for shape in shapes])
         self.check_hidden_size(hidden[0], shapes[0], "Expected hidden[0] size {}, got {}")
         self.check_hidden_size(hidden[1], shapes[1], "Expected hidden[1] size {}, got {}")
