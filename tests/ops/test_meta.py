@@ -300,3 +300,12 @@ def test_copies_and_files(tmp_path: Any) -> None:
     assert state["0.weight"].shape == (4, 3, 3, 3)
     skimp.save(skimp.ones(5), tmp_path / "dense")
     assert skimp.load(tmp_path / "dense", map_location="meta").is_meta
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_states_that_nobody_gave_are_made_where_the_input_is(kind: str) -> None:
+    x = skimp.ones(2, 3, device="meta")
+    cell, layer = getattr(nn, f"{kind}Cell"), getattr(nn, kind)
+    made = cell(3, 4, device="meta")(x)
+    assert (made[0] if kind == "LSTM" else made).is_meta
+    assert layer(3, 4, device="meta")(x)[0].is_meta

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -306,3 +307,22 @@ def test_a_program_leaves_no_segments_and_says_nothing(end: str, tmp_path: Path)
     assert done.stdout == "torch.Size([1000, 1000])\n" or end != "pass"
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_no_interrupt_is_lost_in_a_fork() -> None:
+    """Python prints what a handler raises in functions that are called around one, and goes on."""
+    parent, called = os.getpid(), set[str]()
+
+    def seen(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call" and os.getpid() == parent:
+            called.add(f"{frame.f_code.co_filename} {frame.f_code.co_name}")
+
+    gc.collect()
+    sys.setprofile(seen)
+    child = os.fork()
+    sys.setprofile(None)
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not [name for name in called if f"{os.sep}skimp{os.sep}_" in name]

@@ -95,8 +95,6 @@ def _cell(mode: str, name: str, doc: str) -> Callable[..., Any]:
     ) -> Any:
         for word, t in (("w_ih", w_ih), ("w_hh", w_hh)):
             _need_tensor(name, word, 3 + (word == "w_hh"), t)
-        if (b_ih is None) != (b_hh is None):  # the cell adds them up
-            b_ih, b_hh = b_hh if b_ih is None else b_ih, w_ih.new_zeros(w_ih.shape[0])
         new = recurrence.once(mode, input, tuple(hx) if both else (hx,), (w_ih, w_hh, b_ih, b_hh))
         return new if both else new[0]
 

@@ -19,11 +19,26 @@ UNFOLDED = 100  # times the file's length: what deflated records may have in all
 LARGE = 1 << 30  # from here on a record's header has room for sizes of 8 bytes
 
 
+class _Forward:
+    """A file that is written from here to its end: a gzip file says that it can be sought, and
+    can't go back. So sums and sizes stand behind each record, as in PyTorch's archives.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._write = file.write
+        self.flush = getattr(file, "flush", lambda: None)
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._write(data)
+        return len(data)
+
+
 class ArchiveWriter:
     """Writes records to a file that is open for writing."""
 
     def __init__(self, file: IO[bytes], root: str) -> None:
-        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        forward: Any = _Forward(file)
+        self._zip = zipfile.ZipFile(forward, "w", zipfile.ZIP_STORED)
         self._root = root
         self._names = self._sums = 0
 

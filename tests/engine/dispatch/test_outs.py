@@ -137,3 +137,67 @@ def test_an_out_that_is_read_is_not_resized() -> None:
         with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
             lib.add(a, lib.ones(2, 3), out=a)
         assert a.tolist() == [1.0, 1.0, 1.0]
+
+
+# of the namespace, an input that requires grad, and an empty one of bools, int64 and float32
+GRADIENTS: dict[str, Callable[..., Any]] = {
+    "gt": lambda t, x, b, i, f: t.gt(x, x, out=b),
+    "eq by a number": lambda t, x, b, i, f: t.eq(x, 1, out=f),
+    "logical_not": lambda t, x, b, i, f: t.logical_not(x, out=b),
+    "signbit": lambda t, x, b, i, f: t.signbit(x, out=b),
+    "all": lambda t, x, b, i, f: t.all(x, out=b),
+    "argmax": lambda t, x, b, i, f: t.argmax(x, out=i),
+    "isin": lambda t, x, b, i, f: t.isin(x, x, out=b),
+    "searchsorted": lambda t, x, b, i, f: t.searchsorted(x, x, out=i),
+    "histc": lambda t, x, b, i, f: t.histc(x, 3, out=f),
+    "bessel": lambda t, x, b, i, f: t.special.bessel_j0(x * 0, out=f),
+    "add": lambda t, x, b, i, f: t.add(x, x, out=f),
+    "sign": lambda t, x, b, i, f: t.sign(x, out=f),
+    "sum": lambda t, x, b, i, f: t.sum(x, 0, out=f),
+    "amax": lambda t, x, b, i, f: t.amax(x, 0, out=f),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_an_out_is_refused_where_autograd_would_follow(name: str) -> None:
+    """Inputs may require grad where the result can't."""
+
+    def run(lib: Any) -> Any:
+        outs = [lib.empty(0, dtype=kind) for kind in (lib.bool, lib.int64, lib.float32)]
+        try:
+            return GRADIENTS[name](lib, lib.tensor([1.0, 2.0], requires_grad=True), *outs).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    assert run(skimp) == run(oracle)
+
+
+def test_limits_that_are_numbers_convert_nothing() -> None:
+    """Of `clamp`: by tensors it converts."""
+
+    def run(lib: Any, kind: str, wide: str, one: Any) -> Any:
+        x = lib.ones(2, dtype=getattr(lib, kind))
+        limit = lib.tensor(one) if isinstance(one, list) else one
+        try:
+            return lib.clamp(x, limit, out=lib.empty(2, dtype=getattr(lib, wide))).tolist()
+        except RuntimeError:
+            return RuntimeError
+
+    for kind in ("float32", "float16", "int32"):
+        for wide in ("float32", "float64", "int64"):
+            for one in (1, 0.5, [1, 1]):
+                assert run(skimp, kind, wide, one) == run(oracle, kind, wide, one), (kind, wide)
+
+
+def test_an_out_that_shows_a_part_of_what_is_read_is_refused() -> None:
+    """Though it would be made as large."""
+    for lib in (oracle, skimp):
+        x = lib.ones(3)
+        with pytest.raises(RuntimeError, match="single memory location"):
+            lib.exp(x, out=x[:2])
+
+
+def test_an_out_with_bytes_takes_nothing_without() -> None:
+    for lib in (oracle, skimp):
+        with pytest.raises(RuntimeError, match="device"):
+            lib.add(lib.ones(2, device="meta"), 1, out=lib.ones(2))

@@ -349,6 +349,9 @@ def test_unravel_index() -> None:
     agree(
         lambda lib, i: lib.unravel_index(i, (2, 4)), torch.tensor([[5, 7], [99, 0]]), strides=False
     )
+    agree(  # a size that the indices' type does not hold
+        lambda lib, i: lib.unravel_index(i, (4, 300)), torch.tensor([9, 255]).byte(), strides=False
+    )
 
 
 @pytest.mark.parametrize("width", [1, 16, 5000])

@@ -256,3 +256,13 @@ def test_out() -> None:
 )
 def test_refusals(refused: type[Exception], call: Any) -> None:
     agree(call, refused=refused)
+
+
+@pytest.mark.parametrize("name", ["linalg.slogdet", "logdet"])
+def test_the_gradient_of_a_singular_matrix_is_no_number_and_no_error(name: str) -> None:
+    for lib in (torch, skimp):
+        f = lib.linalg.slogdet if name == "linalg.slogdet" else lib.logdet
+        x = lib.ones(2, 2, requires_grad=True)
+        found = f(x)
+        (grad,) = lib.autograd.grad(found[1] if isinstance(found, tuple) else found, x)
+        assert not grad.isfinite().any()

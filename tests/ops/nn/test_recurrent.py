@@ -378,3 +378,22 @@ def test_gradients_of_gates_take_their_place(kind: str) -> None:
     for one, other, third in zip(a, b, c, strict=True):
         assert one.equal(other)
         assert one.equal(third)
+
+
+@pytest.mark.parametrize("kind", [f"{kind}Cell" for kind in KINDS])
+def test_a_cell_with_one_bias_adds_it(kind: str) -> None:
+    """In a step as one op, and in ops (of one row alone, and its second derivatives)."""
+    for none in ("bias_ih", "bias_hh"):
+        theirs, mine = twins(kind, 3, 2, dtype=torch.float64)
+        found = []
+        for cell, x in ((theirs, torch.ones(2, 3).double()), (mine, skimp.ones(2, 3).double())):
+            setattr(cell, none, None)
+            weights = list(cell.parameters())
+            many, one = cell(x), cell(x[0])
+            if kind == "LSTMCell":
+                many, one = many[0], one[0]
+            lib = torch if cell is theirs else skimp
+            first = lib.autograd.grad((many * many).sum(), weights, create_graph=True)
+            second = lib.autograd.grad(sum([(g * g).sum() for g in first]), weights)
+            found.append([many.detach(), one.detach(), *[g.detach() for g in first], *second])
+        same(found[1], found[0], 1e-9)

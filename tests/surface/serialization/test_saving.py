@@ -5,6 +5,7 @@ whole or not at all.
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import pickle
 import warnings
@@ -396,6 +397,16 @@ def test_torch_reads_what_we_write_aligned(tmp_path: Path) -> None:
 
 
 # -- safetensors ----------------------------------------------------------------------------------
+
+
+def test_a_gzip_file_is_written_without_going_back() -> None:
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
+        skimp.save({"a": skimp.arange(3)}, file)
+    whole = io.BytesIO(gzip.decompress(packed.getvalue()))
+    assert torch.load(whole)["a"].tolist() == [0, 1, 2]
+    whole.seek(0)
+    assert skimp.load(whole)["a"].tolist() == [0, 1, 2]
 
 
 def test_safetensors_both_ways(tmp_path: Path) -> None:

@@ -49,6 +49,26 @@ def test_nested() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("middle", [False, True])
+def test_nested_of_both_kinds(inner: bool, middle: bool) -> None:
+    """What comes before the inner one has its gradient."""
+
+    def run(torch, use):
+        def wrapped(x, w):
+            return use(body, (x * w).sin(), w, use_reentrant=inner).cos()
+
+        def outer(x, w):
+            return use(wrapped, x * x, w, use_reentrant=middle)
+
+        x = torch.tensor([0.1, 0.2], requires_grad=True)
+        w = torch.tensor([0.3, 0.4], requires_grad=True)
+        use(outer, x, w, use_reentrant=False).sum().backward()
+        return [round(v, 5) for v in (*x.grad.tolist(), *w.grad.tolist())]
+
+    assert run(skimp, checkpoint) == run(oracle, plainly)
+
+
 def same(q, k, v):
     return q * k if q is k and k is v else q - k + v
 

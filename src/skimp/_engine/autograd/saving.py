@@ -15,6 +15,7 @@ from skimp._engine.autograd import errors, modes, rematerialize as rematerialize
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import edge, node_of_view, strided
+from skimp._engine.autograd.rules import Plan
 from skimp._engine.tensor.tensor import Tensor, mark_bytes
 
 GUARDED: list[
@@ -74,8 +75,8 @@ class Packed:
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(t).__name__}"
             )
-        if not modes.state.grad:
-            return t
+        if not modes.state.grad and isinstance(node._skimp_plan, Plan):
+            return t  # formulas don't look at its history, as a Function's backward may
         if self.result is not None:
             return revived(t, node, self.result)
         if self.edge is None:

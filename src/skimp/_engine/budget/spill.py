@@ -21,6 +21,7 @@ import errno
 import os
 import threading
 from collections import deque
+from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Final
@@ -315,9 +316,11 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
+    # In the parent by functions of C alone: Python prints what a signal's handler raises in others.
+    os.register_at_fork(after_in_parent=_files.clear)  # before what comes next ends the fork
     os.register_at_fork(
-        before=lambda: _forking.append(None),
-        after_in_parent=seal,
+        before=partial(_forking.append, None),
+        after_in_parent=_forking.clear,
         after_in_child=_after_fork_in_child,
     )
 

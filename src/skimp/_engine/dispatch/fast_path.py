@@ -432,8 +432,11 @@ def takes_small(out: Any, args: Iterable[Any]) -> bool:
     return True
 
 
-def put_small(out: Tensor, made: Tensor) -> bool:
-    """Whether a small result has the type and shape of such an `out`, which is written there."""
+def put_small(out: Tensor, made: Any) -> bool:
+    """Whether what a fast path made is a small tensor of the type and shape of such an `out`, which
+    is written there."""
+    if type(made) is not Tensor:
+        return False
     a: Any = made._np
     if a is None or made._dtype is not out._dtype or a.shape != out.shape:
         return False

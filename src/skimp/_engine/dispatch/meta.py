@@ -102,12 +102,12 @@ def _written(
     inplace: bool,
 ) -> Tensor:
     tensors = [a for a in args if isinstance(a, Tensor)]
-    check_devices((out,))
     if not inplace:
-        own = row.converts_nothing(result, tensors)
-        outs.check_castable_out(row.name, out, result, tensors if modes.state.grad else (), own)
+        pointwise.check_out(row, args, result, tensors, out)
+    if not out._hollow:
+        raise RuntimeError("Tensor on device cpu is not on the expected device meta!")
+    if not inplace:
         outs.resize_out(row.name, out, shape)
-        outs.check_overlap(out, row.aligned(args))
     saved = None
     if inplace and row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
         saved = history.prepare(out, row.rule, bindings(row, args, params))

@@ -48,15 +48,19 @@ def check_castable_out(
     name: str,
     out: Any,
     result: dtypes.dtype,
-    inputs: Sequence[Tensor] | Iterable[Tensor],
+    inputs: Iterable[Tensor],
     own: bool,
+    followed: bool = True,
 ) -> None:
     """Refuse an `out=` that is no tensor, of a type that can't hold the result (`own`: of another
-    type), or that autograd would have to follow.
+    type), or, where autograd follows such results, that it would have to follow.
     """
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    refuse_grad(name, out, inputs)
+    if followed:
+        refuse_grad(name, out, inputs)
+    else:
+        history.before_unwatched(out)
     if own and out._dtype is not result:
         raise RuntimeError(
             f"Found dtype {promotion.scalar_type_name(out._dtype)} but expected "

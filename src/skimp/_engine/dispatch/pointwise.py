@@ -178,7 +178,7 @@ def call(
     elif inplace:
         if row.fast_inplace(*args, *params) or over(row, args, params):
             return out
-    elif takes_small(out, args) and _fast_into(row, args, params, out):
+    elif takes_small(out, args) and put_small(out, row.fast(*args, *params)):
         return out
     if params:  # by value, as graphs keep them too: the fast paths leave such calls to this
         params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])
@@ -214,12 +214,6 @@ def call(
             row.recording.record(made, *args, *params)
         return made
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
-
-
-def _fast_into(row: Pointwise, args: Any, params: Any, out: Tensor) -> bool:
-    """Whether the fast path has a result of the type and shape of `out`, which is written there."""
-    made = row.fast(*args, *params)
-    return made is not None and put_small(out, made)
 
 
 def _without_bytes(
@@ -315,11 +309,9 @@ def _write(
     tensors = [a for a in args if isinstance(a, Tensor)]
     tracked = modes.state.grad and any([t._rg for t in tensors])
     if not inplace:
-        own = row.converts_nothing(result, tensors)
-        outs.check_castable_out(row.name, out, result, tensors if modes.state.grad else (), own)
+        check_out(row, args, result, tensors, out)
         outs.check_operand_out(out, shape, tensors)
         outs.resize_out(row.name, out, shape)
-        outs.check_overlap(out, row.aligned(args))
         if row.overlap is not None:
             return _write_beside(row, args, params, out)
     saved = None
@@ -329,6 +321,16 @@ def _write(
     if saved is not None:
         history.rebase(out, saved)
     return out
+
+
+def check_out(
+    row: Pointwise, args: tuple[Any, ...], result: dtypes.dtype, tensors: list[Tensor], out: Any
+) -> None:
+    """Refuse an `out=` that can't take a row's result, as it lies before it is resized."""
+    own = row.converts_nothing(result, tensors)
+    followed = row.rule is not None and result.category >= dtypes.FLOAT
+    outs.check_castable_out(row.name, out, result, tensors, own, followed)
+    outs.check_overlap(out, row.aligned(args))
 
 
 def _write_beside(

@@ -106,13 +106,18 @@ def run(op: Op, given: dict[str, Any], out: Any) -> Any:
 
 def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> Any:
     """`out=` of an op that is not pointwise: checked, computed, then moved into place."""
-    if op.fast is not None and type(out) is Tensor and _fast_into(op, given, out, tensors):
-        return out
+    if op.fast is not None and takes_small(out, tensors) and not any([t is out for t in tensors]):
+        positional, keywords = _passed(op, given)
+        if put_small(out, op.fast(*positional, **keywords)):
+            return out
     targets = out if isinstance(out, (tuple, list)) else (out,)
     for t in targets:
         if not isinstance(t, Tensor):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(t).__name__}")
-        outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
+        if op.rule is None and not op.composite:
+            history.before_unwatched(t)
+        else:
+            outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
     if any([name == "out" for name, _, _ in op.parameters]):
         for t in targets if op.overlap else ():
             outs.check_shared(op.overlap, t, given)
@@ -143,16 +148,6 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     if isinstance(result, tuple):
         return type(result)(*targets) if hasattr(result, "_fields") else tuple(targets)
     return out
-
-
-def _fast_into(op: Op, given: dict[str, Any], out: Tensor, tensors: list[Tensor]) -> bool:
-    """Whether the fast path has a result of the type and shape of `out`, which is written there."""
-    if not takes_small(out, tensors) or any([t is out for t in tensors]):
-        return False
-    assert op.fast is not None
-    positional, keywords = _passed(op, given)
-    made = op.fast(*positional, **keywords)
-    return type(made) is Tensor and put_small(out, made)
 
 
 _OWN = ("same", "own", "own layout")  # the values of `out` that ask for the result's type

@@ -163,7 +163,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if indices._hollow:
         return tuple(meta.empty((*indices.shape, len(sizes)), dtypes.int64).unbind(-1))
     found = np.empty((*indices.shape, len(sizes)), np.int64)
-    rest = indices._skimp_array()
+    rest = indices._skimp_array().astype(np.int64, copy=False)
     for d in reversed(range(len(sizes))):
         rest, found[..., d] = np.divmod(rest, sizes[d])
     return fresh(found, dtypes.int64).unbind(-1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded, shown
 from skimp._engine.dispatch.forms import NAMESPACES, general, hidden
@@ -365,8 +366,9 @@ def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
         g = g - 1j * (conj(g0) * result0).imag
     if not isinstance(g, Tensor):
         return input * 0
-    eye = _eye(input)
-    return solve(input.mH, g.to(input._dtype).unsqueeze(-1).unsqueeze(-1) * eye)
+    each = g.to(input._dtype).unsqueeze(-1).unsqueeze(-1) * _eye(input)
+    # of a singular matrix no finite number, but an error only where it is differentiated again
+    return solve_ex(input.mH, each, check_errors=modes.state.grad)[0]  # type: ignore[no-any-return]
 
 
 @hidden(

@@ -74,8 +74,15 @@ OF_BOTH = {
 
 
 def _limits(node: str, kernel: Any, formulas: Any, *args: str) -> Pointwise:
+    numbers = "min" not in formulas and "max" not in formulas
     return Pointwise(
-        "clamp", _kernels(kernel), same, Rule(node, formulas), ("input", *args), title="clamp_cpu"
+        "clamp",
+        _kernels(kernel),
+        same,
+        Rule(node, formulas),
+        ("input", *args),
+        title="clamp_cpu",
+        own=numbers,  # by tensors it converts
     )
 
 

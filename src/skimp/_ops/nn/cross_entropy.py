@@ -388,6 +388,7 @@ def cross_entropy(
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     if tuple(target.shape) == tuple(input.shape):
         return _of_probabilities(input, target, weight, reduction, ignore_index, label_smoothing)
+    refuse_weights(weight)
     target = checked_classes(input, target, weight)
     floating("log_softmax_lastdim_kernel_impl", input)
     return _cross_entropy(input, target, weight, reduction, ignore_index, label_smoothing)[0]
@@ -398,6 +399,15 @@ def check_tensor(name: str, target: Any) -> None:
     if not isinstance(target, Tensor):
         kind = type(target).__name__
         raise TypeError(f"{name}(): argument 'target' (position 2) must be Tensor, not {kind}")
+
+
+def refuse_weights(weight: Any) -> None:
+    """Refuse weights of classes that a gradient is asked for."""
+    if weight is not None and weight._rg and modes.state.grad:
+        raise RuntimeError(
+            "The function 'nll_loss_forward' is not differentiable with respect to argument "
+            "'weight'. This input cannot have requires_grad True."
+        )
 
 
 def checked_classes(input: Any, target: Any, weight: Any) -> Any:

@@ -75,8 +75,8 @@ def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
     recorded as one node. None where that is not to be had.
     """
     x, w, dtype = input._np, weight._np, input._dtype
-    shape = input._skimp_layout.shape if x is None else x.shape
-    sizes = weight._skimp_layout.shape if w is None else w.shape
+    shape = input._skimp_layout_of().shape if x is None else x.shape
+    sizes = weight._skimp_layout_of().shape if w is None else w.shape
     b = None if bias is None else bias._np
     if not (
         dtype is weight._dtype
@@ -304,11 +304,12 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     _check_bilinear(input1, input2, weight, bias)
     lead = tuple(input1.shape[:-1])
     outs, n1, n2 = weight.shape
-    x, y = input1.reshape(-1, n1), input2.reshape(-1, n2)
+    rows = math.prod(lead)
+    x, y = input1.reshape(rows, n1), input2.reshape(rows, n2)
     # (rows, outs * n2): the weights applied to input1; then each row's outs x n2 matrix times
     # input2's row
     halfway = matmul(x, weight.permute(1, 0, 2).reshape(n1, outs * n2))
-    whole = matmul(halfway.view((-1, outs, n2)), y.unsqueeze(2))
+    whole = matmul(halfway.view((rows, outs, n2)), y.unsqueeze(2))
     result = whole.reshape((*lead, outs))
     return result if bias is None else result + bias
 

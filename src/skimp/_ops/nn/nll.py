@@ -18,7 +18,7 @@ from skimp._kernels.scratch import starts
 from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes
+from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes, refuse_weights
 from skimp._ops.nn.reduction import REDUCTIONS, check_reduction, reduction_of
 from skimp._ops.reduce.small_sums import total
 from skimp._ops.reduce.softmax import SMALL, floating, sides
@@ -130,6 +130,7 @@ def nll_loss(
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if target._rg:
         raise RuntimeError("the derivative for 'target' is not implemented")
+    refuse_weights(weight)
     target = checked_classes(input, target, weight)
     floating("nll_loss_out_frame", input)
     if input._hollow:

@@ -82,11 +82,17 @@ def line(numbers: tuple[float, ...], dtype: Any) -> tuple[Array, Array]:
     return scale, 1 - scale
 
 
-def bias_of(b_ih: Array | None, b_hh: Array | None, gates: int) -> Array | None:
-    """The sum of both, a row for each gate."""
+def added(b_ih: Any, b_hh: Any) -> Any:
+    """The sum of the biases that there are."""
     if b_ih is None or b_hh is None:
-        return None
-    return (b_ih + b_hh).reshape(gates, -1)
+        return b_hh if b_ih is None else b_ih
+    return b_ih + b_hh
+
+
+def bias_of(b_ih: Array | None, b_hh: Array | None, gates: int) -> Array | None:
+    """The sum of the biases that there are, a row for each gate."""
+    bias = added(b_ih, b_hh)
+    return None if bias is None else bias.reshape(gates, -1)
 
 
 def most(time: int, elements: int) -> int:

@@ -26,6 +26,7 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.recurrent import (
     Cell,
     State,
+    added,
     arrays,
     bias_of,
     in_ops,
@@ -60,7 +61,7 @@ def lstm_in_ops(weights: Sequence[Any]) -> tuple[Any, Cell]:
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         return o.sigmoid() * c.tanh(), c
 
-    return None if b_ih is None else b_ih + b_hh, cell
+    return added(b_ih, b_hh), cell
 
 
 def _in_ops(

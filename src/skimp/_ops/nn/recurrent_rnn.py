@@ -26,6 +26,7 @@ from skimp._ops.nn.recurrent import (
     Build,
     Cell,
     State,
+    added,
     arrays,
     bias_of,
     in_ops,
@@ -54,7 +55,7 @@ def rnn_in_ops(activation: str) -> Build:
             a = addmm(x, state[0], across)
             return (a.relu() if activation == "relu" else a.tanh(),)
 
-        return None if b_ih is None else b_ih + b_hh, cell
+        return added(b_ih, b_hh), cell
 
     return build
 

@@ -268,7 +268,7 @@ class RNNBase(Module):
     ) -> tuple[Tensor, ...]:
         shape = self.get_expected_hidden_size(input, sizes)
         if hidden is None:
-            return (ops.zeros(shape, dtype=input.dtype),)
+            return (ops.zeros(shape, dtype=input.dtype, device=input.device),)
         self.check_hidden_size(hidden[0], shape)
         return hidden  # type: ignore[no-any-return]
 
@@ -360,7 +360,8 @@ class LSTM(RNNBase):
             self.get_expected_cell_size(input, sizes),
         )
         if hidden is None:
-            return tuple([ops.zeros(shape, dtype=input.dtype) for shape in shapes])
+            like: dict[str, Any] = {"dtype": input.dtype, "device": input.device}
+            return tuple([ops.zeros(shape, **like) for shape in shapes])
         self.check_hidden_size(hidden[0], shapes[0], "Expected hidden[0] size {}, got {}")
         self.check_hidden_size(hidden[1], shapes[1], "Expected hidden[1] size {}, got {}")
         return hidden  # type: ignore[no-any-return]

@@ -95,7 +95,8 @@ class RNNCellBase(Module):
 
     def _skimp_state(self, h: Tensor | None, rows: Tensor, batched: bool) -> Tensor:
         if h is None:
-            return ops.zeros(rows.size(0), self.hidden_size, dtype=rows.dtype)
+            size = rows.size(0), self.hidden_size
+            return ops.zeros(size, dtype=rows.dtype, device=rows.device)
         return h if batched else h.unsqueeze(0)
 
 
