@@ -474,3 +474,4 @@ class Pool:
 
 pool: Final = Pool()
 host.backing = pool
+allocator.keep_pages()
