@@ -172,9 +172,9 @@ def trim() -> None:
 
 
 def keep_pages() -> None:
-    """Have glibc keep the pages of up to 8 MiB that small arrays leave at the end of its heap, where
-    the next ones take them: it goes by twice the largest mapping that was freed, and takes no
-    mappings for what is smaller. Nobody touches the one that is made here.
+    """Have glibc keep the pages of up to 8 MiB that small arrays leave at the end of its heap for
+    the next ones: it goes by twice the largest mapping that was freed, and takes no mappings for
+    what is smaller. Nobody touches the one that is made here.
     """
     np.empty(_LARGEST_SMALL, np.uint8)
 
