@@ -96,13 +96,13 @@ def test_forward_has_the_bits_of_numpy(
     with config.using(threads=threads):
         made = normalization_onednn.centred(x, mean, y)
         assert made is (x.size >= 1 << 17)
-        if not made:
-            return
-        np.testing.assert_array_equal(y, x - mean)
-        assert normalization_onednn.scaled(y, rstd, w, b)
-    want = (x - mean) * rstd
-    want = want if w is None else want * w
-    np.testing.assert_array_equal(y, want if b is None else want + b)
+        if made:
+            np.testing.assert_array_equal(y, x - mean)
+        made = normalization_onednn.scaled(x, rstd, w, b, y)
+        assert made is (x.size >= 1 << (16 if weight or bias else 17))
+    if made:
+        want = x * rstd if w is None else x * rstd * w
+        np.testing.assert_array_equal(y, want if b is None else want + b)
 
 
 def test_forward_leaves_other_types_and_what_has_gaps() -> None:
@@ -110,5 +110,5 @@ def test_forward_leaves_other_types_and_what_has_gaps() -> None:
     wide, gaps = np.empty((1500, 100)), np.empty((1500, 200), "f4")[:, ::2]
     assert not normalization_onednn.centred(x.astype("f8"), mean.astype("f8"), wide)
     assert not normalization_onednn.centred(x, mean, gaps)
-    assert not normalization_onednn.scaled(gaps, mean, w, None)
-    assert not normalization_onednn.scaled(x, mean, w.astype("f8"), None)
+    assert not normalization_onednn.scaled(gaps, mean, w, None, gaps)
+    assert not normalization_onednn.scaled(x, mean, w.astype("f8"), None, x)

@@ -25,7 +25,8 @@ _TYPE: Final = np.dtype(np.float32)
 _BYTES: Final = np.dtype(np.uint8)
 _LINE: Final = 64  # bytes
 _LEAST: Final = 1 << 13  # elements below which NumPy has done before a primitive is called
-_WORTH: Final = 1 << 17  # the same of two calls for the shape of a tensor, which a team shares
+_WORTH: Final = 1 << 17  # the same of a call for the shape of a tensor, which a team shares
+SEVERAL: Final = 1 << 16  # and of one in place of two or three
 
 
 def takes(dtype: np.dtype[Any], size: int) -> bool:
@@ -74,23 +75,24 @@ def centred(x: Array, mean: Array, out: Array) -> bool:
     return _by_rows(onednn.SUBTRACT, (x, mean, out))
 
 
-def scaled(y: Array, rstd: Array, w: Array | None, b: Array | None) -> bool:
-    """y *= rstd * w, plus b, of (rows, 1) and rows (n,); whether oneDNN makes it."""
-    return _by_rows(onednn.MULTIPLY, (y, rstd, y), w, b)
+def scaled(x: Array, rstd: Array, w: Array | None, b: Array | None, out: Array) -> bool:
+    """out = x * rstd * w, plus b, of (rows, 1) and rows (n,); whether oneDNN makes it."""
+    return _by_rows(onednn.MULTIPLY, (x, rstd, out), w, b)
 
 
 def _by_rows(kind: int, three: tuple[Array, Array, Array], *rows: Array | None) -> bool:
-    x = three[0]
-    if x.size < _WORTH or x.dtype != _TYPE or onednn.library() is None or not _exact():
+    x, given = three[0], [row for row in rows if row is not None]
+    least = SEVERAL if given else _WORTH
+    if x.size < least or x.dtype != _TYPE or onednn.library() is None or not _exact():
         return False
-    arrays = [*three, *[row for row in rows if row is not None]]
+    arrays = [*three, *given]
     for array in arrays:
         if array.dtype != _TYPE or not array.flags.c_contiguous:
             return False
     made = _lines(kind, *x.shape, tuple([row is not None for row in rows]))
     if made is None:
         return False
-    made.make(shaping.addresses(*arrays), together(True))
+    made.make(shaping.addresses(*arrays), together(x.size >= _WORTH))
     return True
 
 

@@ -36,7 +36,9 @@ def test_attention_with_masks() -> None:
     seen[2] = False  # a row that sees nothing gives zeros
     both("scaled_dot_product_attention", q, k, v, attn_mask=seen)
     both("scaled_dot_product_attention", q, k, v, attn_mask=randn(2, 1, 5, 7))
-    both("scaled_dot_product_attention", q, k, v, attn_mask=randn(5, 7, grad=True))
+    added = randn(5, 7)
+    added[2] = -torch.inf  # likewise, and gives no gradient
+    both("scaled_dot_product_attention", q, k, v, attn_mask=added.requires_grad_())
     both("scaled_dot_product_attention", q, k, v[..., :0].detach(), attn_mask=seen)
     both("scaled_dot_product_attention", *[t[..., :0].detach() for t in (q, k)], v, attn_mask=seen)
 
@@ -70,6 +72,9 @@ def test_attention_with_dropout_draws_pytorchs_zeros() -> None:
     torch.manual_seed(1)
     skimp.manual_seed(1)
     both("scaled_dot_product_attention", *tensors, dropout_p=0.4)
+    before = skimp.get_rng_state()
+    both("scaled_dot_product_attention", *tensors, dropout_p=1.0)
+    assert skimp.get_rng_state().equal(before)  # for nothing was drawn, as by PyTorch
 
 
 @pytest.mark.parametrize("causal", [True, False])

@@ -19,6 +19,7 @@ import numpy as np
 HUGE_PAGE: Final = 2 << 20
 PAGE: Final = mmap.PAGESIZE
 SMALL_PAGES: Final = 4 * HUGE_PAGE  # of addresses, from the lowest on: then at most 1/4 is wasted
+_LARGEST_SMALL: Final = 4 << 20
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
 # Elsewhere this advice keeps the pages, or does not promise zeros.
 _DISCARD: Final[int | None] = mmap.MADV_DONTNEED if os.name == "posix" and _ADVICE else None
@@ -168,6 +169,14 @@ def trim() -> None:
     Takes 50 us for some ten MiB; nothing happens where it knows no way.
     """
     _trim()(0)
+
+
+def keep_pages() -> None:
+    """Have glibc keep the pages of up to 8 MiB that small arrays leave at the end of its heap for
+    the next ones: it goes by twice the largest mapping that was freed, and takes no mappings for
+    what is smaller. Nobody touches the one that is made here.
+    """
+    np.empty(_LARGEST_SMALL, np.uint8)
 
 
 def _on_huge_pages(nbytes: int, flags: int = 0, beyond: int = 0) -> memoryview:

@@ -468,3 +468,4 @@ class Pool:
 
 pool: Final = Pool()
 host.backing = pool
+allocator.keep_pages()

@@ -32,6 +32,7 @@ _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
 _BOUNDS = frozenset({int, type(None)})
+Ints = tuple[int, ...]
 
 
 def _rule(name: str) -> Rule:
@@ -276,7 +277,9 @@ def small_item(x: Any, index: Any) -> Any:
         return None
     if len(index) > x.ndim:
         return _with_new_dims(x, index)
-    for i, n in zip(index, x.shape):  # noqa: B905  (an index may be shorter than the shape)
+    last = first = bool(index) and index[0] is Ellipsis  # the others are of the last dims then
+    sizes = x.shape[-len(index) :] if last else x.shape
+    for i, n in zip(index, sizes):  # noqa: B905  (an index may be shorter than the shape)
         if type(i) is slice:
             step = i.step
             if step is not None and (type(step) is not int or step <= 0):
@@ -290,10 +293,12 @@ def small_item(x: Any, index: Any) -> Any:
         elif i is None:
             return _with_new_dims(x, index)
         elif i is Ellipsis:
-            return _spelled_out(x, index)
+            if not first:
+                return _spelled_out(x, index)
+            first = False
         elif type(i) is not int or not -n <= i < n:
             return None
-    found = x[(*index, ...)]
+    found = x[index if last else (*index, ...)]
     return found if found.size else None
 
 
@@ -336,20 +341,41 @@ def _number_of(bound: Any) -> Any:
 
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
     """The same for an index with None, where the rest of it is a view in row-major order."""
-    shape, d = [], 0
+    new = []
     for i in index:
         if i is None:
-            shape.append(1)
-        elif type(i) is slice and i == _ALL and d < x.ndim:
-            shape.append(x.shape[d])
-            d += 1
+            new.append(True)
+        elif type(i) is slice and i == _ALL:
+            new.append(False)
         elif i is Ellipsis:
             return _spelled_out(x, index)
         else:
             return _between_new_dims(x, index)
-    if 1 in x.shape and x.base is not None:  # whose strides may be any
-        return _between_new_dims(x, index)
-    return x.reshape((*shape, *x.shape[d:])) if x.flags.c_contiguous and x.size else None
+    if not x.flags.c_contiguous or not x.size:
+        return None
+    found = _new_dims(x.shape, x.strides, x.itemsize, tuple(new))
+    return None if found is None else np.ndarray(found[0], x.dtype, x, 0, found[1])
+
+
+@lru_cache(1024)
+def _new_dims(
+    shape: Ints, strides: Ints, itemsize: int, new: tuple[bool, ...]
+) -> tuple[Ints, Ints] | None:
+    """The shape and strides of a row-major array once more, with a dim of 1 where one is `new`: it
+    has the stride that it would have before the dims after it are read. None: there are too many.
+    """
+    sizes, steps, d = [], [], 0
+    for one in new:
+        if not one:
+            if d == len(shape):
+                return None
+            sizes.append(shape[d])
+            steps.append(strides[d])
+            d += 1
+        else:
+            sizes.append(1)
+            steps.append(shape[d] * strides[d] if d < len(shape) else itemsize)
+    return (*sizes, *shape[d:]), (*steps, *strides[d:])
 
 
 def _between_new_dims(x: Any, index: tuple[Any, ...]) -> Any:

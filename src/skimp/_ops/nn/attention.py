@@ -12,7 +12,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, hidden
+from skimp._engine.dispatch.forms import NAMESPACES, export, hidden
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -24,7 +24,7 @@ from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.dropout import drawn_mask, kept_factors, kept_mask
-from skimp._ops.reduce.softmax import _safe_softmax
+from skimp._ops.reduce.safe_softmax import _safe_softmax
 
 Ints = tuple[int, ...]
 
@@ -310,7 +310,9 @@ def dropping(whole: Ints, p: float, like: Any = None) -> tuple[Any, float]:
         return None, 1.0
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
-    grow = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+    if p == 1.0:  # nothing is drawn then
+        return NAMESPACES[""]["zeros"](whole, dtype=dtypes.bool), 0.0
+    grow = 1.0 / (1.0 - p)
     if like is None or not like._hollow:
         return drawn_mask(whole, p), grow
     return kept_mask(like.new_empty((1,)).expand(whole), p, False), grow

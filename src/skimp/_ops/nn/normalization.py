@@ -82,7 +82,7 @@ def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> A
                 y[...] = x
             square = row_products(y, y)
             np.divide(1, np.sqrt(square / n + mean.dtype.type(eps)), out=rstd)
-            if not normalization_onednn.scaled(y, rstd, w, b):
+            if not normalization_onednn.scaled(y, rstd, w, b, y):
                 np.multiply(y, rstd, out=y)
                 if w is not None:
                     np.multiply(y, w, out=y)

@@ -12,6 +12,7 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, normalization_onednn
+from skimp._kernels.normalization_onednn import SEVERAL
 from skimp._kernels.scratch import dense_row_sums, less_column, row_product, row_products, row_sum
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
@@ -116,7 +117,10 @@ def _scale(
     rstd = row_products(x, x)
     np.add(np.divide(rstd, n, rstd), eps, rstd)
     np.reciprocal(np.sqrt(rstd, rstd), rstd)
-    y = np.multiply(x, rstd, out)
+    y = bare.empty_like(x) if out is None else out
+    if x.size >= SEVERAL and normalization_onednn.scaled(x, rstd, w, b, y):
+        return y, rstd
+    np.multiply(x, rstd, y)
     if w is not None:
         np.multiply(y, w, y)
     if b is not None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.reduction import dims_of, kept_shape
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import active
@@ -352,7 +353,7 @@ def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) ->
     for i, t in enumerate(tensors):
         if t._dtype is not dtype or type(t) not in ORDINARY:
             return None
-        x = t._np
+        x = _resident(t) if t._np is None and numel(shape_of(t)) < ROWS else t._np
         if x is not None and x.size and x.flags.c_contiguous:
             sums.append(total(np.square(x)))
         else:

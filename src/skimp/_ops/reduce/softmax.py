@@ -16,7 +16,6 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
@@ -194,7 +193,7 @@ def _exp_below(x: Array, y: Array, sums: Array) -> tuple[Array, Array]:
 
 
 @in_wide
-def _softmax_block(x: Array, y: Array) -> None:
+def softmax_block(x: Array, y: Array) -> None:
     sums, _ = exp_rows(x.copy() if bare.may_share_memory(x, y) else x, y)
     np.divide(y, sums, out=y)
 
@@ -287,7 +286,7 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = Fal
 
 
 def _softmax_row(x: Array) -> Array:
-    """`_softmax_block` of one row: of a short one, what it takes beside three calls of NumPy's
+    """`softmax_block` of one row: of a short one, what it takes beside three calls of NumPy's
     would be as much again.
     """
     y: Array = np.exp(x)
@@ -313,10 +312,10 @@ def _log_softmax_row(x: Array) -> Array:
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
     if dtype is not None or given is None:  # it may be cast first
-        return None if dtype is not None else middle_rows(_softmax_block, dim, input)
+        return None if dtype is not None else middle_rows(softmax_block, dim, input)
     x = rows_or_row(input, dim)
     if x is None:
-        return small_columns(_softmax_block, dim, input)
+        return small_columns(softmax_block, dim, input)
     if x.ndim == 1:
         y = _softmax_row(x)
     else:
@@ -371,36 +370,38 @@ LOG_SOFTMAX = Rule(
 )
 
 
+def checked_rows(name: str, input: Any, dim: int, block: Block) -> Tensor:
+    if 0 not in input.shape:  # else no kernel is asked for
+        floating(f"{name}_lastdim_kernel_impl", input)
+    return _mapped(input, dim, block)
+
+
 @hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
 def _softmax(input: Any, dim: int) -> Any:
-    if 0 not in input.shape:  # else no kernel is asked for
-        floating("softmax_lastdim_kernel_impl", input)
-    return _mapped(input, dim, _softmax_block)
+    return checked_rows("softmax", input, dim, softmax_block)
 
 
 @hidden(
     kind="row-wise", fast=_small_log_softmax, rule=LOG_SOFTMAX, batch=batching.dims.by_dims("dim")
 )
 def _log_softmax(input: Any, dim: int) -> Any:
-    if 0 not in input.shape:  # else no kernel is asked for
-        floating("log_softmax_lastdim_kernel_impl", input)
-    return _mapped(input, dim, _log_softmax_block)
+    return checked_rows("log_softmax", input, dim, _log_softmax_block)
 
 
-def _typed(input: Any, dtype: Any) -> Any:
+def typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
 @rowwise(out="own", fast=_small_softmax, fast_rule=SOFTMAX, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
-    return _softmax(_typed(input, dtype), dim)
+    return _softmax(typed(input, dtype), dim)
 
 
 @rowwise(out="own", fast=_small_log_softmax, fast_rule=LOG_SOFTMAX, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
-    return _log_softmax(_typed(input, dtype), dim)
+    return _log_softmax(typed(input, dtype), dim)
 
 
 @rowwise(
@@ -417,7 +418,7 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     ),
 )
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    return _typed(_softmax_back_whole(grad_output, output, dim), input_dtype)
+    return typed(_softmax_back_whole(grad_output, output, dim), input_dtype)
 
 
 # -- nn.functional's forms: the dim may be left out ------------------------------------------------
@@ -448,7 +449,7 @@ def _functional(
     ) -> Any:
         if dim is None:
             dim = _implicit(name, input.ndim, _stacklevel)
-        return f(_typed(input, dtype), dim)
+        return f(typed(input, dtype), dim)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc}\n\n{_SECTIONS}"
@@ -461,14 +462,6 @@ _functional(
     "log_softmax", "The logarithm of `softmax`.", _log_softmax, _small_log_softmax, LOG_SOFTMAX
 )
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
-
-
-@rowwise(method=False)
-@shown("SafeSoftmaxBackward0", "input")
-def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """`softmax` with zeros where a whole row is -inf."""
-    x = _typed(input, dtype)
-    return _softmax(x, dim).masked_fill((x == -math.inf).all(dim, True), 0.0)
 
 
 @sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])

@@ -98,13 +98,11 @@ def _arrays(tensors: Any) -> tuple[list[Array], bool] | None:
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
-    """Whether all are; the strides of several channels of several elements, one channel after the
-    other, need no look.
-    """
-    shape = first.shape
-    if first.flags.c_contiguous and shape[1] > 1 and first.size > shape[0] * shape[1]:
-        return False
-    return _all_channels_last(tensors)
+    """Whether all are: not where channels of the first are further apart than what is beside each
+    other in the last dim."""
+    layout = tensors[0]._skimp_layout
+    strides = first.strides if layout is None else layout.strides
+    return strides[1] <= strides[-1] and _all_channels_last(tensors)
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:

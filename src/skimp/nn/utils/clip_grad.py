@@ -74,7 +74,10 @@ def clip_grads_with_norm_(
     Raises: AttributeError for a norm that is no tensor.
     Memory: gradients are written in place.
     """
-    grads = [g for p in _listed(parameters) if (g := p.grad) is not None]
+    _scale([g for p in _listed(parameters) if (g := p.grad) is not None], max_norm, total_norm)
+
+
+def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     if not grads:
         return
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
@@ -116,7 +119,8 @@ def clip_grad_norm_(
     max_norm = float(max_norm)
     grads = [g for p in found if (g := p.grad) is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
-    clip_grads_with_norm_(found, max_norm, total, foreach)
+    with no_grad():
+        _scale(grads, max_norm, total)
     return total  # type: ignore[no-any-return]
 
 
