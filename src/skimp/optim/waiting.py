@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._engine.eval import run
+from skimp._engine.eval import jobs
 from skimp._engine.eval.expr import Leaf
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -87,8 +87,8 @@ class _Run:
         terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
         places, nodes = changes(self.formula, terms, self.numbers)
         numbers = {id(term.node): number for number, term in enumerate(terms)}
-        read = [numbers[id(leaf)] for leaf in run.leaves_of(nodes)]
-        run.evaluate_jobs(
+        read = [numbers[id(leaf)] for leaf in jobs.leaves_of(nodes)]
+        jobs.evaluate_jobs(
             nodes,
             tuple([first[place] for place in places]),
             [

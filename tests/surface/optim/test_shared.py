@@ -58,13 +58,13 @@ def _steps(torch: Any, name: str, apart: bool = False) -> list[Any]:
 def test_updates_of_several_sizes_are_one_plan(monkeypatch: Any) -> None:
     """Unless they are few elements in all; tiny ones are made as one, beside it."""
     made: list[list[int]] = []
-    evaluate = waiting.run.evaluate_jobs
+    evaluate = waiting.jobs.evaluate_jobs
 
     def noted(roots: Any, outs: Any, jobs: Any) -> None:
         made.append([written[0].size for written, _ in jobs])
         evaluate(roots, outs, jobs)
 
-    monkeypatch.setattr(waiting.run, "evaluate_jobs", noted)
+    monkeypatch.setattr(waiting.jobs, "evaluate_jobs", noted)
     for sizes, expected in (
         ([9_000, 70_000, 20_000, 128], [[9_000, 70_000, 20_000]]),
         ([9_000, 20_000], []),
