@@ -54,9 +54,11 @@ class Packed:
         self.unpack_hook = unpack
         self.result = result
         self.leaf = t._rg and t._skimp_node is None
-        self.edge: tuple[Node | None, int] | None = None
+        self.edge: tuple[Node, int] | None = None
         if t._rg and result is None:
-            self.edge = edge(t)
+            node, index = edge(t)
+            if node is not None:  # as of the values of a sparse tensor that has its own history
+                self.edge = node, index
         version = t._skimp_version
         with modes.no_grad():
             self.data = pack(t)
