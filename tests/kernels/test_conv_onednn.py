@@ -140,6 +140,24 @@ def test_bits_are_those_of_any_number_of_threads(
 
 
 @there
+@pytest.mark.parametrize(
+    ("n", "groups", "ci", "co", "size"), [*CUTS, (5, 4, 16, 24, (14, 20)), (33, 2, 16, 24, (7, 20))]
+)
+def test_bits_are_those_of_pieces_for_which_there_is_little_room(
+    monkeypatch: pytest.MonkeyPatch, n: int, groups: int, ci: int, co: int, size: tuple[int, ...]
+) -> None:
+    ones = (1, 1)
+    w = Window(size, (3, 3), ones, ones, ones, size)
+    x, g = [numbers(3, n, groups * c, *size).astype("f4") for c in (ci, co)]
+    weight = numbers(1, groups * co, ci, 3, 3).astype("f4")
+    bias = numbers(2, groups * co).astype("f4")
+    usual = ours(x, weight, bias, g, w, groups)
+    monkeypatch.setattr(conv_onednn, "spare_room", lambda elements: None)
+    for a, b in zip(ours(x, weight, bias, g, w, groups), usual, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@there
 def test_bits_are_those_of_a_team_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random convolutions by teams of 2 to 7, and by threads that share pieces. Code that needs
     memory for each thread adds up in its own order, and is not run by a team."""

@@ -51,7 +51,8 @@ def cut(
 ) -> tuple[list[slice], list[slice]]:
     """The images and the channels of pieces. A team, to which it is all the same how many there
     are, takes more small images and twice as many channels at once, unless they are summed.
-    `narrow`: as few at once as can be, of images those that are added up."""
+    `narrow`: as few at once as can be, of images those that are added up, and of groups those that
+    are made at once else: the code for fewer adds in another order."""
     n, groups, co, ci = whole
     each = whole.effort(w)
     few = max(-(-_LEAST // each), min(-(-_LONG // each), -(-n // LANES)))
@@ -65,8 +66,6 @@ def cut(
     channels, bundle = (ci if face == "adjoint" else co), _BUNDLE
     if groups > 1:
         channels, bundle = groups, -(-_BUNDLE // ci)
-    if narrow:
-        return _slices(n, images if face == "weights" else 1), _slices(channels, bundle)
     # each brings all that it reads into its layout: none is less than the least, and better larger
     cuts = max(1, min(-(-LANES // count), -(-channels // bundle), n * each // (count * _LEAST)))
     if team > 1 and face != "weights" and groups == 1:
@@ -75,6 +74,9 @@ def cut(
     elif team > 1 and face == "weights" and bundle == 1:  # threads share groups, one each
         cuts = max(1, min(cuts, groups // team))
     step = -(-channels // (cuts * bundle)) * bundle
+    if narrow:
+        images = images if face == "weights" else 1
+        step = step if groups > 1 else bundle
     return _slices(n, images), _slices(channels, step)
 
 

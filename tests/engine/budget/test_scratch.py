@@ -179,6 +179,18 @@ def test_a_convolution_without_room_for_scratch_is_refused() -> None:
     del kept
 
 
+def test_scratch_that_the_system_refuses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(nbytes: int) -> Any:
+        raise MemoryError
+
+    with torch.memory.budget(full() + 64 * MIB):
+        monkeypatch.setattr(pool, "_find", lambda claim: False)
+        monkeypatch.setattr(pool, "_map", pool._map_again)
+        monkeypatch.setattr(pool, "_raw", refuse)
+        with pytest.raises(OutOfMemoryError):
+            scratch.demand(32 * MIB, BYTE)
+
+
 def test_a_recurrent_layer_without_room_for_its_weights_is_refused_by_its_line() -> None:
     weights = np.ones((512, 128), "f4")
     with recurrence_onednn.activation(weights, 4, 64, True) as step:

@@ -172,6 +172,21 @@ def test_an_out_is_refused_where_autograd_would_follow(name: str) -> None:
     assert run(skimp) == run(oracle)
 
 
+def test_an_out_may_require_grad_where_autograd_does_not_follow() -> None:
+    for lib in (oracle, skimp):
+        leaf = lib.ones(4).requires_grad_()
+        inside = leaf * 2
+        for out in (leaf, inside):
+            version = out._version
+            assert lib.lt(lib.zeros(4), lib.tensor([1.0, 0, 1, 0]), out=out) is out
+            assert out.tolist() == [1.0, 0, 1, 0]
+            assert (out.requires_grad, out._version) == (True, version + 1)
+        with pytest.raises(RuntimeError, match="automatic differentiation"):
+            lib.add(lib.ones(4), 1, out=leaf)
+        large = lib.ones(70000).requires_grad_()
+        assert lib.isnan(lib.eq(lib.zeros(70000), 1, out=large)).sum() == large.sum() == 0
+
+
 def test_limits_that_are_numbers_convert_nothing() -> None:
     """Of `clamp`: by tensors it converts."""
 

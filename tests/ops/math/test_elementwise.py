@@ -484,6 +484,16 @@ def test_gradients_of_complex_exponents_are_pytorchs(base: Any) -> None:
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
+def test_the_gradient_of_sinc_is_0_where_squares_are() -> None:
+    found = []
+    for lib in (skimp, torch):
+        x = lib.tensor([0.0, 1e-40, -1e-25, 1e-19, 1e-3, 0.5], requires_grad=True)
+        z = lib.tensor([0.0, 1e-40j, 1e-25, 0.5j], requires_grad=True)
+        (lib.sinc(x).sum() + lib.sinc(z).real.sum()).backward()
+        found.append([*x.grad.tolist(), *z.grad.tolist()])
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-3)
+
+
 def test_equal_gives_a_bool() -> None:
     for lib in (skimp, torch):
         x = lib.ones(2)

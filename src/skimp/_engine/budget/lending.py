@@ -49,11 +49,17 @@ def spare(nbytes: int) -> Array | None:
 
 
 def demand(nbytes: int) -> Array:
-    """A buffer for a kernel that has written nothing yet. OutOfMemoryError: nothing may go."""
+    """A buffer for a kernel that has written nothing yet. OutOfMemoryError: nothing may go, or the
+    system refuses what would be within the budget.
+    """
     size = pool.rounded(nbytes)
-    while (found := spare(nbytes)) is None:
+    found = spare(nbytes)
+    while found is None:
         if not host.relieve(size):
             raise host.refusal(size, limit=host.bound)
+        found = spare(nbytes)
+        if found is None and host.fits(size):
+            raise host.refusal(size)
     return found
 
 

@@ -107,7 +107,7 @@ def _written(
     if not out._hollow:
         raise RuntimeError("Tensor on device cpu is not on the expected device meta!")
     if not inplace:
-        outs.resize_out(row.name, out, shape)
+        outs.fit_out(out, shape)
     saved = None
     if inplace and row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
         saved = history.prepare(out, row.rule, bindings(row, args, params))

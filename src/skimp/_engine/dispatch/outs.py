@@ -116,13 +116,18 @@ def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
 
 
 def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
-    """Give `out` the result's shape; PyTorch's warning where that changes a tensor that has
-    elements.
-
-    Functions without tensors to differentiate (`zeros`, `arange`) have no other check of `out`.
+    """`fit_out`, for functions that have no other check of `out`: those without tensors to
+    differentiate (`zeros`, `arange`).
     """
     if out._skimp_inference or out._rg:
         refuse_grad(f"aten::{name}", out, ())
+    fit_out(out, shape)
+
+
+def fit_out(out: Tensor, shape: tuple[int, ...]) -> None:
+    """Give `out` the result's shape; PyTorch's warning where that changes a tensor that has
+    elements.
+    """
     if tuple(out.shape) == shape:
         return
     if numel(tuple(out.shape)):

@@ -311,7 +311,7 @@ def _write(
     if not inplace:
         check_out(row, args, result, tensors, out)
         outs.check_operand_out(out, shape, tensors)
-        outs.resize_out(row.name, out, shape)
+        outs.fit_out(out, shape)
         if row.overlap is not None:
             return _write_beside(row, args, params, out)
     saved = None

@@ -84,9 +84,9 @@ unary_row(
 
 
 def _sinc_back(g: Tensor, input: Tensor) -> Any:
-    angle = input * pi
-    slope = (angle.cos() * angle - angle.sin()) / (angle * input)
-    return where(input == 0, 0, g * slope.conj())
+    angle, square = input * pi, input * input * pi
+    slope = (angle.cos() * angle - angle.sin()) / square
+    return where(square == 0, 0, g * slope.conj())  # also where the square of a number is
 
 
 unary_row("sinc", S.sinc, _sinc_back, namespaces=BOTH, doc="sin(pi input) / (pi input), 1 at 0.")
