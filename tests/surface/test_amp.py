@@ -28,6 +28,14 @@ OPS: dict[str, Any] = {
     "conv2d": lambda lib, f, x: f.conv2d(x[None, None], x[None, None, :2, :2]),
     "attention": lambda lib, f, x: f.scaled_dot_product_attention(x[None], x[None], x[None]),
     "einsum": lambda lib, f, x: lib.einsum("ij,jk->ik", x, x),
+    "einsum lists": lambda lib, f, x: lib.einsum(x, [0, 1], x, [1, 2], [0, 2]),
+    "einsum three": lambda lib, f, x: lib.einsum("ij,jk,ik->i", x, x, x),
+    "einsum mixed": lambda lib, f, x: lib.einsum(
+        "ij,jk->ik", x, x.bfloat16() if x.dtype is lib.float32 else x
+    ),
+    "einsum nothing summed": lambda lib, f, x: lib.einsum("ij,ij->ij", x, x),
+    "einsum turned": lambda lib, f, x: lib.einsum("ij->ji", x),
+    "einsum summed": lambda lib, f, x: lib.einsum("ij->i", x),
     "mse_loss": lambda lib, f, x: f.mse_loss(x, x + 1),
     "cross_entropy": lambda lib, f, x: f.cross_entropy(x, lib.arange(4)),
     "prod": lambda lib, f, x: x.prod(),

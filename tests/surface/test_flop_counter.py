@@ -26,7 +26,11 @@ def counts(library: Any, counter: Any) -> dict[str, dict[str, int]]:
         library.addmm(library.ones(4), rows, rows.t())
         library.tensordot(cube, rows, dims=[[2], [1]])
         library.einsum("bi,ij,bj->b", rows, library.ones(6, 6), rows)
+        library.einsum(rows, [0, 1], rows, [2, 1], [0, 2])
+        library.linalg.matmul(rows, rows.t())
+        rows.t().__rmatmul__(rows)
         rows @ rows[0]
+        library.nn.functional.linear(rows, rows[0])
     assert mode.get_total_flops() == sum(mode.get_flop_counts()["Global"].values())
     return {
         name: {str(op).rpartition(".")[2]: n for op, n in found.items()}

@@ -19,6 +19,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.nn.group_norm import in_groups
 from skimp._ops.nn.losses_reduced import reduced
+from skimp._ops.nn.normalization_channels import by_batch
 from skimp._ops.nn.reduction import numbered
 from skimp.nn import functional
 from skimp.nn.modules import recurrence
@@ -141,10 +142,8 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """nn.functional.batch_norm with the weights first."""
-    made: Tensor = F.batch_norm(
-        input, running_mean, running_var, weight, bias, training, momentum, eps
-    )
+    """nn.functional.batch_norm with the weights first, which refuses no batch and no eps."""
+    made: Tensor = by_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
     return made
 
 

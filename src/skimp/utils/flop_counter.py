@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from skimp._compat.modules import lookup as _lookup, public
-from skimp._ops.linalg.equations import read
+from skimp._ops.linalg.equations import parse_lists, placed, read
 from skimp.library.aten import aten
 from skimp.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from skimp.overrides import TorchFunctionMode
@@ -143,6 +143,8 @@ def _matmul(result: Any, input: Any, other: Any, **_: Any) -> Work | None:
 
 
 def _linear(result: Any, input: Any, weight: Any, bias: Any = None) -> Work | None:
+    if weight.ndim < 2:
+        return None
     return _product("mm" if bias is None else "addmm", result, input, weight)
 
 
@@ -152,13 +154,15 @@ def _tensordot(result: Any, a: Any, b: Any, *_: Any, **__: Any) -> Work | None:
     return Work("mm", "mm", n, ((a, n), (b, n)))
 
 
-def _einsum(result: Any, equation: Any, *operands: Any) -> Work | None:
+def _einsum(result: Any, *args: Any) -> Work | None:
     """Of operands from left to right, as without opt_einsum."""
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    if not isinstance(equation, str):
-        return None
-    labels, wanted, sizes = read(equation, tuple([tuple(t.shape) for t in operands]))
+    if isinstance(args[0], str):
+        listed = len(args) == 2 and isinstance(args[1], (list, tuple))
+        operands = args[1] if listed else args[1:]
+        labels, wanted, sizes = read(args[0], tuple([tuple(t.shape) for t in operands]))
+    else:
+        inputs, output, operands = parse_lists(args)
+        labels, wanted, sizes = placed(inputs, output, [tuple(t.shape) for t in operands])
     made, n = set(labels[0]), 0
     for i, own in enumerate(labels[1:], 2):
         kept = set(wanted).union(*labels[i:])
@@ -187,6 +191,8 @@ def _convolved(places: Any, input: Any, weight: Any, channels: int) -> Work:
 
 _FORMULAS: dict[str, Callable[..., Work | None]] = {
     "matmul": _matmul,
+    "linalg_matmul": _matmul,
+    "__rmatmul__": lambda result, other, input: _matmul(result, input, other),
     "mm": _matmul,
     "bmm": _matmul,
     "linear": _linear,

@@ -138,6 +138,20 @@ def test_einsum_of_a_permuted_jacobian_takes_the_memory_of_the_kernel() -> None:
     np.testing.assert_allclose(kernel.numpy(), wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("equation", ["ij->ij", "ij", "...", "ba->ba"])
+def test_einsum_that_does_nothing_makes_a_view(equation: str) -> None:
+    for t in (torch, skimp):
+        x = t.arange(6.0).reshape(2, 3).clone()
+        made = t.einsum(equation, x)
+        assert made is not x
+        assert made._base is x
+        made.requires_grad_()
+        assert not x.requires_grad
+        listed = t.einsum(x, [0, 1], [0, 1])
+        assert listed is not x
+        assert listed._base is x
+
+
 def test_an_equation_is_read_for_each_shapes_and_refused_each_time() -> None:
     for t in (torch, skimp):
         square, wide = t.arange(9.0).reshape(3, 3), t.arange(6.0).reshape(2, 3)

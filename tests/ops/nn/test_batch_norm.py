@@ -348,3 +348,38 @@ def test_large_numbers_channels_last_are_normalized() -> None:
     ):
         y = norm(x.contiguous(memory_format=skimp.channels_last))
         assert abs(float(y.var(correction=0)) - 1) < 1e-3
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("eps", [0.0, -1.0])
+def test_an_eps_that_does_not_suffice_is_refused(eps: float, training: bool) -> None:
+    def run(t: Any) -> Any:
+        x = t.arange(6.0).reshape(3, 2)
+        try:
+            given = t.zeros(2), t.full((2,), 4.0)
+            return t.nn.functional.batch_norm(x, *given, training=training, eps=eps).tolist()
+        except ValueError as error:
+            return str(error)
+
+    ours, theirs = run(skimp), run(torch)
+    assert ours == theirs
+
+
+def test_the_form_with_weights_first_takes_one_value_and_any_eps() -> None:
+    for t in (torch, skimp):
+        for rows, eps in ((1, 1e-5), (1, 0.1), (2, 0.0)):
+            x = t.arange(3.0).repeat(rows, 1) * t.arange(1.0, rows + 1)[:, None]
+            made = t.batch_norm(x, None, None, None, None, True, 0.1, eps, False)
+            assert made[:, 1:].abs().sum().item() == pytest.approx(0 if rows == 1 else 4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("number", [0, 1])
+def test_running_statistics_have_no_gradient(number: int, training: bool) -> None:
+    for t in (torch, skimp):
+        running = [t.zeros(2), t.ones(2)]
+        running[number].requires_grad_()
+        with pytest.raises(RuntimeError, match="not differentiable with respect to argument"):
+            t.nn.functional.batch_norm(t.ones(3, 2), *running, training=training)
+        with t.no_grad():
+            t.nn.functional.batch_norm(t.ones(3, 2), *running, training=training)

@@ -16,7 +16,6 @@ from typing import Any
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching
 from skimp._ops.linalg.einsum_plans import next_pair, roles_of, run, steps_of
@@ -33,7 +32,7 @@ class Term:
     labels: Labels
 
 
-@general(method=False, autocast="lower", batch=batching.products.einsum)
+@general(method=False, batch=batching.products.einsum)
 def einsum(*args: Any) -> Tensor:
     """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`.
@@ -157,6 +156,7 @@ def _thin(term: Term) -> Term:
 
 
 def _contract(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> Tensor:
+    given = terms[0].tensor
     while len(terms) > 1:
         i, j = next_pair([t.labels for t in terms], wanted, sizes)
         rest = [t for n, t in enumerate(terms) if n not in (i, j)]
@@ -164,7 +164,9 @@ def _contract(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> Tenso
         terms = [*rest[:i], _pair(terms[i], terms[j], kept, sizes), *rest[i:]]
     term = _summed(terms[0], set(wanted))
     order = [term.labels.index(n) for n in wanted if n in term.labels]
-    result = term.tensor.permute(order) if order != list(range(len(order))) else term.tensor
+    result = term.tensor
+    if result is given or order != sorted(order):  # at least a view of an operand
+        result = result.permute(order)
     for dim, label in enumerate(wanted):
         if label not in term.labels:
             result = result.unsqueeze(dim)
@@ -188,15 +190,16 @@ def _pair(a: Term, b: Term, kept: set[int], sizes: dict[int, int]) -> Term:
     labels = batch + left + right
     if not inner:
         return Term(mul(_aligned(a, labels), _aligned(b, labels)), labels)
-    same_scalar_type(a.tensor, b.tensor)
+    # bmm refuses operands of two types in the words that einsum has, or autocast makes them one
+    batched = bool(batch) or a.tensor._dtype is not b.tensor._dtype
     groups = [math.prod([sizes[n] for n in group]) for group in (batch, left, inner, right)]
     first, second = left, right
     size = groups[0] * groups[1] * groups[3]
     if size < larger.tensor.numel():  # the result is cheaper to put in order than the operands
         first, second = _as_stored(a, left), _as_stored(b, right)
-    x = _merged(a, batch + first + inner, [groups[0], groups[1], groups[2]], bool(batch))
-    y = _merged(b, batch + inner + second, [groups[0], groups[2], groups[3]], bool(batch))
-    product = bmm(x, y) if batch else mm(x, y)
+    x = _merged(a, batch + first + inner, [groups[0], groups[1], groups[2]], batched)
+    y = _merged(b, batch + inner + second, [groups[0], groups[2], groups[3]], batched)
+    product = bmm(x, y) if batched else mm(x, y)
     made = product.reshape([sizes[n] for n in batch + first + second])
     if (first, second) != (left, right):
         made = made.permute([(batch + first + second).index(n) for n in labels]).contiguous()

@@ -54,6 +54,8 @@ def run(steps: Steps, operands: Sequence[Tensor]) -> Tensor:
     result = terms[0] if steps.gone is None else terms[0].sum(steps.gone)
     if steps.order is not None:
         result = result.permute(steps.order)
+    elif result is operands[0]:  # nothing is done to it: at least a view
+        result = result.permute(tuple(range(result.ndim)))
     for dim in steps.gaps:
         result = result.unsqueeze(dim)
     return result

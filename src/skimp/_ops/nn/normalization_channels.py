@@ -348,19 +348,42 @@ def batch_norm(
 
     Shape: (n, channels, ...); statistics, weight and bias (channels,); the result has the input's.
     Dtypes: floating point; weight and bias may be float32 for halves.
-    Raises: ValueError in training for one value per channel, RuntimeError for lengths that don't
-    fit.
+    Raises: ValueError in training for one value per channel or an eps of 0, and for one below it;
+    RuntimeError for lengths that don't fit.
     Memory: a new tensor; running statistics are written in training.
     Source: Ioffe and Szegedy, 2015.
     """
     if training:
         _more_than_one(input)
+    if eps <= 0.0 and (training or eps < 0.0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
+    return by_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def by_batch(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """`batch_norm` of any batch, with any eps."""
     if 0 in shape_of(input):
         y = input.clone()
         for t in (weight, bias):
             if t is not None and t.numel():
                 y = y * t[0] if t is weight else y + t[0]
         return y
+    for name, t in (("running_mean", running_mean), ("running_var", running_var)):
+        if t is not None and t._rg and modes.state.grad:
+            raise RuntimeError(
+                "The function 'native_batch_norm' is not differentiable with respect to argument "
+                f"'{name}'. This input cannot have requires_grad True."
+            )
     _check_batch(input, running_mean, running_var, weight, bias, training)
     return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
