@@ -5,7 +5,6 @@ large.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,13 @@ from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn import channel_few, channel_lines, channel_places, channel_sums
+from skimp._ops.nn.channel_arguments import STATISTICS, check_batch, refuse_followed, refuse_one
 from skimp._ops.nn.channel_running import move, steps, to_move
-from skimp._ops.nn.normalization import refuse_mixed, with_statistics
-from skimp._ops.reduce.softmax import floating
+from skimp._ops.nn.normalization import with_statistics
 from skimp.config import config
 
 Ints = tuple[int, ...]
 _SHORT = 512  # places of a channel beside which its number is written out
-_VECTORS = ("running_mean", "running_var", "weight", "bias")
-_STATISTICS = 2  # of them, the first
 _FEW = 16  # images of which one more does not matter
 
 
@@ -250,7 +247,7 @@ def _batch_norm(
             x = images._skimp_array()
         if x is None or not (rows or channel_sums.in_rows(x)):
             whole = _batch_moments(images, x)
-        if len(running) == _STATISTICS:
+        if len(running) == STATISTICS:
             ready = [to_move(t, acc) for t in running]
             ready = [] if ready[0] is None or ready[1] is None else ready
     shape = shape_of(input)
@@ -293,45 +290,6 @@ def _batch_moments(input: Any, small: Array | None) -> Array:
     return np.array(found, np.float64)
 
 
-Like = tuple[Ints, dtypes.dtype] | None  # shape and type of a tensor, if there is one
-
-
-def _check_batch(
-    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool
-) -> None:
-    likes: list[Like] = []
-    for t in (input, running_mean, running_var, weight, bias):
-        if t is None:
-            likes.append(None)
-        else:
-            own = t._np
-            likes.append((shape_of(t) if own is None else own.shape, t._dtype))
-    if not _of_one_type(training, *likes):
-        floating("batch_norm", input)
-        refuse_mixed(input, running_mean, running_var, weight, bias)
-
-
-@lru_cache(512)
-def _of_one_type(training: bool, input: Like, *given: Like) -> bool:
-    """Whether all are of one floating type; refuses other lengths."""
-    assert input is not None
-    shape, dtype = input
-    channels = shape[1] if len(shape) > 1 else 0
-    for number, like in enumerate(given):
-        if like is not None:
-            count = math.prod(like[0])
-            if count != channels:
-                name = _VECTORS[number]
-                raise RuntimeError(f"{name} should contain {channels} elements not {count}")
-        elif not training and number < _STATISTICS:
-            raise RuntimeError(f"{_VECTORS[number]} must be defined in evaluation mode")
-    if training and (given[0] is None) is not (given[1] is None):
-        raise ValueError("running_mean and running_var must either both be None or neither be None")
-    if len(shape) < 2:
-        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
-    return dtype in dtypes.FLOATING and all([like is None or like[1] is dtype for like in given])
-
-
 @sampled(lambda tensor: [(tensor([[1, 2], [3, 5]]), tensor([1, 2]), tensor([1, 4]))])
 def batch_norm(
     input: Any,
@@ -354,7 +312,7 @@ def batch_norm(
     Source: Ioffe and Szegedy, 2015.
     """
     if training:
-        _more_than_one(input)
+        refuse_one(input)
     if eps <= 0.0 and (training or eps < 0.0):
         wanted = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
@@ -378,22 +336,9 @@ def by_batch(
             if t is not None and t.numel():
                 y = y * t[0] if t is weight else y + t[0]
         return y
-    for name, t in (("running_mean", running_mean), ("running_var", running_var)):
-        if t is not None and t._rg and modes.state.grad:
-            raise RuntimeError(
-                "The function 'native_batch_norm' is not differentiable with respect to argument "
-                f"'{name}'. This input cannot have requires_grad True."
-            )
-    _check_batch(input, running_mean, running_var, weight, bias, training)
+    refuse_followed(running_mean, running_var)
+    check_batch(input, running_mean, running_var, weight, bias, training)
     return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
-
-
-def _more_than_one(input: Any) -> None:
-    shape = shape_of(input)
-    if math.prod(shape[2:]) * shape[0] == 1:
-        raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {input.shape}"
-        )
 
 
 export("batch_norm", batch_norm, ("nn.functional",), method=False, quick=True)
@@ -417,7 +362,7 @@ def native_batch_norm(
     Raises: RuntimeError for vectors of other lengths, NotImplementedError for another dtype.
     Memory: a new tensor and two of C elements; running statistics are written with `training`.
     """
-    _check_batch(input, running_mean, running_var, weight, bias, training)
+    check_batch(input, running_mean, running_var, weight, bias, training)
     return with_statistics(
         input,
         weight,
@@ -493,7 +438,7 @@ def instance_norm(
     scale, shift = [None if t is None else t.repeat(n) for t in (weight, bias)]
     flat = input.reshape((1, n * c, *shape[2:]))
     mean, var = copies
-    _check_batch(flat, mean, var, scale, shift, use_input_stats)
+    check_batch(flat, mean, var, scale, shift, use_input_stats)
     found = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)
     result = found[0].reshape(shape)
     if use_input_stats:
