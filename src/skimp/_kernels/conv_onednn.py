@@ -90,7 +90,8 @@ def _made(w: Window, *asked: Asked) -> bool:
             way.product.make(*arrays, bias)
             continue
         if way.depthwise:
-            arrays = arrays if way.window is w else conv_depthwise.with_two_dims(arrays)
+            lifted = len(way.window.size) > len(w.size)
+            arrays = conv_depthwise.with_two_dims(arrays) if lifted else arrays
             if works[0].slow and conv_depthwise.made(face, arrays, bias, way.window, _planes):
                 continue
         elif way.groups:
