@@ -55,7 +55,7 @@ _mine = _Mine()
 
 class Lender(NamedTuple):
     """Of new buffers of so many bytes: for who can do without, for who can't, and for who can't but
-    may be refused."""
+    may be refused, once there was none to spare."""
 
     spare: Callable[[int], Array | None]
     lend: Callable[[int], Array]
@@ -126,11 +126,11 @@ def rooms(length: int, *dtypes: np.dtype[Any]) -> list[Array]:
 
 def demand(length: int, dtype: np.dtype[Any]) -> Array:
     """`take`, for who has written nothing yet. OutOfMemoryError: there is no room."""
-    nbytes = length * dtype.itemsize
-    found = _own(nbytes)
+    found = spare(length, dtype)
     if found is None:
-        found = _lender.demand(max(nbytes, 1))
-    return found[:nbytes].view(dtype)
+        nbytes = length * dtype.itemsize
+        found = _lender.demand(max(nbytes, 1))[:nbytes].view(dtype)
+    return found
 
 
 def _own(nbytes: int) -> Array | None:

@@ -49,18 +49,17 @@ def spare(nbytes: int) -> Array | None:
 
 
 def demand(nbytes: int) -> Array:
-    """A buffer for a kernel that has written nothing yet. OutOfMemoryError: nothing may go, or the
-    system refuses what would be within the budget.
+    """A buffer, where there was none to spare, for a kernel that has written nothing yet.
+    OutOfMemoryError: nothing may go, or the system refuses what would be within the budget.
     """
     size = pool.rounded(nbytes)
-    found = spare(nbytes)
-    while found is None:
-        if not host.relieve(size):
-            raise host.refusal(size, limit=host.bound)
+    while host.relieve(size):
         found = spare(nbytes)
-        if found is None and host.fits(size):
+        if found is not None:
+            return found
+        if host.fits(size):
             raise host.refusal(size)
-    return found
+    raise host.refusal(size, limit=host.bound)
 
 
 LENDER: Final = Lender(spare, lend, demand)
