@@ -123,24 +123,31 @@ CUTS = [
 ]
 
 
+def cut_at(
+    n: int, groups: int, ci: int, co: int, size: tuple[int, ...]
+) -> tuple[Array, Array, Array, Array, Window, int]:
+    """A convolution of 3 x 3, as `ours` and `by_pytorch` take it."""
+    ones = (1, 1)
+    x, g = [numbers(3, n, groups * c, *size).astype("f4") for c in (ci, co)]
+    weight = numbers(1, groups * co, ci, 3, 3).astype("f4")
+    bias = numbers(2, groups * co).astype("f4")
+    return x, weight, bias, g, Window(size, (3, 3), ones, ones, ones, size), groups
+
+
 @there
 @pytest.mark.parametrize(("n", "groups", "ci", "co", "size"), CUTS)
 def test_bits_are_those_of_any_number_of_threads(
     n: int, groups: int, ci: int, co: int, size: tuple[int, ...]
 ) -> None:
-    ones = (1, 1)
-    w = Window(size, (3, 3), ones, ones, ones, size)
-    x, g = [numbers(3, n, groups * c, *size).astype("f4") for c in (ci, co)]
-    weight = numbers(1, groups * co, ci, 3, 3).astype("f4")
-    bias = numbers(2, groups * co).astype("f4")
+    call = cut_at(n, groups, ci, co, size)
     found = []
     for threads in (1, 2, 7):
         with config.using(threads=threads, threads_from=1):
-            found.append(ours(x, weight, bias, g, w, groups))
+            found.append(ours(*call))
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
-    wanted = by_pytorch(x, weight, bias, g, w, groups)
+    wanted = by_pytorch(*call)
     for a, b in zip(found[0], wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5 * float(np.abs(b).max()))
 
@@ -152,14 +159,10 @@ def test_bits_are_those_of_any_number_of_threads(
 def test_bits_are_those_of_pieces_for_which_there_is_little_room(
     monkeypatch: pytest.MonkeyPatch, n: int, groups: int, ci: int, co: int, size: tuple[int, ...]
 ) -> None:
-    ones = (1, 1)
-    w = Window(size, (3, 3), ones, ones, ones, size)
-    x, g = [numbers(3, n, groups * c, *size).astype("f4") for c in (ci, co)]
-    weight = numbers(1, groups * co, ci, 3, 3).astype("f4")
-    bias = numbers(2, groups * co).astype("f4")
-    usual = ours(x, weight, bias, g, w, groups)
+    call = cut_at(n, groups, ci, co, size)
+    usual = ours(*call)
     monkeypatch.setattr(conv_onednn, "spare_room", lambda elements: None)
-    for a, b in zip(ours(x, weight, bias, g, w, groups), usual, strict=True):
+    for a, b in zip(ours(*call), usual, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
