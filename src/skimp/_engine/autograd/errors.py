@@ -175,3 +175,11 @@ def view_refused(creation: str, node: Any, index: int, indirect: bool) -> Runtim
     else:
         prefix = f"Output {index} of {short(node)} is a view and {what}."
     return RuntimeError(prefix + (_MULTI if creation == "multi" else _CUSTOM))
+
+
+def not_differentiable(function: str, argument: str) -> RuntimeError:
+    """For an argument that a gradient is asked for, and that has none."""
+    return RuntimeError(
+        f"The function '{function}' is not differentiable with respect to argument '{argument}'. "
+        "This input cannot have requires_grad True."
+    )

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import Any, Final
 
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import errors, modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._ops.nn.normalization import refuse_mixed
@@ -60,10 +60,7 @@ def refuse_followed(running_mean: Any, running_var: Any) -> None:
     """Refuse running statistics that a gradient is asked for."""
     for name, t in (("running_mean", running_mean), ("running_var", running_var)):
         if t is not None and t._rg and modes.state.grad:
-            raise RuntimeError(
-                "The function 'native_batch_norm' is not differentiable with respect to argument "
-                f"'{name}'. This input cannot have requires_grad True."
-            )
+            raise errors.not_differentiable("native_batch_norm", name)
 
 
 def refuse_one(input: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import errors, modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present
@@ -404,10 +404,7 @@ def check_tensor(name: str, target: Any) -> None:
 def refuse_weights(weight: Any) -> None:
     """Refuse weights of classes that a gradient is asked for."""
     if weight is not None and weight._rg and modes.state.grad:
-        raise RuntimeError(
-            "The function 'nll_loss_forward' is not differentiable with respect to argument "
-            "'weight'. This input cannot have requires_grad True."
-        )
+        raise errors.not_differentiable("nll_loss_forward", "weight")
 
 
 def checked_classes(input: Any, target: Any, weight: Any) -> Any:

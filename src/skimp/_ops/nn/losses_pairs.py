@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import errors, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
@@ -90,10 +90,7 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     Dtypes: floating point and complex numbers.
     """
     if modes.state.grad and target.requires_grad:
-        raise RuntimeError(
-            "The function 'soft_margin_loss' is not differentiable with respect to argument "
-            "'target'. This input cannot have requires_grad True."
-        )
+        raise errors.not_differentiable("soft_margin_loss", "target")
     refuse_cast(
         promotion.to_float(promotion.promote_types(input._dtype, target._dtype)), input._dtype
     )
