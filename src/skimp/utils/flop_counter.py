@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from skimp._compat.modules import lookup as _lookup, public
-from skimp._ops.linalg.equations import parse_lists, placed, read
+from skimp._ops.linalg.equations import parse, read
 from skimp.library.aten import aten
 from skimp.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from skimp.overrides import TorchFunctionMode
@@ -156,13 +156,8 @@ def _tensordot(result: Any, a: Any, b: Any, *_: Any, **__: Any) -> Work | None:
 
 def _einsum(result: Any, *args: Any) -> Work | None:
     """Of operands from left to right, as without opt_einsum."""
-    if isinstance(args[0], str):
-        listed = len(args) == 2 and isinstance(args[1], (list, tuple))
-        operands = args[1] if listed else args[1:]
-        labels, wanted, sizes = read(args[0], tuple([tuple(t.shape) for t in operands]))
-    else:
-        inputs, output, operands = parse_lists(args)
-        labels, wanted, sizes = placed(inputs, output, [tuple(t.shape) for t in operands])
+    equation, operands = parse(args)
+    labels, wanted, sizes = read(equation, [tuple(t.shape) for t in operands])
     made, n = set(labels[0]), 0
     for i, own in enumerate(labels[1:], 2):
         kept = set(wanted).union(*labels[i:])

@@ -7,36 +7,52 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.contractions import Turn, as_turned, turned
-from skimp._ops.linalg.equations import Ints, Labels, read
+from skimp._ops.linalg.equations import Equation, Ints, Labels, read
 from skimp._ops.linalg.matmul import bmm, mm
 from skimp._ops.math.arithmetic import mul
 
 Sizes = dict[int, int]
+Shaped = tuple[Ints, Ints]  # the labels and sizes of dims
 
 
-class Product(NamedTuple):
-    """Two operands' product: the dims that are summed before it, the order and shape in which each
-    meets the other, the result's shape; None where they are so already."""
+class Meeting(NamedTuple):
+    """The product of two operands: the order of dims and the shape in which each comes to it, the
+    result's shape, and the order of its dims in the end; None where they are so already."""
 
     product: Callable[[Tensor, Tensor], Tensor]
-    gone_a: Ints | None
     turn_a: Ints | None
     shape_a: Ints | None
-    gone_b: Ints | None
     turn_b: Ints | None
     shape_b: Ints | None
     made: Ints | None
+    order: Ints | None
+
+
+class Pair(NamedTuple):
+    """Two operands by their places, the second of which becomes free; for each the shape without
+    dims of size 1 and the dims that are summed before the product; and how they meet, or what says
+    that of their strides."""
+
+    first: int
+    second: int
+    flat_a: Ints | None
+    gone_a: Ints | None
+    flat_b: Ints | None
+    gone_b: Ints | None
+    meeting: Meeting | None
+    by_strides: Callable[[Ints, Ints], Meeting] | None
 
 
 class Steps(NamedTuple):
-    """Products of pairs, each in the place of its first, then what is summed of the last one, its
-    order of dims, and where dims of size 1 go."""
+    """Diagonals of operands by their places, pairs, then what is summed of what is left, its order
+    of dims, and where dims of size 1 go."""
 
-    products: tuple[tuple[int, int, Product], ...]
+    diagonals: tuple[tuple[int, int, int], ...]
+    pairs: tuple[Pair, ...]
     gone: Ints | None
     order: Ints | None
     gaps: Ints
@@ -45,13 +61,12 @@ class Steps(NamedTuple):
 def run(steps: Steps, operands: Sequence[Tensor]) -> Tensor:
     """The result of the operands."""
     terms = list(operands)
-    for i, j, (product, gone_a, turn_a, shape_a, gone_b, turn_b, shape_b, made) in steps.products:
-        a, b = terms[i], terms.pop(j)
-        a = a if gone_a is None else a.sum(gone_a)
-        b = b if gone_b is None else b.sum(gone_b)
-        found = product(as_turned(a, turn_a, shape_a), as_turned(b, turn_b, shape_b))
-        terms[i] = found if made is None else found.reshape(made)
-    result = terms[0] if steps.gone is None else terms[0].sum(steps.gone)
+    for i, first, dim in steps.diagonals:
+        terms[i] = terms[i].diagonal(0, first, dim).movedim(-1, first)
+    for pair in steps.pairs:
+        i, j, *_ = pair
+        terms[i] = _multiplied(pair, terms[i], terms.pop(j))
+    result = _summed(terms[0], None, steps.gone)
     if steps.order is not None:
         result = result.permute(steps.order)
     elif result is operands[0]:  # nothing is done to it: at least a view
@@ -61,29 +76,50 @@ def run(steps: Steps, operands: Sequence[Tensor]) -> Tensor:
     return result
 
 
+def _multiplied(pair: Pair, a: Tensor, b: Tensor) -> Tensor:
+    _, _, flat_a, gone_a, flat_b, gone_b, meeting, by_strides = pair
+    a, b = _summed(a, flat_a, gone_a), _summed(b, flat_b, gone_b)
+    if by_strides is not None:
+        meeting = by_strides(a.stride(), b.stride())
+    assert meeting is not None
+    product, turn_a, shape_a, turn_b, shape_b, made, order = meeting
+    found = product(as_turned(a, turn_a, shape_a), as_turned(b, turn_b, shape_b))
+    found = found if made is None else found.reshape(made)
+    return found if order is None else found.permute(order).contiguous()
+
+
+def _summed(t: Tensor, flat: Ints | None, gone: Ints | None) -> Tensor:
+    t = t if flat is None else t.reshape(flat)
+    return t if gone is None else t.sum(gone)
+
+
 @lru_cache(512)
-def steps_of(equation: str, shapes: tuple[Ints, ...]) -> Steps | None:
-    """The steps of operands of these shapes; None where they follow from strides too."""
+def steps_of(equation: Equation, shapes: tuple[Ints, ...], alike: bool = True) -> Steps:
+    """The steps of operands of these shapes, which are of one type if `alike`."""
     labels, wanted, sizes = read(equation, shapes)
-    if any([len(set(own)) < len(own) for own in labels]) or any([0 in s for s in shapes]):
-        return None
-    terms = [*zip(labels, shapes, strict=True)]
-    products: list[tuple[int, int, Product]] = []
+    terms: list[Shaped] = []
+    diagonals: list[tuple[int, int, int]] = []
+    for i, own in enumerate(labels):
+        seen: Labels = []
+        for label in own:
+            if label in seen:
+                diagonals.append((i, seen.index(label), len(seen)))
+            else:
+                seen.append(label)
+        terms.append((tuple(seen), tuple([shapes[i][own.index(n)] for n in seen])))
+    pairs: list[Pair] = []
     while len(terms) > 1:
         thin = [_thin(*term) for term in terms]
         i, j = next_pair(thin, wanted, sizes)
         kept = set(wanted).union(*[t for n, t in enumerate(thin) if n not in (i, j)])
-        found = _product(terms[i], terms[j], kept, sizes)
-        if found is None:
-            return None
-        made, product = found
+        made, pair = _pair(i, j, terms, kept, sizes, alike)
         terms[i] = made, tuple([sizes[n] for n in made])
         del terms[j]
-        products.append((i, j, product))
-    return Steps(tuple(products), *_last(terms[0][0], wanted))
+        pairs.append(pair)
+    return Steps(tuple(diagonals), tuple(pairs), *_last(terms[0][0], wanted))
 
 
-def _last(made: Labels, wanted: Labels) -> tuple[Ints | None, Ints | None, Ints]:
+def _last(made: Ints, wanted: Labels) -> tuple[Ints | None, Ints | None, Ints]:
     gone = tuple([d for d, n in enumerate(made) if n not in wanted])
     left = [n for n in made if n in wanted]
     order = tuple([left.index(n) for n in wanted if n in left])
@@ -91,7 +127,7 @@ def _last(made: Labels, wanted: Labels) -> tuple[Ints | None, Ints | None, Ints]
     return gone or None, order if [*order] != sorted(order) else None, gaps
 
 
-def next_pair(terms: Sequence[Labels], wanted: Labels, sizes: Sizes) -> tuple[int, int]:
+def next_pair(terms: Sequence[Ints], wanted: Labels, sizes: Sizes) -> tuple[int, int]:
     """The pair whose product adds least to the memory in use; of those, the one with fewest
     multiplications.
     """
@@ -108,77 +144,116 @@ def next_pair(terms: Sequence[Labels], wanted: Labels, sizes: Sizes) -> tuple[in
     return min(pairs, key=lambda pair: price(*pair)) if len(pairs) > 1 else pairs[0]
 
 
-Shaped = tuple[Labels, Ints]
-
-
-def _thin(labels: Labels, shape: Ints) -> Labels:
+def _thin(labels: Ints, shape: Ints) -> Ints:
     """The labels of dims of more than one element."""
-    return [n for n, k in zip(labels, shape, strict=True) if k != 1]
+    return tuple([n for n, k in zip(labels, shape, strict=True) if k != 1])
 
 
-def _product(
-    first: Shaped, second: Shaped, kept: set[int], sizes: Sizes
-) -> tuple[Labels, Product] | None:
+def _pair(
+    i: int, j: int, terms: list[Shaped], kept: set[int], sizes: Sizes, alike: bool
+) -> tuple[Ints, Pair]:
     """The labels of two operands' product, and how it is made."""
-    alone_a = _alone(first, kept.union(_thin(*second)))
-    alone_b = _alone(second, kept.union(_thin(*first)))
-    if alone_a is None or alone_b is None:
-        return None
-    (gone_a, labels_a, shape_a), (gone_b, labels_b, shape_b) = alone_a, alone_b
-    a, b = _thin(labels_a, shape_a), _thin(labels_b, shape_b)
-    many_a, many_b = math.prod(shape_a), math.prod(shape_b)
-    roles = roles_of(a, b, kept, many_a >= many_b)
+    flat_a, gone_a, one = _alone(terms[i], kept.union(_thin(*terms[j])))
+    flat_b, gone_b, other = _alone(terms[j], kept.union(_thin(*terms[i])))
+    a, b = _thin(*one), _thin(*other)
+    larger = max(math.prod(one[1]), math.prod(other[1]))
+    roles = _roles(a, b, kept, math.prod(one[1]) == larger)
     batch, left, inner, right = roles
-    groups = [math.prod([sizes[n] for n in group]) for group in roles]
     labels = batch + left + right
     size = math.prod([sizes[n] for n in labels])
-    if inner and size < max(many_a, many_b) and max(len(left), len(right)) > 1:
-        return None  # the order of the result's dims follows from strides
-    form_a = [groups[n] for n in ((0, 1, 2) if batch else (1, 2))]
-    form_b = [groups[n] for n in ((0, 2, 3) if batch else (2, 3))]
-    order_a, order_b = batch + left + inner, batch + inner + right
+    pair = Pair(i, j, flat_a, gone_a, flat_b, gone_b, None, None)
     if not inner:
-        order_a, order_b = ([n for n in labels if n in own] for own in (a, b))
-        form_a, form_b = ([sizes[n] if n in own else 1 for n in labels] for own in (a, b))
-    turn_a = _turned(labels_a, shape_a, order_a, form_a)
-    turn_b = _turned(labels_b, shape_b, order_b, form_b)
-    met = [groups[n] for n in ((0, 1, 3) if batch else (1, 3))]
-    made = [sizes[n] for n in labels]
-    product: Any = (bmm if batch else mm) if inner else mul
-    last = tuple(made) if inner and made != met else None
-    return labels, Product(product, gone_a, *turn_a, gone_b, *turn_b, last)
+        return labels, pair._replace(meeting=_aligned(one, other, labels, sizes))
+
+    def by_order(first: Ints, second: Ints) -> Meeting:
+        return _matrices(one, other, roles, (first, second), sizes, alike)
+
+    if size >= larger or max(len(left), len(right)) < 2:
+        return labels, pair._replace(meeting=by_order(left, right))
+
+    @lru_cache(16)
+    def by_strides(strides_a: Ints, strides_b: Ints) -> Meeting:
+        """The result is cheaper to put in order than the operands, whose dims are merged as they
+        lie: a view does that."""
+        return by_order(_as_stored(left, one, strides_a), _as_stored(right, other, strides_b))
+
+    return labels, pair._replace(by_strides=by_strides)
 
 
-def _alone(term: Shaped, kept: set[int]) -> tuple[Ints | None, Labels, Ints] | None:
-    """What is summed of an operand before the product, for nobody else has it, and what is left;
-    None beside dims of size 1."""
+def _alone(term: Shaped, kept: set[int]) -> tuple[Ints | None, Ints | None, Shaped]:
+    """What is summed of an operand before the product, for nobody else has it, in which shape, and
+    what is left."""
     labels, shape = term
-    gone = tuple([d for d, n in enumerate(labels) if shape[d] != 1 and n not in kept])
-    if not gone:
-        return None, labels, shape
-    if 1 in shape:
-        return None
-    left = [d for d in range(len(shape)) if d not in gone]
-    return gone, [labels[d] for d in left], tuple([shape[d] for d in left])
+    if all([n in kept or k == 1 for n, k in zip(labels, shape, strict=True)]):
+        return None, None, term
+    thin = _thin(labels, shape)
+    flat = tuple([k for k in shape if k != 1])
+    gone = tuple([d for d, n in enumerate(thin) if n not in kept])
+    left = [d for d in range(len(thin)) if d not in gone]
+    rest = tuple([thin[d] for d in left]), tuple([flat[d] for d in left])
+    return None if flat == shape else flat, gone, rest
 
 
-def _turned(labels: Labels, shape: Ints, order: Labels, form: Sequence[int]) -> Turn:
+def _aligned(one: Shaped, other: Shaped, labels: Ints, sizes: Sizes) -> Meeting:
+    """A product over no dim, of operands with the dims of `labels`, size 1 where one has none."""
+    first, second = [
+        _turned(
+            term, [n for n in labels if n in own], [sizes[n] if n in own else 1 for n in labels]
+        )
+        for term in (one, other)
+        for own in (_thin(*term),)
+    ]
+    return Meeting(mul, *first, *second, None, None)
+
+
+def _matrices(
+    one: Shaped, other: Shaped, roles: tuple[Ints, ...], orders: tuple[Ints, Ints], sizes: Sizes,
+    alike: bool,
+) -> Meeting:  # fmt: skip
+    """A product of matrices, or of a batch of them, whose rows and columns have dims in this order.
+
+    bmm refuses operands of two types in the words that einsum has, or autocast makes them one.
+    """
+    batch, left, inner, right = roles
+    first, second = orders
+    lead = 0 if batch or not alike else 1
+    groups = [math.prod([sizes[n] for n in group]) for group in roles]
+    turn_a = _turned(one, batch + first + inner, [groups[n] for n in (0, 1, 2)[lead:]])
+    turn_b = _turned(other, batch + inner + second, [groups[n] for n in (0, 2, 3)[lead:]])
+    made = batch + first + second
+    sized = tuple([sizes[n] for n in made])
+    met = tuple([groups[n] for n in (0, 1, 3)[lead:]])
+    order = tuple([made.index(n) for n in batch + left + right])
+    return Meeting(
+        mm if lead else bmm, *turn_a, *turn_b, None if sized == met else sized,
+        None if orders == (left, right) else order,
+    )  # fmt: skip
+
+
+def _turned(term: Shaped, order: Sequence[int], form: Sequence[int]) -> Turn:
     """How an operand comes to this order and shape; its dims of size 1 stay where they are if the
     others do."""
+    labels, shape = term
     turn = [labels.index(n) for n in order]
     ones = [d for d, k in enumerate(shape) if k == 1]
     dims = sorted(turn + ones) if turn == sorted(turn) else turn + ones
     return turned(shape, tuple(dims), tuple(form))
 
 
-def roles_of(a: Labels, b: Labels, kept: set[int], first: bool) -> tuple[Labels, ...]:
+def _as_stored(labels: Ints, term: Shaped, strides: Ints) -> Ints:
+    """The labels from the largest stride to the smallest, in which a view can merge them."""
+    steps = dict(zip(term[0], strides, strict=True))
+    return tuple(sorted(labels, key=lambda n: -steps[n]))
+
+
+def _roles(a: Ints, b: Ints, kept: set[int], first: bool) -> tuple[Ints, ...]:
     """The labels that both have and keep, of the first alone, that are summed in the order of the
     larger operand (the first or not), of the second alone."""
     shared = [n for n in a if n in b]
     inner = [n for n in (a if first else b) if n in shared and n not in kept]
     return (
-        [n for n in shared if n in kept],
-        [n for n in a if n not in shared],
-        inner,
-        [n for n in b if n not in shared],
+        tuple([n for n in shared if n in kept]),
+        tuple([n for n in a if n not in shared]),
+        tuple(inner),
+        tuple([n for n in b if n not in shared]),
     )

@@ -7,7 +7,6 @@ the last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from skimp._engine.tensor.tensor import Tensor
@@ -16,6 +15,7 @@ ELLIPSIS: Final = -1
 _LETTERS: Final = 52
 Labels = list[int]
 Ints = tuple[int, ...]
+Equation = str | tuple[tuple[Ints, ...], Ints | None]  # as it is written, or lists of labels
 Read = tuple[list[Labels], Labels, dict[int, int]]
 
 
@@ -27,9 +27,11 @@ def require_tensors(operands: Any) -> None:
             )
 
 
-@lru_cache(512)
-def read(equation: str, shapes: tuple[Ints, ...]) -> Read:
-    """The labels of each operand and of the result, and the sizes of all; nobody changes them."""
+def read(equation: Equation, shapes: Sequence[Ints]) -> Read:
+    """The labels of each operand and of the result, and the sizes of all."""
+    if not isinstance(equation, str):
+        lists, output = equation
+        return _placed([*map(list, lists)], None if output is None else [*output], shapes)
     left, arrow, right = equation.partition("->")
     inputs = [_labels(part, f"operand {i}", equation) for i, part in enumerate(left.split(","))]
     if not shapes:
@@ -39,10 +41,10 @@ def read(equation: str, shapes: tuple[Ints, ...]) -> Read:
         raise RuntimeError(
             f"einsum(): {more} operands were provided than specified in the equation"
         )
-    return placed(inputs, _labels(right, "output", equation) if arrow else None, shapes)
+    return _placed(inputs, _labels(right, "output", equation) if arrow else None, shapes)
 
 
-def placed(inputs: list[Labels], output: Labels | None, shapes: Sequence[Ints]) -> Read:
+def _placed(inputs: list[Labels], output: Labels | None, shapes: Sequence[Ints]) -> Read:
     width = _ellipsis_width(inputs, shapes)
     labels = [
         _spelled(own, len(shape) - len(own) + 1 if ELLIPSIS in own else 0)
@@ -84,7 +86,12 @@ def _labels(text: str, what: str, equation: str) -> Labels:
     return found
 
 
-def parse_lists(args: Any) -> tuple[list[Labels], Labels | None, list[Tensor]]:
+def parse(args: tuple[Any, ...]) -> tuple[Equation, Any]:
+    """The equation among einsum's arguments, and the operands: in one list, or one by one, or
+    between the lists of labels that an equation may be."""
+    if isinstance(args[0], str):
+        listed = len(args) == 2 and isinstance(args[1], (list, tuple))
+        return args[0], args[1] if listed else args[1:]
     output = None
     if len(args) % 2:
         args, output = args[:-1], _listed(args[-1])
@@ -92,10 +99,10 @@ def parse_lists(args: Any) -> tuple[list[Labels], Labels | None, list[Tensor]]:
     for i, t in enumerate(tensors):
         if not isinstance(t, Tensor):
             raise TypeError(f"einsum(): expected Tensor as operand {i}, but got {type(t).__name__}")
-    return [_listed(labels) for labels in args[1::2]], output, tensors
+    return (tuple([_listed(labels) for labels in args[1::2]]), output), tensors
 
 
-def _listed(labels: Any) -> Labels:
+def _listed(labels: Any) -> Ints:
     found = []
     for n in labels:
         if n is Ellipsis:
@@ -107,7 +114,7 @@ def _listed(labels: Any) -> Labels:
                 "einsum(): subscript in subscript list is not within the valid range [0, "
                 f"{_LETTERS})"
             )
-    return found
+    return tuple(found)
 
 
 def name(label: int) -> str:
