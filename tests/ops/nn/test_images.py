@@ -255,6 +255,56 @@ def test_fractional_pooling() -> None:
     both("fractional_max_pool3d", x, 2, (4, 5, 3), return_indices=True, _random_samples=samples)
 
 
+@pytest.mark.parametrize("nd", [2, 3])
+def test_fractional_pooling_takes_and_refuses_what_pytorch_does(nd: int) -> None:
+    def pool(t: Any, x: Any, kernel: Any, size: Any, *samples: Any) -> Any:
+        f = getattr(t.nn.functional, f"fractional_max_pool{nd}d")
+        return tuple(f(x, kernel, size, _random_samples=samples[0] if samples else None).shape)
+
+    x = randn(2, 3, *[7] * nd)
+    agree(pool, x, 2, 0)
+    agree(pool, x[:0], 2, 2)
+    agree(pool, x[0, :0], 2, 2)
+    agree(pool, x[0], [2] * nd, (2,) * nd, torch.rand(4, 3, nd))
+    for kernel, size in [(9, 2), (2, 9), ((2,), 2), (2, (2,) * (nd + 1)), (2, -1)]:
+        agree(pool, x, kernel, size, refused=RuntimeError, message=70)
+    for refused in (x[:, :0], x[..., :0], x[None]):
+        agree(pool, refused, 2, 2, refused=RuntimeError, message=70)
+    agree(pool, x[0, 0], 2, 2, refused=IndexError)
+    for shape in [(1, 3, nd), (2, 2, nd), (2, 3, nd + 1), (2, 3), (2, 3, nd, 1)]:
+        agree(pool, x, 2, 2, torch.rand(shape), refused=RuntimeError, message=70)
+    agree(pool, x, 2, 2, torch.rand(2, 3, nd).double(), refused=RuntimeError, message=70)
+
+
+@pytest.mark.parametrize("nd", [1, 2, 3])
+def test_pools_of_nothing_and_of_wrong_places(nd: int) -> None:
+    def adaptive(t: Any, x: Any, what: str, size: int) -> Any:
+        return tuple(getattr(t.nn.functional, f"adaptive_{what}_pool{nd}d")(x, size).shape)
+
+    x = torch.ones(2, 2, *[4] * nd)
+    for what in ("avg", "max"):
+        for size in (1, 2, 3):
+            agree(adaptive, x[0, :0], what, size)
+            agree(adaptive, x[:0], what, size)
+    agree(adaptive, x[:, :0], "max", 2, refused=RuntimeError, message=120)
+    values, places = getattr(torch.nn.functional, f"max_pool{nd}d")(x, 2, return_indices=True)
+    for bad in (-1, 4**nd):
+        places[1, 1] = bad
+        name = f"max_unpool{nd}d"
+        agree(
+            lambda t, x, at, name: getattr(t.nn.functional, name)(x, at, 2),
+            *(values, places, name),
+            refused=RuntimeError,
+            message=30,
+        )
+    for what in ("max", "avg"):
+        agree(
+            lambda t, x, name: getattr(t.nn.functional, name)(x, 2, 0),
+            *(x, f"{what}_pool{nd}d"),
+            refused=RuntimeError,
+        )
+
+
 MODES = [
     ("nearest", 1),
     ("nearest-exact", 2),

@@ -331,6 +331,32 @@ def test_embedding() -> None:
     same(mine, table, None, strides=False)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("mode", "padding"), [("sum", None), ("mean", 0), ("sum", 2)])
+def test_embedding_bag_refuses_places_outside(dtype: str, mode: str, padding: int | None) -> None:
+    def bag(t: Any, rows: Any, at: Any, *weights: Any) -> Any:
+        f = t.nn.functional.embedding_bag
+        return f(
+            at,
+            rows,
+            t.tensor([0]),
+            None,
+            2,
+            False,
+            mode,
+            False,
+            *weights or (None,),
+            False,
+            padding,
+        )
+
+    rows, at = torch.ones(4, 3, dtype=getattr(torch, dtype)), torch.tensor([1, -1, 2])
+    agree(bag, rows, at, refused=RuntimeError, message=70)
+    other = torch.ones(3, dtype=torch.float16)
+    if mode == "sum":
+        agree(bag, rows, at.abs(), other, refused=RuntimeError, message=180)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_embedding_bag(mode: str) -> None:
     index, offsets = torch.randint(0, 10, (12,)), torch.tensor([0, 3, 3, 8])

@@ -12,6 +12,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.create.options import Options, dense_tensor, finish, making
@@ -32,12 +33,14 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """
     if as_tuple:
         if out is not None:
-            raise TypeError(
-                "nonzero() received an invalid combination of arguments - got (out=Tensor, "
-                "as_tuple=bool)"
-            )
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         rows: Any = _nonzero(input if input.ndim else input.reshape(1))
         return tuple([ghost(view) for view in rows.unbind(1)])  # views of nothing that anybody has
+    if out is not None and out._dtype is not dtypes.int64:
+        have = scalar_type_name(out._dtype)
+        raise RuntimeError(
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type{have}"
+        )
     return _nonzero(input, out=out)
 
 

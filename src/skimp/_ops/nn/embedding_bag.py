@@ -113,7 +113,12 @@ def embedding_bag(
         renorm_rows(weight, input, max_norm, norm_type)
     bag, bags = _bags(input.numel(), offsets, include_last_offset, mode)
     if per_sample_weights is not None and per_sample_weights._dtype is not weight._dtype:
-        raise RuntimeError("expected weight and per_sample_weights to have the same dtype")
+        have, want = [t.type() for t in (weight, per_sample_weights)]
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument "
+            f"#1 'per_sample_weights'; but type {have} does not equal {want} (while checking "
+            "arguments for embedding_bag)"
+        )
     if sparse and mode == "max":
         raise ValueError("max mode does not support sparse weights")
     return _bagged(
@@ -145,8 +150,8 @@ def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:
     return input, offsets, weights
 
 
-def _check_bags(indices: Any, rows: int, mode: str) -> None:
-    """Refuse indices of no row, in PyTorch's words for bags."""
+def _check_bags(indices: Any, rows: int, bags: bool) -> None:
+    """Refuse indices of no row, in PyTorch's words for `bags`, or for rows that are added up."""
     if indices._dtype not in INDICES:
         return
     found = indices._skimp_array().reshape(-1)
@@ -154,7 +159,7 @@ def _check_bags(indices: Any, rows: int, mode: str) -> None:
         return
     outside = np.flatnonzero((found < 0) | (found >= rows))
     at, bad = int(outside[0]), int(found[outside[0]])
-    if mode == "max":
+    if bags:
         raise RuntimeError(
             f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {bad}"
         )
@@ -178,7 +183,8 @@ def _bagged(
     if weight._hollow:
         rows = (lookup_sparse if sparse else lookup)(weight, input, -1, by_freq)
         return _summed(rows, input.new_empty(bags), rows.shape[0])
-    _check_bags(input, weight.shape[0], mode)
+    added = mode != "max" and padding < 0 and weight._dtype is not dtypes.float64
+    _check_bags(input, weight.shape[0], not added)
     numbers = numbers_of(input, weight.shape[0])
     live = numbers != padding if padding >= 0 else None
     if live is not None and not live.all():

@@ -1,5 +1,4 @@
-"""Pooling whose windows are told by the result's size (adaptive), by chance (fractional), or
-undone (max_unpool)."""
+"""Pooling whose windows are told by the result's size (adaptive), or undone (max_unpool)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
-from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
@@ -62,6 +61,7 @@ def _wanted(have: Ints, output_size: Any, nd: int) -> Ints:
 
 
 def _check(name: str, shape: Ints, nd: int, output_size: Any) -> None:
+    """Maxima of images, and all of volumes, refuse batches without channels as well."""
     listed = isinstance(output_size, (tuple, list))
     if nd > 1 and listed and len(shape) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
@@ -69,7 +69,8 @@ def _check(name: str, shape: Ints, nd: int, output_size: Any) -> None:
         raise RuntimeError(
             f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got {list(shape)}"
         )
-    for dim in range(len(shape) - nd, len(shape)):
+    averages = "avg" in name and nd < 3
+    for dim in range(len(shape) - nd if averages else 1, len(shape)):
         if shape[dim] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
@@ -222,7 +223,7 @@ def _places_of_blocks(size: Ints, out: Ints) -> tuple[Ints, Ints, Array, Array]:
     return sides, order, at[begins].copy(), at[first].reshape(-1)
 
 
-def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> tuple[Any, Any]:
+def gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> tuple[Any, Any]:
     """(maxima, positions): the maxima are gathered, so their gradient goes where they are."""
     shape = tuple(input.shape)
     lead, have = shape[: len(shape) - nd], shape[len(shape) - nd :]
@@ -255,73 +256,9 @@ def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool = False
     _check_kernel("max", nd, input)
     have = tuple(input.shape)[input.ndim - nd :]
     bounds = [_bounds(n, s) for n, s in zip(have, sizes, strict=True)]
-    values, places = _gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
+    values, places = gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
     values = _as_suggested(values, input, nd)
     return (values, _as_suggested(places, input, nd)) if return_indices else values
-
-
-# -- fractional -----------------------------------------------------------------------------------
-
-
-def _fractional(
-    nd: int,
-    input: Any,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
-    name = f"fractional_max_pool{nd}d"
-    if output_size is None and output_ratio is None:
-        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
-    if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[-nd - 1 :]):
-        raise RuntimeError(
-            f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got: {list(input.shape)}"
-        )
-    have = tuple(input.shape[input.ndim - nd :])
-    if output_size is None:
-        ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * nd
-        output_size = [int(n * r) for n, r in zip(have, ratios, strict=True)]
-    sizes = per_dim(name, "output_size", output_size, nd)
-    kernel = per_dim(name, "kernel_size", kernel_size, nd)
-    for s, k, n in zip(sizes, kernel, have, strict=True):
-        if k <= 0 or s <= 0 or s + k - 1 > n:
-            raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {n}")
-    if input._dtype.is_complex:
-        raise no_kernel(f"{name}_out_frame", input._dtype)
-    batch = input.shape[0] if input.ndim == nd + 2 else 1
-    channels = input.shape[-nd - 1]
-    if _random_samples is None:
-        _random_samples = NAMESPACES[""]["rand"](
-            batch, channels, nd, dtype=input._dtype, device=input.device
-        )
-    if input._hollow:
-        ends = [np.zeros((1, s), np.int64) for s in sizes]
-        values, places = _gathered(input, ends, ends, nd)
-        return (values, places) if return_indices else values
-    chance = _random_samples._skimp_array().astype(np.float64).reshape(batch * channels, nd)
-    starts, stops = [], []
-    for d, (s, k, n) in enumerate(zip(sizes, kernel, have, strict=True)):
-        # the _random_samples name the last dim of a plane first, but of a volume the first
-        which = 1 - d if nd == 2 else d
-        begin = _intervals(chance[:, which], n, s, k, _random_samples._dtype.np)
-        starts.append(begin)
-        stops.append(begin + k)
-    values, places = _gathered(input, starts, stops, nd)
-    return (values, places) if return_indices else values
-
-
-def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Array:
-    """(planes, out): where windows begin, pseudo-randomly (Graham, arXiv:1412.6071), the last at
-    the end."""
-    if out == 1:
-        return np.full((len(chance), 1), n - kernel)
-    alpha = dtype.type(n - kernel) / dtype.type(out - 1)
-    u = chance.astype(dtype)[:, None]
-    begin: Array = ((np.arange(out) + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
-    begin[:, -1] = n - kernel
-    return begin
 
 
 # -- undoing max_pool ------------------------------------------------------------------------------
@@ -360,8 +297,10 @@ def _unpool(
     index = indices.reshape((*lead, math.prod(have)))
     at = meta.checked(index)
     if at.size and (int(at.max()) >= places or int(at.min()) < 0):
+        bad = int(at[(at < 0) | (at >= places)].flat[0])
         raise RuntimeError(
-            f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})"
+            f"Found an invalid max index: {bad} (output volumes are of size "
+            f"{'x'.join(map(str, sizes))})"
         )
     blank = input.new_zeros((*lead, places))
     made = blank.scatter(-1, index, input.reshape((*lead, math.prod(have))))
@@ -369,12 +308,10 @@ def _unpool(
 
 
 def _checked_size(wanted: Ints, natural: Ints, stride: Ints) -> Ints:
-    for w, n, s in zip(wanted, natural, stride, strict=True):
+    for d, (w, n, s) in enumerate(zip(wanted, natural, stride, strict=True)):
         if not n - s < w < n + s:
             raise ValueError(
-                f"invalid output_size {wanted} (dim sizes must be between "
-                f"{[n - s for n, s in zip(natural, stride, strict=True)]} "
-                f"and {[n + s for n, s in zip(natural, stride, strict=True)]})"
+                f'invalid output_size "{wanted}" (dim {d} must be between {n - s} and {n + s})'
             )
     return wanted
 
@@ -396,9 +333,9 @@ def _declare(nd: int) -> None:
     export_pool((shown("SqueezeBackward1") if nd == 1 else shown(title, "input"))(average))
     name, shown_as = f"adaptive_max_pool{nd}d", node_of(nd, "AdaptiveMaxPool")
     export_pool(shown_as(pool_form(_maximum, nd, name, doc.format("Maxima"))))
-    _export_with_indices(name, _maximum, nd, shown_as)
+    export_with_indices(name, _maximum, nd, shown_as)
     unpool = node_of(nd, "MaxUnpool")(of_dims(_unpool, nd, f"max_unpool{nd}d", _UNPOOL))
-    _export(unpool, "float32" if nd > 1 else None)
+    export_plain(unpool, "float32" if nd > 1 else None)
 
 
 _UNPOOL = """\
@@ -411,7 +348,7 @@ Raises: RuntimeError for indices out of range, ValueError for sizes that can't b
 Memory: a new tensor."""
 
 
-def _export(f: Any, autocast: str | None = None, samples: Any = None) -> None:
+def export_plain(f: Any, autocast: str | None = None, samples: Any = None) -> None:
     export(
         f.__name__,
         f,
@@ -423,30 +360,14 @@ def _export(f: Any, autocast: str | None = None, samples: Any = None) -> None:
     )
 
 
-def _export_with_indices(name: str, body: Any, nd: int, shown_as: Any, *more: Any) -> None:
+def export_with_indices(name: str, body: Any, nd: int, shown_as: Any, *more: Any) -> None:
     """The function that always returns the indices too."""
     doc = (
         f"`{name}` and where in its plane each maximum is.\n\nShape: two of {name}'s.\n"
         "Dtypes: the input's, and int64.\nMemory: two new tensors."
     )
     both = of_dims(body, nd, f"{name}_with_indices", doc, return_indices=True)
-    _export(shown_as(both), samples=plane_samples(nd, 2, *more))
-
-
-_FRACTIONAL = """\
-Maxima over windows at random distances.
-
-Shape: (n, channels, ...) or without n; the spatial sizes become `output_size`.
-Dtypes: floating point.
-Raises: ValueError for neither or both of output_size and output_ratio.
-Memory: a new tensor, drawn at the call.
-Source: Graham, 2015."""
-
-
-def _declare_fractional(nd: int) -> None:
-    name, shown_as = f"fractional_max_pool{nd}d", node_of(nd, "FractionalMaxPool")
-    _export(shown_as(of_dims(_fractional, nd, name, _FRACTIONAL)), "float32" if nd > 1 else None)
-    _export_with_indices(name, _fractional, nd, shown_as, 2)
+    export_plain(shown_as(both), samples=plane_samples(nd, 2, *more))
 
 
 def _maximum_and_places(input: Any, output_size: Any) -> Any:
@@ -470,9 +391,6 @@ export(
     ),
     method=False,
 )
-for _nd in (2, 3):
-    _declare_fractional(_nd)
-
 
 SAYS = """\
 Raises: NotImplementedError for other dtypes, RuntimeError for sizes that don't fit.

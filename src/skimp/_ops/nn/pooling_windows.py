@@ -27,9 +27,10 @@ def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
 
 def _check_input(name: str, shape: Ints, nd: int) -> None:
     if len(shape) not in (nd + 1, nd + 2) or 0 in shape[len(shape) - nd - 1 :]:
+        whose = "" if nd == 2 else f"{name}: "
         raise RuntimeError(
-            f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but got: {list(shape)}"
+            f"{whose}Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim batch "
+            f"size for input, but got:{list(shape)}"
         )
 
 
@@ -72,7 +73,15 @@ def _pool(
     stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
     padding = per_dim(name, "padding", padding, nd)
     dilation = per_dim(name, "dilation", dilation, nd)
-    _check_input(name, shape, nd)
+    if not name.startswith("adaptive"):  # whose shapes are checked by who asks
+        _check_input(name, shape, nd)
+    if 0 in stride:
+        one = name == "max_pool1d"
+        raise RuntimeError(
+            "max_pool1d() stride must be greater than zero, but got 0"
+            if one
+            else "stride should not be zero"
+        )
     for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values):
             raise RuntimeError(
