@@ -355,3 +355,23 @@ def test_the_gradient_of_products_with_a_zero_is_no_loop() -> None:
     x[3] = 0
     x.requires_grad_(True)
     assert len(frames_of(lambda: x.cumprod(0).sum().backward(), warm=2)) < 500
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("types", [("int32", "int64"), ("float32", "int32"), ("float64", "int64")])
+def test_extremes_along_a_dim_go_into_results_of_their_types(
+    name: str, types: tuple[str, str]
+) -> None:
+    def into(t: Any, x: Any) -> Any:
+        return getattr(t, name)(x, 0, out=[t.zeros(3, dtype=getattr(t, one)) for one in types])
+
+    agree(into, numbers((2, 3), "float32"), refused=RuntimeError, message=70)
+
+
+@pytest.mark.parametrize("name", ["all", "any"])
+def test_truth_goes_into_bools_and_bytes(name: str) -> None:
+    def into(t: Any, x: Any, dtype: str) -> Any:
+        return getattr(t, name)(x, 0, out=t.zeros(3, dtype=getattr(t, dtype)))
+
+    agree(into, numbers((2, 3), "float32"), "bool")
+    agree(into, numbers((2, 3), "float32"), "int64", refused=RuntimeError)

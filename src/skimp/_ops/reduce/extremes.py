@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from skimp._engine.dispatch.forms import OPS, export, hidden, reduction
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import move, run_out
+from skimp._engine.dispatch.targets import check_type
 from skimp._engine.eval import reducers as R
 from skimp._engine.memory.layout import left_out
 from skimp._engine.tensor import dtypes, meta, promotion
@@ -203,7 +205,9 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         keepdim = keepdim or keepdims
         if out is None:
             return along(input, dim, keepdim)
-
+        if isinstance(out, (tuple, list)) and len(out) == 2:
+            for one, dtype in zip(out, (input._dtype, dtypes.int64), strict=True):
+                check_type(one, dtype, name)
         return run_out(
             OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input]
         )
@@ -277,11 +281,11 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
 # -- truth ----------------------------------------------------------------------------------------
 
 
-def _truth_into(given: dict[str, Any], out: Tensor) -> dict[str, Any]:
+def _truth_into(name: str, given: dict[str, Any], out: Tensor) -> dict[str, Any]:
     """Whatever is asked, a bool or a byte says; a byte's input may be said by a bool."""
     if out._dtype not in (dtypes.bool, dtypes.uint8):
         kind = promotion.scalar_type_name(out._dtype)
-        raise RuntimeError(f"all and any only support bool tensor for result, got: {kind}")
+        raise RuntimeError(f"{name} only supports bool tensor for result, got: {kind}")
     asked = given["input"]
     if out._dtype is dtypes.bool and asked._dtype is dtypes.uint8:
         return {**given, "input": asked != 0}
@@ -297,7 +301,11 @@ def _truth(name: str, how: R.Reducer, doc: str) -> Any:
     f.__doc__ = doc
     fast = small.truth(name == "all")
     return reduction(
-        name, out=_truth_into, fast=fast, composite=False, batch=batching.dims.reduces
+        name,
+        out=partial(_truth_into, name),
+        fast=fast,
+        composite=False,
+        batch=batching.dims.reduces,
     )(f)
 
 
