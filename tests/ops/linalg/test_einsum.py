@@ -88,6 +88,7 @@ def test_einsum_with_lists_of_labels() -> None:
     agree(lambda t, x, y: t.einsum(x, [..., 0, 1], y, [1, 2], [..., 0, 2]), B, J)
     agree(lambda t, x: t.einsum(x, [0, 60]), M, message=8, refused=ValueError)
     agree(lambda t: t.einsum("ij"), refused=ValueError)
+    agree(lambda t: t.einsum("ij", []), refused=ValueError)
 
 
 def test_einsum_contracts_the_small_pair_first() -> None:

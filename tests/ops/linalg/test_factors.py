@@ -152,3 +152,12 @@ def test_results_are_column_major_as_lapacks() -> None:
         lambda lib, a: lib.linalg.lstsq(a, a[..., :3]).solution,
     ):
         agree(f, a, tolerance=1e-8)
+
+
+@pytest.mark.parametrize("bad", [0, 3, -5])
+def test_pivots_that_are_no_rows_are_refused(bad: int) -> None:
+    factors, pivots = torch.linalg.lu_factor(torch.eye(2) + torch.ones(3, 2, 2))
+    pivots[1, 0] = bad
+    words = {"message": 70, "refused": RuntimeError}
+    agree(lambda lib, f, p: lib.linalg.lu_solve(f, p, lib.ones(3, 2, 2)), factors, pivots, **words)
+    agree(lambda lib, f, p: lib.lu_unpack(f, p), factors, pivots, **words)

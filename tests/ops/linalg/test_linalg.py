@@ -240,6 +240,12 @@ def test_out() -> None:
                 lambda lib: lib.linalg.lu_factor(lib.zeros(2, 2)),
                 lambda lib: lib.linalg.householder_product(lib.ones(2, 3), lib.ones(2)),
                 lambda lib: lib.linalg.tensorinv(lib.ones(2, 3), ind=1),
+                lambda lib: lib.linalg.norm(lib.ones(4), "fro"),
+                lambda lib: lib.linalg.norm(lib.ones(2, 3), "nuc", 0),
+                lambda lib: lib.linalg.norm(lib.ones(2, 3, 4), None, (0, 1, 2)),
+                lambda lib: lib.linalg.multi_dot([lib.ones(2, 2), lib.ones(2, 2, 2)]),
+                lambda lib: lib.linalg.multi_dot([lib.ones(()), lib.ones(2, 2)]),
+                lambda lib: lib.linalg.multi_dot([lib.ones(2, 2), lib.ones(2).double()]),
             ],
             torch.linalg.LinAlgError: [
                 lambda lib: lib.linalg.inv(lib.zeros(2, 2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tests.ops.nn.test_images import (
     seed,  # noqa: F401  (a fixture of every test)
 )
 from tests.support.functional import both, randn
-from tests.support.samples import twin
+from tests.support.samples import agree, twin
 
 
 def qkv(*lead: int, rows: int = 5, keys: int = 7, width: int = 4) -> list[torch.Tensor]:
@@ -173,3 +174,27 @@ def test_attention_of_projections_second_derivatives(
     monkeypatch.setattr(multihead, "in_heads", lambda *_: None)
     for one, other in zip(got, results(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bias", "key", "value"),
+    [
+        (True, (4, 5, 2), (4, 5, 2)),
+        (True, None, (4, 5, 2)),
+        (False, (3, 5, 2), (4, 5, 2)),
+        (False, (4, 5, 2), (4, 5, 3)),
+    ],
+)
+def test_keys_that_stand_for_those_given_are_rows_of_heads(
+    bias: bool, key: Any, value: Any
+) -> None:
+    def attention(t: Any) -> Any:
+        x, one = t.ones(3, 2, 4), t.ones(1, 1, 4) if bias else None
+        static = {"static_k": key and t.ones(key), "static_v": value and t.ones(value)}
+        return t.nn.functional.multi_head_attention_forward(
+            *(x, x, x, 4, 2, t.ones(12, 4), t.ones(12), one, one, False, 0.0),
+            *(t.ones(4, 4), t.ones(4)),
+            **static,
+        )
+
+    agree(attention, refused=AssertionError)

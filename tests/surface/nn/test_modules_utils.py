@@ -373,6 +373,7 @@ def test_sequences() -> None:
             lambda: R.pack_padded_sequence(padded, [2, 4, 1]),
             lambda: R.pack_padded_sequence(padded, [2, 4]),
             lambda: R.pack_padded_sequence(padded, [2, 1, 0]),
+            lambda: R.pack_padded_sequence(padded[:, :0], []),
         ):
             with pytest.raises(RuntimeError) as e:
                 f()

@@ -19,7 +19,7 @@ from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.outs import resize_out
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.dispatch.targets import check_out, target
+from skimp._engine.dispatch.targets import c_name, check_out, target
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, promotion
@@ -364,7 +364,8 @@ def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
         return result
     if out._dtype is not result._dtype:
         raise RuntimeError(
-            f"multi_dot(): expected out tensor to have dtype {result._dtype} but got {out._dtype}"
+            f"multi_dot(): expected out tensor to have dtype {c_name(result._dtype)} but got "
+            f"{c_name(out._dtype)}"
         )
     resize_out("multi_dot", out, shape)
     move(out, result)
@@ -382,11 +383,12 @@ def _check_chain(given: list[Tensor]) -> None:
         ends = i in (0, n - 1)
         if t.ndim not in ((1, 2) if ends else (2,)):
             what = "1D or 2D" if ends else "2D"
-            raise RuntimeError(f"multi_dot(): tensor {i} must be {what} but got {t.ndim}D")
+            which = "the first tensor" if i == 0 else "the last tensor" if ends else f"tensor {i}"
+            raise RuntimeError(f"multi_dot(): {which} must be {what} but got {t.ndim}D")
         if t._dtype is not given[0]._dtype:
             raise RuntimeError(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is "
-                f"{given[0]._dtype} and tensor {i} {t._dtype}"
+                f"{c_name(given[0]._dtype)} and tensor {i} {c_name(t._dtype)}"
             )
 
 

@@ -26,12 +26,12 @@ def einsum(*args: Any) -> Tensor:
 
     Memory: a new tensor, or a view where nothing is multiplied or summed.
     """
-    if len(args) < 2:
+    equation, tensors = parse(args) if len(args) > 1 else ("", ())
+    if not tensors:
         raise ValueError(
             "einsum(): must specify the equation string and at least one operand, or at least one "
             "operand and its subscripts list"
         )
-    equation, tensors = parse(args)
     if len(tensors) == 2 and (product := _product(equation, *tensors)) is not None:
         return product
     if not all([type(t) in ORDINARY for t in tensors]):

@@ -86,6 +86,14 @@ def order_of(pivots: Array, m: int) -> Array:
     return order.reshape(*pivots.shape[:-1], m)
 
 
+def _outside(pivots: Tensor, m: int) -> tuple[bool, bool]:
+    """Whether some pivots are rows before the first of `m`, or behind the last."""
+    if pivots._hollow or not pivots.numel():
+        return False, False
+    found = pivots._skimp_array()
+    return int(found.min()) < 1, int(found.max()) > m
+
+
 def _permutation_of(pivots: Tensor, n: int, like: Tensor) -> Tensor:
     if pivots._hollow:
         return meta.empty((*pivots.shape[:-1], n, n), like._dtype)
@@ -241,6 +249,11 @@ def lu_unpack(
         lower = LU_data.narrow(-1, 0, k).tril(-1) + eye
         upper = LU_data.narrow(-2, 0, k).triu()
     if unpack_pivots:
+        if any(_outside(LU_pivots, m)):
+            raise RuntimeError(
+                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you "
+                "properly pass the result of lu_factor?"
+            )
         p = _permutation_of(LU_pivots, m, LU_data)
     return return_types.lu_unpack(p, lower, upper)
 
@@ -260,6 +273,13 @@ def lu_solve(
     check_like(name, LU, B)
     if pivots._dtype is not dtypes.int32:
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
+    words = "greater or equal to 1", "smaller or equal to LU.size(-2)"
+    for outside, what in zip(_outside(pivots, LU.shape[-1]), words, strict=True):
+        if outside:
+            raise RuntimeError(
+                f"Pivots given to lu_solve must all be {what}. Did you properly pass the result of "
+                "lu_factor?"
+            )
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     p = _permutation_of(pivots, LU.shape[-1], LU)

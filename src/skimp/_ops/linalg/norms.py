@@ -54,8 +54,8 @@ def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Ten
 
 def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
     name = "linalg.matrix_norm"
-    check_matrices(name, A)
     _check_order(ord)
+    check_matrices(name, A)
     dims = _two_dims(name, dim, A.ndim)
     require_inexact(name, A)
     if dtype is not None:
@@ -155,6 +155,10 @@ def norm(
     """
     if dim is not None:
         dim = layouts.listed(dim)
+    if dim is not None and len(dim) not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
+        )
     if ord is None:
         return vector_norm(input, 2.0, dim, keepdim, dtype=dtype)
     given = dim is not None
@@ -165,14 +169,8 @@ def norm(
                 f"{input.ndim}D."
             )
         dim = tuple(range(input.ndim))
-    elif len(dim) not in (1, 2):
-        raise RuntimeError(
-            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
-        )
-    if len(dim) == 2:
+    if len(dim) == 2 or isinstance(ord, str):  # which vectors have none of
         return matrix_norm_of(input, ord, dim, keepdim, dtype)
-    if isinstance(ord, str):
-        raise RuntimeError(f"linalg.norm: Order {ord} not supported for vectors.")
     return vector_norm(input, ord, dim if given else None, keepdim, dtype=dtype)
 
 

@@ -276,6 +276,7 @@ def _by_views(
         k, v = [cat([t, b.repeat(times)], along) for t, b in ((k, bias_k), (v, bias_v))]
         extra += 1
     head = width // heads
+    _check_static(static, bias_kv, batch * heads, head)
     order = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
     q, k, v = [t.unflatten(-1, (heads, head)).permute(order) for t in (q, k, v)]
     k, v = [
@@ -287,6 +288,23 @@ def _by_views(
         k, v = cat([k, zero], 2), cat([v, zero], 2)
         extra += 1
     return q, k, v, extra
+
+
+def _check_static(
+    static: tuple[Tensor | None, Tensor | None], bias_kv: tuple[Tensor | None, Tensor | None],
+    rows: int, head: int,
+) -> None:  # fmt: skip
+    """Keys and values that stand for those given are rows of heads, and have no biases."""
+    for one, bias, word, what in zip(static, bias_kv, "kv", ("key", "value"), strict=True):
+        if one is None:
+            continue
+        if bias is not None:
+            raise AssertionError(f"bias cannot be added to static {what}.")
+        for dim, wanted in ((0, rows), (2, head)):
+            if one.size(dim) != wanted:
+                raise AssertionError(
+                    f"expecting static_{word}.size({dim}) of {wanted}, but got {one.size(dim)}"
+                )
 
 
 def _check_widths(

@@ -155,6 +155,8 @@ def pack_padded_sequence(
 
 
 def _check_lengths(input: Tensor, counts: Any) -> None:
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     if len(counts) != input.size(1):
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} "
