@@ -10,6 +10,7 @@ so small batches, which are soon done, stay with NumPy.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from skimp._kernels.threads import alone
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 Lies = tuple[Ints, Ints]  # a shape, and strides in bytes or elements
+Make = Callable[..., None]  # of the addresses of the factors and the result, and how many threads
 
 WORTH: Final = 1 << 22  # multiplications of a batch from which a primitive pays
 _DEEP: Final = 1 << 10  # beyond 2048 oneDNN cuts sums where the number of threads says
@@ -34,25 +36,38 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
     """out = a @ b for (*batch, m, k) and (*batch, k, n) of the same batch; whether oneDNN makes it,
     which types, shapes, strides and the library alone say. `out` shares no memory with the others.
     """
-    if (
-        a.size * b.shape[-1] < WORTH
-        or onednn.library() is None
-        or a.shape[:-2] != b.shape[:-2]
-        or not 1 < a.shape[-1] <= _DEEP
-        or min(out.shape[-2:]) < 2
-        or not (a.dtype == b.dtype == out.dtype == _TYPE)
-    ):
+    if a.size * b.shape[-1] < WORTH or not (a.dtype == b.dtype == out.dtype == _TYPE):
         return False
-    lies = (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides)
-    runs = _runs(*lies, 1)
-    if runs is None:
+    made = prepared((a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides))
+    if made is None:
         return False
-    long = a.size * b.shape[-1] >= LONG
-    team = math.gcd(teams.size(threads, long), math.prod(a.shape[:-2])) if alone() else 1
-    if team > 1:
-        runs = _runs(*lies, team) or runs
-    runs.make(shaping.addresses(a, b, out), team)
+    made(*shaping.addresses(a, b, out), threads)
     return True
+
+
+@lru_cache(1024)
+def prepared(a: Lies, b: Lies, out: Lies) -> Make | None:
+    """What makes `multiply` of float32 that lies so, by addresses; None where that does not."""
+    multiplications, (rows, columns) = math.prod(a[0]) * b[0][-1], out[0][-2:]
+    if (
+        multiplications < WORTH
+        or onednn.library() is None
+        or a[0][:-2] != b[0][:-2]
+        or not 1 < a[0][-1] <= _DEEP
+        or min(rows, columns) < 2
+    ):
+        return None
+    if _runs(a, b, out, 1) is None:
+        return None
+    count, long = math.prod(a[0][:-2]), multiplications >= LONG
+
+    def make(at_a: int, at_b: int, at_out: int, threads: int, add: bool = False) -> None:
+        team = math.gcd(teams.size(threads, long), count) if threads > 1 and alone() else 1
+        runs = _runs(a, b, out, team) or _runs(a, b, out, 1)  # of which not all are kept
+        assert runs is not None
+        runs.make((at_a, at_b, at_out), team)
+
+    return make
 
 
 def _in_elements(lies: Lies) -> Lies | None:

@@ -9,6 +9,7 @@ fifth more with that). After 2 ** 16, 20 us, products that follow each other sti
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,9 +24,10 @@ from skimp._kernels.threads import share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
 
 _lock = reentrant()
-_inside = 0
+inside = 0  # how many ask for products on one thread
 _before = 0
 FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product
 _WORTH: Final = 1 << 25  # and from which that pays, where its threads have to be woken
@@ -94,19 +96,19 @@ def one_thread() -> Iterator[None]:
 
 
 def _enter(get: Callable[[], int], put: Callable[[int], None]) -> None:
-    global _inside, _before
+    global inside, _before
     with _lock:
-        if _inside == 0:
+        if inside == 0:
             _before = get()
             put(1)
-        _inside += 1
+        inside += 1
 
 
 def _leave(put: Callable[[int], None]) -> None:
-    global _inside
+    global inside
     with _lock:
-        _inside -= 1
-        if _inside == 0:
+        inside -= 1
+        if inside == 0:
             put(_before)
 
 
@@ -131,13 +133,13 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
             all_of_them > products_onednn.SMALL or rows < products_onednn.THIN
         ):
             out = np.empty((rows, columns), a.dtype) if out is None else out
-            if products_onednn.multiply(a, b, out, 1 if _inside else config.threads):
+            if products_onednn.multiply(a, b, out, 1 if inside else config.threads):
                 return out
     elif a.ndim == b.ndim and all_of_them >= batches_onednn.WORTH:
         made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
         if batches_onednn.multiply(a, b, made, threads_for_products()):
             return made  # the batches of others may broadcast
-    functions = _functions() if FEW < rows * depth * columns < _WORTH and not _inside else None
+    functions = _functions() if FEW < rows * depth * columns < _WORTH and not inside else None
     if functions is None:
         return np.matmul(a, b, out=out, order="C")
     _enter(*functions)
@@ -145,6 +147,22 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
         return np.matmul(a, b, out=out, order="C")
     finally:
         _leave(functions[1])
+
+
+def by_address(
+    kind: str, a: tuple[Ints, Ints], b: tuple[Ints, Ints], out: tuple[Ints, Ints], adds: bool
+) -> Callable[[int, int, int, int, bool], None] | None:
+    """What makes `multiply` (or `gemm.add_product`) of factors of one type and their result, by
+    their shapes and strides, where it makes it from addresses: those three, how many threads may
+    share it, and whether it is added. None where it is a call of NumPy's or of BLAS.
+    """
+    (shape, strides), (other, others) = a, b
+    if kind != "f" or not (adds or math.prod(shape) * other[-1] > FEW):
+        return None
+    if len(shape) == 2 == len(other):
+        found = products_onednn.prepared("f", "f", shape, other[1], strides, others, out[1])
+        return None if found is None else found[0]
+    return batches_onednn.prepared(a, b, out) if len(shape) == len(other) else None
 
 
 def multiplier(a: Array, b: Array, out: Array) -> Callable[[Array], object]:
@@ -157,12 +175,12 @@ def multiplier(a: Array, b: Array, out: Array) -> Callable[[Array], object]:
 
 def threads_for_products() -> int:
     """One where threads share other work, of which products are pieces."""
-    return 1 if _inside else config.threads
+    return 1 if inside else config.threads
 
 
 def alone(multiplications: int) -> AbstractContextManager[None]:
     """Inside, products of so many stay on the thread that asks, if it is too few for several."""
-    return one_thread() if FEW < multiplications < _WORTH and not _inside else nullcontext()
+    return one_thread() if FEW < multiplications < _WORTH and not inside else nullcontext()
 
 
 def shares(items: int, multiplications: int) -> bool:

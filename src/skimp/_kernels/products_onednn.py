@@ -42,6 +42,9 @@ Part = tuple[int, int, int, int, int, bool]
 # Each factor's kind, how far the three's runs are apart, whether threads share the product (2: who
 # sleeps too), the parts that it is made in, and whether there are no gaps between runs.
 Cut = tuple[bytes, bytes, int, int, int, int, tuple[Part, ...], bool]
+# The addresses of the factors and the result, how many threads may share it, whether it is added.
+Make = Callable[[int, int, int, int, bool], None]
+Prepared = tuple[Make, bool, bool, bool]
 
 
 def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) -> bool:
@@ -50,34 +53,54 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
 
     Matrices (m, k), (k, n), (m, n); `out` shares no memory with the others.
     """
-    n = b.shape[1]
-    cut = _cut(a.dtype.char, b.dtype.char, a.shape, n, a.strides, b.strides, out.strides)
-    functions = _functions()
-    if cut is None or functions is None or not signals.here.apart:  # which makes it so
+    found = prepared(
+        a.dtype.char, b.dtype.char, a.shape, b.shape[1], a.strides, b.strides, out.strides
+    )
+    if found is None:
         return False
-    put, product = functions
-    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts, dense = cut
-    began = teams.gathered(shared > 1) if shared and threads > 1 else None
-    if began is None:
-        put(1)
-    elif teams.told.size == threads:
-        put(threads)
-    else:
-        signals.gather(threads)
+    made, turned_a, turned_b, dense = found
     if dense and a.flags.writeable and b.flags.writeable:  # `shaping.addresses`, written out
-        at_a = addressof(_at(a if turned_a == b"N" else a.T))
-        at_b = addressof(_at(b if turned_b == b"N" else b.T))
+        at_a = addressof(_at(a.T if turned_a else a))
+        at_b = addressof(_at(b.T if turned_b else b))
         at_out = addressof(_at(out))
     else:
         at_a, at_b, at_out = shaping.addresses(a, b, out)
-    for high, deep, from_a, from_b, to, later in parts:
-        product(
-            turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
-            at_b + from_b, pitch_b, add or later, at_out + to, pitch,
-        )  # fmt: skip
-    if began is not None:
-        teams.end(began)
+    made(at_a, at_b, at_out, threads, add)
     return True
+
+
+@lru_cache(1024)
+def prepared(
+    kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: Ints
+) -> Prepared | None:
+    """What makes `multiply` of matrices of these types and strides, by their addresses, and whether
+    each factor is turned and there are no gaps between runs; None where that does not make it.
+    """
+    cut = _cut(kind_a, kind_b, shape, n, a, b, out)
+    functions = _functions()
+    if cut is None or functions is None:
+        return None
+    put, product = functions
+    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts, dense = cut
+
+    def make(at_a: int, at_b: int, at_out: int, threads: int, add: bool) -> None:
+        here = signals.here.apart  # which makes it so
+        began = teams.gathered(shared > 1) if here and shared and threads > 1 else None
+        if began is None:
+            put(1)
+        elif teams.told.size == threads:
+            put(threads)
+        else:
+            signals.gather(threads)
+        for high, deep, from_a, from_b, to, later in parts:
+            product(
+                turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
+                at_b + from_b, pitch_b, add or later, at_out + to, pitch,
+            )  # fmt: skip
+        if began is not None:
+            teams.end(began)
+
+    return make, turned_a == b"T", turned_b == b"T", dense
 
 
 def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:

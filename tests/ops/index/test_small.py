@@ -402,3 +402,32 @@ def test_an_index_that_is_refused_is_refused_as_in_pytorch(name: str) -> None:
             SHARED[name](lib)
         errors.append((found.type, str(found.value)))
     assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("values", ["all", "rows", "one", "number"])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_writes_under_a_mask_are_recorded_as_pytorch_does(
+    dims: int, values: str, accumulate: bool
+) -> None:
+    """As a mixture of experts puts each expert's rows in their place, and what is refused."""
+    a = np.random.default_rng(dims).standard_normal((4, 5, 6))
+    mask = np.abs(a).max(axis=tuple(range(dims, 3))) > 1.0
+    shape = {"all": a[mask].shape, "rows": a.shape[dims:], "one": (1,), "number": ()}[values]
+    b = np.random.default_rng(9).standard_normal(shape)
+    found = []
+    for lib in (skimp, torch):
+        x, v = lib.tensor(a, requires_grad=True), lib.tensor(b, requires_grad=True)
+        y = x * 1
+        y.index_put_((lib.tensor(mask),), v, accumulate)
+        if values == "all":
+            y[lib.tensor(mask)] += v * 2
+        version = y._version
+        (y * lib.tensor(a)).sum().backward()
+        found.append([y.detach().numpy(), x.grad.numpy(), v.grad.numpy(), version])
+        with pytest.raises((RuntimeError, IndexError)):
+            y.index_put_((lib.tensor(mask),), lib.zeros(7, 7, 7, 7, dtype=lib.float64))
+        with pytest.raises(RuntimeError):
+            x.index_put_((lib.tensor(mask),), v)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

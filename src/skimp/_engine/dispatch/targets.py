@@ -21,6 +21,7 @@ from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh, wrap
+from skimp.config import config
 
 Ints = tuple[int, ...]
 
@@ -44,7 +45,10 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
         s = storages.empty(nbytes)
         flat = s._flat
         array = np.ndarray(shape, dtype.np, s.flat() if flat is None else flat)
-        return wrap(s, layouts.contiguous(shape), dtype), array
+        made = wrap(s, layouts.contiguous(shape), dtype)
+        if flat is not None and array.size < config.small_below:  # and no budget takes the bytes
+            made._np = array
+        return made, array
     made = empty(shape, dtype, strides)
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 

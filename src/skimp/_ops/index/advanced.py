@@ -15,6 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.eval.positions import (
     Joint,
     bits,
@@ -416,7 +417,10 @@ def _adds_rows(target: Array, source: Array, where: Where) -> bool:
 
 
 def _put_values_back(g: Tensor, indices: Any, shape: Any) -> Tensor:
-    found = gather_at(g, tuple([None if i is None else as_index(i) for i in indices]))
+    x = g._np
+    found = None if x is None or active else picked(g, x, tuple(indices))
+    if found is None:
+        found = gather_at(g, tuple([None if i is None else as_index(i) for i in indices]))
     extra = len(shape) - found.ndim
     return found.reshape((1,) * extra + tuple(found.shape)) if extra > 0 else found
 

@@ -77,8 +77,14 @@ def small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> 
 
 
 def _put_masked(x: Array, mask: Array, source: Array, accumulate: bool) -> bool:
-    if source.shape != (bare.count_nonzero(mask), *x.shape[mask.ndim :]):
-        return False
+    shape = (bare.count_nonzero(mask), *x.shape[mask.ndim :])
+    if source.shape != shape:
+        if source.ndim > len(shape):
+            return False
+        try:
+            source = shaping.broadcast(source, shape)
+        except ValueError:  # the general way has PyTorch's words
+            return False
     if not accumulate:
         x[mask] = source
     elif x.dtype.kind in "fiu":

@@ -100,9 +100,10 @@ def _fast_paths(fast: Function | None, row_major: bool) -> tuple[Any, Any]:
         lines += [
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
             f"        x = {first}._np if {first}._np is not None else small_array({first})",
-            "        if x is not None and x.flags.c_contiguous and not (",
-            f"            state.grad and {needs_of(space, None, p.names())}",
-            "        ):",
+            "        if x is not None and x.flags.c_contiguous:",
+            f"            if state.grad and {needs_of(space, None, p.names())}:",
+            f"                given = {p.given()}",
+            f"                return run_in_place(op, given, lambda: fast(x, {rest}))",
             f"            before_inplace({first})",
             f"            {first}._storage.will_write()",
             f"            if fast(x, {rest}):",
@@ -118,6 +119,7 @@ def _shared_names(space: dict[str, Any], fast: Function, o: Op, p: Parameters) -
     space.update(
         small_array=small_array, fast=fast, op=o, state=modes.state,
         record=record, rule_for=_rule_for, fresh=fresh, before_inplace=history.before_inplace,
+        run_in_place=_run_in_place,
     )  # fmt: skip
     return p.passed((p.names()[0], "out"))
 
@@ -212,9 +214,19 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
     return out
 
 
-def _run_in_place(o: Op, given: dict[str, Any]) -> Tensor:
+def _run_in_place(o: Op, given: dict[str, Any], fast: Callable[[], bool] | None = None) -> Tensor:
+    """Write into the first argument, by `fast` if there is one and it says True."""
     target = next(iter(given.values()))
-    return in_place(target, _rule_for(o, given), given, lambda: _write(o, given, target))
+
+    def write() -> None:
+        if fast is not None:
+            target._storage.will_write()
+            if fast():
+                target._skimp_bump()
+                return
+        _write(o, given, target)
+
+    return in_place(target, _rule_for(o, given), given, write)
 
 
 def _write(o: Op, given: dict[str, Any], target: Tensor) -> None:

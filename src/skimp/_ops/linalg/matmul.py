@@ -30,20 +30,9 @@ from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
-from skimp._ops.linalg.matmul_batches import paired, small_back, small_batches
-from skimp._ops.linalg.matmul_vector import (
-    FIRST,
-    NEITHER,
-    SECOND,
-    check_mm,
-    dot,
-    large,
-    large_mm,
-    mv,
-    product,
-    refuse_type,
-    tell,
-)
+from skimp._ops.linalg.matmul_batches import small_back, small_batches
+from skimp._ops.linalg.matmul_plans import FIRST, NEITHER, SECOND, TURNED, planned
+from skimp._ops.linalg.matmul_vector import check_mm, dot, mv, product, refuse_type, tell
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
@@ -65,9 +54,10 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
         if turned:
             return _turned(pair[2](pair[1], pair[0].T), g._dtype)
         return fresh(pair[2](pair[0], pair[1].T), g._dtype)
-    made = large(mat2, g, SECOND, True) if turned else large(g, mat2, SECOND)
-    if made is not None:
-        return made
+    if not (modes.state.grad or active):
+        made = planned(mat2, g, SECOND, TURNED) if turned else planned(g, mat2, SECOND)
+        if made is not None:
+            return made
     return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
 
 
@@ -93,9 +83,10 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         if turned:
             return _turned(pair[2](pair[0].T, pair[1]), g._dtype)
         return fresh(pair[2](pair[1].T, pair[0]), g._dtype)
-    made = large(g, input, FIRST, True) if turned else large(input, g, FIRST)
-    if made is not None:
-        return made
+    if not (modes.state.grad or active):
+        made = planned(g, input, FIRST, TURNED) if turned else planned(input, g, FIRST)
+        if made is not None:
+            return made
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
 
 
@@ -157,8 +148,9 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     ):
         times = np.matmul if len(y) > 1 and x.size * y.shape[1] <= FEW else multiply
         return fresh(times(x, y), dtype)
-    matrices = (x is None or x.ndim == 2) and (y is None or y.ndim == 2)
-    return large_mm(input, mat2) if matrices else None
+    one: Any = input._skimp_layout if x is None else x
+    other: Any = mat2._skimp_layout if y is None else y
+    return planned(input, mat2, NEITHER) if len(one.shape) == 2 == len(other.shape) else None
 
 
 MM = Rule("MmBackward0", input=mm_first_back, mat2=mm_second_back, releases_early=True)
@@ -289,7 +281,7 @@ def _first_back(g: Tensor, other: Tensor, input_shape: Ints) -> Tensor:
         return _summed(g, adjoint(other))
     made = small_back("matmul", g, other, True)
     if made is None and not (modes.state.grad or active):
-        made = paired(g, other, SECOND)
+        made = planned(g, other, SECOND)
     return matmul(g, adjoint(other)) if made is None else made
 
 
@@ -298,7 +290,7 @@ def _second_back(g: Tensor, input: Tensor, other_shape: Ints) -> Tensor:
         return _summed(adjoint(input), g)
     made = small_back("matmul", g, input, False)
     if made is None and not (modes.state.grad or active):
-        made = paired(input, g, FIRST)
+        made = planned(input, g, FIRST)
     return matmul(adjoint(input), g) if made is None else made
 
 
@@ -337,13 +329,13 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
     if x is None or y is None:
         if len(shape_of(other)) < 3:
             return None
-        made, rows = paired(input, other, NEITHER), _recording_batched
+        made, rows = planned(input, other, NEITHER), _recording_batched
     elif y.ndim == 1:
         return mv(input, other) if x.ndim == 2 else dot(input, other) if x.ndim == 1 else None
     elif y.ndim > 2:
         made, rows = small_batches(input, other), _recording_batched
         if made is None:
-            made = paired(input, other, NEITHER)
+            made = planned(input, other, NEITHER)
     elif x.ndim == 1:
         made, rows = _small_row(input, other), _recording_row
     else:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
@@ -39,7 +40,8 @@ from skimp._ops.linalg.matmul import (
     mm_first_back,
     mm_second_back,
 )
-from skimp._ops.linalg.matmul_vector import check_mm, check_mv, large_factors, mv, refuse_type, tell
+from skimp._ops.linalg.matmul_plans import NEITHER, PLAIN, planned
+from skimp._ops.linalg.matmul_vector import check_mm, check_mv, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
@@ -209,23 +211,9 @@ def small_addmm(
 
 def _large_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor | None:
     """The same of a row and large matrices of its type, whose product BLAS adds to it."""
-    dtype, row = input._dtype, input._skimp_array()
-    factors = large_factors(mat1, mat2) if row.ndim == 1 else None
-    if factors is None:
+    if len(shape_of(mat1)) != 2:
         return None
-    x, y = factors
-    (rows, depth), columns = x.shape, y.shape[1]
-    if not (
-        len(row) == columns > 1 < rows
-        and depth > 1
-        and max(x.size, y.size) >= gemm.LARGE
-        and gemm.gemm_of(dtype.np.char) is not None
-    ):
-        return None
-    made, into = blank((rows, columns), dtype)
-    copy(into, row)
-    gemm.add_product(x, y, into)
-    return made
+    return planned(mat1, mat2, NEITHER, PLAIN, None, input._skimp_array(), gemm.LARGE)
 
 
 @general(

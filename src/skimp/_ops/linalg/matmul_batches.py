@@ -1,17 +1,15 @@
-"""Products of the matrices of two batches, pair by pair, from their arrays: those of `@`, of `bmm`
-and of their gradients, of small tensors and of large ones.
+"""Products of the matrices of two small batches, pair by pair, from their arrays: those of `@`, of
+`bmm` and of their gradients.
 """
 
 from __future__ import annotations
 
 from skimp._engine.autograd import modes
-from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
-from skimp._ops.linalg.matmul_vector import FIRST, SECOND, tell
+from skimp._ops.linalg.matmul_vector import tell
 from skimp.config import config
 
 
@@ -69,35 +67,3 @@ def _are_small(x: Array, y: Array) -> bool:
         and y.size
         and x.size // x.shape[-1] * y.shape[-1] < config.small_below
     )
-
-
-def paired(one: Tensor, other: Tensor, flipped: int) -> Tensor | None:
-    """The products, unrecorded, of two batches of the very same batch dims, of which the `FIRST`,
-    the `SECOND` or `NEITHER` is one of transposes; None of others, and where BLAS can't read both
-    where they lie. For who knows that nobody is to be asked about it.
-    """
-    dtype = one._dtype
-    if (
-        dtype is not other._dtype
-        or dtype not in dtypes.FLOATING
-        or type(one) not in ORDINARY
-        or type(other) not in ORDINARY
-    ):
-        return None
-    x, y = one._skimp_array(), other._skimp_array()
-    shape = x.shape
-    if not x.ndim == y.ndim > 2 or shape[:-2] != y.shape[:-2] or not (x.size and y.size):
-        return None
-    if not (x.flags.c_contiguous or has_unit_stride(x)):
-        return None
-    if not (y.flags.c_contiguous or has_unit_stride(y)):
-        return None
-    if flipped == FIRST:
-        x = x.swapaxes(-1, -2)
-    elif flipped == SECOND:
-        y = y.swapaxes(-1, -2)
-    if x.shape[-1] != y.shape[-2]:
-        return None
-    made, into = blank((*x.shape[:-1], y.shape[-1]), dtype)
-    multiply(x, y, into)
-    return made

@@ -7,18 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
-from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare, products
-from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.shape.copies import describe
@@ -26,7 +22,6 @@ from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
 _REFUSED = (dtypes.bool, *dtypes.NARROW)
-FIRST, SECOND, NEITHER = range(3)  # which factor is transposed
 
 
 def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
@@ -97,92 +92,6 @@ def tell(name: str, t: Tensor, array: Any) -> None:
             lambda: f"{name} of {describe(t)}, which BLAS can't read in place",
             t,
         )
-
-
-# -- gradients of what is large -------------------------------------------------------------------
-
-
-def large(
-    one: Tensor, other: Tensor, flipped: int, turned: bool = False, shape: Ints | None = None
-) -> Tensor | None:
-    """The product of two factors, of which the `FIRST`, the `SECOND` or `NEITHER` is transposed, or
-    the transpose of that, if it is one of arrays: nobody records it or is asked about it, and BLAS
-    reads both where they lie. No tensors are made of transposes.
-
-    `shape`: of the result where factors, row-major ones, are matrices by their last dim.
-    """
-    x, y = one._np, other._np
-    if not (
-        not (modes.state.grad or active)
-        and type(one) in ORDINARY
-        and type(other) in ORDINARY
-        and one._dtype is other._dtype
-        and one._dtype in dtypes.FLOATING
-        and ((x is not None and x.size and x.flags.c_contiguous) or _lies_well(one))
-        and ((y is not None and y.size and y.flags.c_contiguous) or _lies_well(other))
-    ):
-        return None
-    x = one._skimp_array() if x is None else x
-    y = other._skimp_array() if y is None else y
-    if shape is not None:
-        x = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
-        y = y if y.ndim == 2 else y.reshape(-1, y.shape[-1])
-    elif x.shape[:-2] != y.shape[:-2]:
-        return None
-    if flipped == FIRST:
-        x = x.swapaxes(-1, -2)
-    elif flipped == SECOND:
-        y = y.swapaxes(-1, -2)
-    columns = y.shape[-1]
-    if turned:
-        made, array = blank((columns, len(x)), one._dtype, (1, columns))
-        multiply(x, y, array.T)
-    else:
-        made, array = blank((*x.shape[:-1], columns) if shape is None else shape, one._dtype)
-        several = shape is not None and len(shape) != 2
-        multiply(x, y, array.reshape(-1, columns) if several else array)
-    return made
-
-
-def large_factors(input: Tensor, mat2: Tensor) -> tuple[Array, Array] | None:
-    """The arrays of two matrices of floats whose product is to be had, if BLAS reads both where
-    they lie.
-    """
-    dtype = input._dtype
-    if (
-        dtype is not mat2._dtype
-        or dtype not in dtypes.FLOATING
-        or type(input) not in ORDINARY
-        or type(mat2) not in ORDINARY
-        or not (_lies_well(input) and _lies_well(mat2))
-    ):
-        return None
-    x, y = input._skimp_array(), mat2._skimp_array()
-    return (x, y) if x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0] else None
-
-
-def large_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
-    """`mm` of large matrices, not recorded; None of any others."""
-    factors = large_factors(input, mat2)
-    if factors is None:
-        return None
-    x, y = factors
-    made, array = blank((len(x), y.shape[1]), input._dtype)
-    multiply(x, y, array)
-    return made
-
-
-def _lies_well(t: Tensor) -> bool:
-    """Whether BLAS reads the matrices of a tensor of floats where they lie."""
-    a = t._np
-    if a is not None:
-        return bool(a.size) and (a.flags.c_contiguous or has_unit_stride(a))
-    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
-    if t._skimp_neg or 0 in shape:
-        return False
-    if strides == layouts.contiguous_strides(shape):
-        return True
-    return len(shape) == 2 and strides == (1, shape[0])  # as a weight's transpose does
 
 
 def lies_in_rows(t: Tensor) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from skimp._engine.autograd import folded, modes, saving
@@ -14,19 +13,18 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.dispatch.view_forms import large_view
-from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import gemm, products
+from skimp._kernels import gemm
 from skimp._kernels.blas import multiply
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
-from skimp._ops.linalg.matmul_vector import FIRST, NEITHER, large, lies_in_rows
+from skimp._ops.linalg.matmul_plans import FIRST, LIKE_FIRST, NEITHER, ROWS, SECOND, planned
 from skimp._ops.shape.views import TURNED, VIEWED
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
@@ -74,41 +72,26 @@ def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
     """Where a factor is large: one product, which BLAS adds to the bias, as it does for `addmm`;
     recorded as one node. None where that is not to be had.
     """
-    x, w, dtype = input._np, weight._np, input._dtype
-    shape = input._skimp_layout_of().shape if x is None else x.shape
-    sizes = weight._skimp_layout_of().shape if w is None else w.shape
-    b = None if bias is None else bias._np
-    if not (
-        dtype is weight._dtype
-        and (bias is None or (b is not None and bias._dtype is dtype and b.shape == sizes[:1]))
-        and _is_one_product(shape, sizes, dtype, b is not None)
-        and not (saving.GUARDED or input._skimp_marked or weight._skimp_marked)
-        and (lies_in_rows(input) if x is None else x.flags.c_contiguous)
-        and (lies_in_rows(weight) if w is None else w.flags.c_contiguous)
-    ):
-        return None
-    outs, ins = sizes
-    x = (input._skimp_array() if x is None else x).reshape(-1, ins)
-    w = weight._skimp_array() if w is None else w
     needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
-    made, into = blank((len(x), outs) if needed else (*shape[:-1], outs), dtype)
-    if into.ndim != 2:
-        into = into.reshape(-1, outs)
-    if b is None:
-        products.product(x, w.T, into)
-    else:
-        if into.size < config.threads_from:
-            into[...] = b
-        else:
-            copy(into, b)
-        gemm.add_product(x, w.T, into)
-    if not needed:
+    if saving.GUARDED or input._skimp_marked or weight._skimp_marked:
+        return None
+    b = None
+    if bias is not None:
+        b = bias._np
+        if b is None or bias._dtype is not input._dtype:
+            return None
+    made = planned(input, weight, SECOND, ROWS if needed else LIKE_FIRST, None, b, gemm.LARGE)
+    if made is None or not needed:
         return made
     if bias is None:
         _ALONE.record(made, input, weight)
     else:
         _WITH_BIAS.record(made, bias, input, weight)
-    return made if len(shape) == 2 else _in_shape(made, (*shape[:-1], outs))
+    seen: Any = input._skimp_layout if input._np is None else input._np
+    if len(seen.shape) == 2:
+        return made
+    whole: Any = made._skimp_layout if made._np is None else made._np
+    return _in_shape(made, (*seen.shape[:-1], whole.shape[1]))
 
 
 def _in_shape(made: Tensor, shape: Ints) -> Tensor:
@@ -116,18 +99,6 @@ def _in_shape(made: Tensor, shape: Ints) -> Tensor:
     large = made._np is None and math.prod(shape) >= config.small_below
     seen = large_view(made, shape, _SEEN) if large else None
     return made.view(shape) if seen is None else seen
-
-
-@lru_cache(1024)
-def _is_one_product(shape: Ints, sizes: Ints, dtype: dtypes.dtype, adds: bool) -> bool:
-    """Whether an input and a weight of these shapes are a large product of matrices, to which BLAS
-    adds a bias, if there is one."""
-    if len(shape) < 2 or len(sizes) != 2 or dtype not in dtypes.FLOATING:
-        return False
-    rows, (outs, ins) = math.prod(shape[:-1]), sizes
-    if not (shape[-1] == ins > 1 < outs and rows > 1 and ins * max(rows, outs) >= gemm.LARGE):
-        return False
-    return not adds or gemm.gemm_of(dtype.np.char) is not None
 
 
 def _is_folded(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> bool:
@@ -169,10 +140,8 @@ def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor 
 def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
     pair = None if g._np is None else small_pair(g, weight, input_shape)
     if pair is None:
-        found = large(g, weight, NEITHER, shape=input_shape)
+        found = None if active else planned(g, weight, NEITHER, ROWS, input_shape)
         if found is not None:
-            if found._np is None and math.prod(input_shape) < config.small_below:
-                found._skimp_array()  # kept for the short ways of what comes next
             return found
         made: Tensor = mm(g, weight).view(input_shape)
         return made
@@ -187,9 +156,8 @@ def _weight_back(g: Tensor, input: Tensor) -> Tensor:
         pair = small_pair(g, input, (ins, y.shape[1]), seen)
         if pair is not None:
             return fresh(pair[2](pair[0].T, pair[1]), g._dtype)
-    ins = shape_of(input)[-1]
-    made = large(g, input, FIRST, shape=(shape_of(g)[1], ins))
-    return mm(g.t(), input.view(-1, ins)) if made is None else made
+    made = None if active else planned(g, input, FIRST, ROWS)
+    return mm(g.t(), input.view(-1, shape_of(input)[-1])) if made is None else made
 
 
 def _unfold(node: Any) -> None:
