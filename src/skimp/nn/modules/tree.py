@@ -270,7 +270,11 @@ class Tree:
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Parameters of this module and, with `recurse`, of those below it."""
-        if type(self).named_parameters is not Tree.named_parameters:
+        own = type(self)
+        if (
+            own.named_parameters is not Tree.named_parameters
+            or own._named_members is not Tree._named_members
+        ):
             for _, param in self.named_parameters(recurse=recurse):
                 yield param
             return
