@@ -23,6 +23,7 @@ from skimp.config import config
 
 Array = np.ndarray[Any, Any]
 
+_tuple: Final[Any] = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 _UNIT: Final = 1 << 17  # elements of the matrix made at once
 _CAUSAL_ROWS: Final = 64  # rows of a causal block: of longer ones more lies above the diagonal
 _SPREAD_FROM: Final = 1 << 19  # elements of the whole matrix from which threads share the work
@@ -103,11 +104,16 @@ def _run(
             task(group, room)
         room.close()
 
-    if len(groups) > 1 and elements >= _SPREAD_FROM:
+    _spread(work, len(groups), elements)
+
+
+def _spread(work: Callable[[], None], groups: int, elements: int) -> None:
+    """`work`, which goes through so many groups, on the threads that share them."""
+    if groups > 1 and elements >= _SPREAD_FROM:
         with one_thread():  # with one of ours too: BLAS's bits may depend on the number of its own
-            share(work, min(config.threads, len(groups)))
+            share(work, min(config.threads, groups))
     else:
-        share(work, 1)
+        quietly(work)
 
 
 def _blocks(rows: int, step: int, keys: int, causal: bool) -> Iterator[tuple[slice, int]]:
@@ -302,12 +308,15 @@ def _run_pieces(
         quietly(task, *arrays, a)
         return
 
-    def part(piece: slice, _: _Room) -> None:
-        mask, kept, *parts = [None if x is None else x[piece] for x in (a.mask, a.kept, *arrays)]
-        task(*parts, Attention(a.scale, a.causal, mask, kept, a.grow, a.work))
+    todo, given = iter(pieces), (a.mask, a.kept, *arrays)
+
+    def work() -> None:
+        for piece in todo:
+            mask, kept, *parts = [None if x is None else x[piece] for x in given]
+            task(*parts, _tuple(Attention, (a.scale, a.causal, mask, kept, a.grow, a.work)))
 
     q, k = arrays[:2]
-    _run(pieces, math.prod(q.shape[:-1]) * k.shape[-2], a.work, part)
+    _spread(work, len(pieces), math.prod(q.shape[:-1]) * k.shape[-2])
 
 
 @cache
@@ -338,7 +347,8 @@ def _whole_forward(
     top = None
     if not added and _are_tame(s):
         np.exp(s, out=s)
-        _hide_whole(s, a, 0)
+        if a.causal or a.mask is not None:
+            _hide_whole(s, a, 0)
     else:
         _hide_whole(s, a, -np.inf)
         lowest = np.finfo(work).min  # of a row that sees nothing: it is all -inf, and not nan
@@ -387,7 +397,8 @@ def _whole_backward(
 ) -> None:
     work = a.work
     scale = work.type(a.scale)
-    g, k, v = [x.astype(work, copy=False) for x in (g, k, v)]
+    k, v = k.astype(work, copy=False), v.astype(work, copy=False)
+    g = g.astype(work, copy=False)
     q = np.multiply(q, scale, dtype=work)
     p = multiply(q, k.swapaxes(-1, -2))
     if a.mask is not None or a.causal:

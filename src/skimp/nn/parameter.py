@@ -288,14 +288,22 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, (UninitializedParameter, UninitializedBuffer))
 
 
+def gradients(parameters: Iterable[Tensor]) -> list[Tensor | None]:
+    """`grad` of each, which most of them have."""
+    return [g if type(p) in ORDINARY and (g := p._grad) is not None else p.grad for p in parameters]
+
+
 def forget_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
     """Let the gradients of tensors go, or fill them with zeros, without their history."""
     for p in parameters:
+        if set_to_none:
+            if type(p) not in ORDINARY:
+                p.grad = None
+            elif p._grad is not None:
+                p._grad = None
+            continue
         grad = p.grad
         if grad is None:
-            continue
-        if set_to_none:
-            p.grad = None
             continue
         if grad.grad_fn is not None:
             grad.detach_()

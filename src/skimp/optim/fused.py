@@ -86,52 +86,56 @@ def update(
 def update_all(formula: Formula, written: Columns, read: Columns, *numbers: Any) -> None:
     """`update` of many by the same numbers: of the n-th tensors of all columns, for each n.
 
-    Small ones are looked at column by column, in a third of the time.
+    Those that lie row by row are looked at column by column, in a third of the time.
     """
     columns: Columns = [*written, *read]
     many = len(written)
     waiting = here.waiting
-    several = len(columns[0]) >= _SEVERAL
+    several = len(columns[0]) >= _SEVERAL and config.small_below
     if several and waiting is not None and not (host.bounded or modes.state.grad):
-        columns = _put_small(waiting, formula, columns, many, numbers)
+        columns = _put_alike(waiting, formula, columns, many, numbers)
     for one in zip(*columns, strict=True):
         update(formula, one[:many], one[many:], *numbers)
 
 
-def _put_small(
+def _put_alike(
     waiting: Waiting, formula: Formula, columns: Columns, many: int, numbers: tuple[Any, ...]
 ) -> Columns:
-    """Let the updates of small tensors wait; the columns of all others."""
-    storages = [storage_of(t) for column in columns for t in column]
+    """Let the updates of tensors wait that lie row by row; the columns of all others."""
+    storages = [t._storage for column in columns for t in column]
     count = many * len(columns[0])
     changed = set(storages[:count])
     if len(changed) < count or not changed.isdisjoint(storages[count:]):
         return columns  # the order of updates matters
-    small = _small_places(columns)
-    if all(small):
-        _put(waiting, formula, columns, many, numbers)
-        return []
-    if any(small):
-        _put(waiting, formula, [list(compress(c, small)) for c in columns], many, numbers)
-    return [list(compress(c, map(not_, small))) for c in columns]
-
-
-def _small_places(columns: Columns) -> list[bool]:
-    """Which tensors beside each other are small, row-major, and of one type and size."""
     dtype = columns[0][0]._dtype
     if dtype not in dtypes.FLOATING:
-        return [False] * len(columns[0])
-    most = config.small_below
-    sizes = zip(*[_sizes(column, dtype) for column in columns], strict=True)
-    return [0 <= n[0] < most and n.count(n[0]) == len(n) for n in sizes]
+        return columns
+    sizes = [_sizes(column, dtype) for column in columns]
+    if min(sizes[0]) >= 0 and sizes.count(sizes[0]) == len(sizes):
+        _put(waiting, formula, columns, many, numbers)
+        return []
+    alike = [n[0] >= 0 and n.count(n[0]) == len(n) for n in zip(*sizes, strict=True)]
+    if any(alike):
+        _put(waiting, formula, [list(compress(c, alike)) for c in columns], many, numbers)
+    return [list(compress(c, map(not_, alike))) for c in columns]
 
 
 def _sizes(tensors: list[Tensor], dtype: dtypes.dtype) -> list[int]:
-    """How many elements row-major tensors of the type have at hand; -1 for any others."""
+    """How many elements row-major tensors of the type have; -1 for any others."""
     return [
-        a.size if (a := t._np) is not None and t._dtype is dtype and a.flags.c_contiguous else -1
+        (a.size if a.flags.c_contiguous and t._dtype is dtype else -1)
+        if (a := t._np) is not None
+        else _size(t, dtype)
         for t in tensors
     ]
+
+
+def _size(t: Tensor, dtype: dtypes.dtype) -> int:
+    """The same of one whose array is not at hand."""
+    if t._hollow or t._dtype is not dtype:
+        return -1
+    a = t._skimp_array()
+    return a.size if a.flags.c_contiguous else -1
 
 
 def _put(
@@ -140,12 +144,13 @@ def _put(
     """Let updates wait, but those that are sooner made by themselves."""
     targets = [t for column in columns[:many] for t in column]
     sources = [t for column in columns[many:] for t in column]
-    written, read = list(map(storage_of, targets)), list(map(storage_of, sources))
+    written, read = [t._storage for t in targets], [t._storage for t in sources]
     if waiting.runs and waiting.meets([*written, *read], len(written)):
         waiting.run()
     before_writes(targets)
-    arrays: list[Any] = [*writable(targets), *[t._np for t in sources]]
-    flat = [a if a.ndim == 1 else a.ravel() for a in arrays]
+    arrays: list[Any] = writable(targets)
+    arrays += [t._skimp_array() if t._np is None else t._np for t in sources]
+    flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
     n = len(columns[0])
     each: list[Arrays] = list(zip(*[flat[i : i + n] for i in range(0, len(flat), n)], strict=True))
     kinds = many, len(columns), each[0][0].dtype

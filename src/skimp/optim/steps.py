@@ -29,6 +29,7 @@ from skimp._engine.tensor.checks import require, require_below, require_not_nega
 from skimp._engine.tensor.options import declared, parameters
 from skimp._engine.tensor.tensor import Tensor, writable
 from skimp.nn import ops
+from skimp.nn.parameter import gradients
 from skimp.optim import waiting
 from skimp.optim.formulas import Formula
 from skimp.optim.fused import update, update_all
@@ -205,10 +206,13 @@ class PerParameter(Declared):
 
     def _skimp_dense(self, group: dict[str, Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
         """The parameters that have gradients, and these; what comes before a sparse one first."""
+        every: list[Any] = gradients(group["params"])
+        if every and all([g is not None and not g._skimp_sparse for g in every]):
+            yield group["params"], every
+            return
         params: list[Tensor] = []
         grads: list[Tensor] = []
-        for p in group["params"]:
-            grad = p.grad
+        for p, grad in zip(group["params"], every, strict=True):
             if grad is None:
                 continue
             if grad._skimp_sparse:

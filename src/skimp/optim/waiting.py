@@ -5,8 +5,8 @@ are one plan, which the threads share, and tiny ones are made as one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -77,25 +77,21 @@ class _Run:
 
     def _share(self) -> None:
         """Updates that are not tiny, block by block, on the threads."""
-        if sum(map(_length, self.arrays)) < min(config.small_below, SMALL):
+        sizes = [arrays[0].size for arrays in self.arrays]
+        if sum(sizes) < min(config.small_below, SMALL):
             many = self.kinds[0]
             for arrays in self.arrays:
                 on_arrays(self.formula, arrays[:many], arrays[many:], self.numbers)
             return
-        first = max(self.arrays, key=_length)
+        first = self.arrays[sizes.index(max(sizes))]
         shape = first[0].shape
         terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
         places, nodes = changes(self.formula, terms, self.numbers)
         numbers = {id(term.node): number for number, term in enumerate(terms)}
         read = [numbers[id(leaf)] for leaf in jobs.leaves_of(nodes)]
-        jobs.evaluate_jobs(
-            nodes,
-            tuple([first[place] for place in places]),
-            [
-                (tuple([job[n] for n in places]), tuple([job[n] for n in read]))
-                for job in self.arrays
-            ],
-        )
+        written, leaves = _picking(places), _picking(read)
+        each = [(written(job), leaves(job)) for job in self.arrays]
+        jobs.evaluate_jobs(nodes, written(first), each)
 
 
 class Waiting:
@@ -131,7 +127,7 @@ class Waiting:
         if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
             return False
         flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
-        self.take(formula, numbers, (written, len(arrays), first.dtype, tiny), [flat])
+        self.take(formula, numbers, (written, len(arrays), first.dtype, tiny), [tuple(flat)])
         self.held += len(arrays) * first.nbytes
         self.written.update(storages[:written])
         self.read.update(storages[written:])
@@ -188,5 +184,8 @@ def run_waiting() -> None:
         waiting.run()
 
 
-def _length(arrays: Arrays) -> int:
-    return arrays[0].size
+def _picking(places: list[int]) -> Callable[[Arrays], tuple[Array, ...]]:
+    """What gives the arrays at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1))

@@ -488,3 +488,17 @@ def test_program(name: str) -> None:
 def test_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Liner'; the nearest is 'Linear'"):
         skimp.nn.Liner  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["named_parameters", "_named_members"])
+def test_parameters_are_those_that_a_class_names(name: str) -> None:
+    def shapes(lib: Any) -> list[tuple[int, ...]]:
+        general = getattr(lib.nn.Module, name)
+
+        def first(self: Any, *args: Any, **more: Any) -> Any:
+            return iter([*general(self, *args, **more)][:1])
+
+        net = type("Net", (lib.nn.Linear,), {name: first})(3, 2)
+        return [tuple(p.shape) for p in net.parameters()]
+
+    assert shapes(skimp) == shapes(oracle) == [(2, 3)]

@@ -211,9 +211,11 @@ def before_writes(tensors: Iterable[Tensor]) -> None:
     for t in tensors:
         if t._skimp_inference and not _state.inference:
             raise RuntimeError(errors.INFERENCE_INPLACE)
-        if t._storage.saved:
+        s = t._storage
+        if s.saved:
             here = here or lines.here()
-            t._storage.written = (*here, t._skimp_version + 1)
+            now = s.version if t._skimp_counter is None else t._skimp_counter.version
+            s.written = (*here, now + 1)
 
 
 def _note(t: Tensor) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from skimp._engine.eval.expr import Array, Expr, Leaf, walk
-from skimp._engine.eval.pieces import cuts
+from skimp._engine.eval.pieces import Cut, cuts
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.run import block_for, threads_for
 from skimp._engine.eval.runner import Runner, share_plan, spare_runner
@@ -56,13 +56,21 @@ def _share_jobs(
 
 def _pieces(jobs: list[Job], prepared: Prepared) -> Iterator[_Piece]:
     part = prepared.plan.block[0]
-    return iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
+    return iter([(job, *cut) for job in jobs for cut in _cuts(job[0][0].size, part)])
+
+
+@lru_cache(maxsize=256)
+def _cuts(size: int, part: int) -> list[Cut]:
+    """`cuts`, to be read alone: jobs of few sizes come again and again."""
+    return cuts(size, part)
 
 
 def _run_jobs(pieces: Iterator[_Piece], runner: Runner) -> None:
     for (written, read), box, length in pieces:  # shared: next() is atomic
         runner.leaves = read
-        runner.run((box,), (length,), length, [out[box] for out in written])
+        whole = length == written[0].size
+        outs = list(written) if whole else [out[box] for out in written]
+        runner.run((box,), (length,), length, outs)
     runner.close()
 
 

@@ -41,8 +41,8 @@ __all__ = [
 ]  # fmt: skip
 
 PART: Final = 1 << 16  # elements that are drawn at once
-_PAIRS: Final = 1 << 14  # pairs of words that are made at once, or for a large tensor a quarter of
-_OF_ALL: Final = 4  # its elements, up to PART: half of the bytes of the factors that are made next
+_PAIRS: Final = 1 << 14  # pairs of words that are made at once, or for a large tensor half of its
+_OF_ALL: Final = 2  # elements, up to PART: the bytes of the factors that are made next
 _LOW53: Final = np.uint64((1 << 53) - 1)
 _SCALARS: Final = {
     "float16": "Half",
@@ -173,13 +173,13 @@ def stays(
     """What `bernoulli` draws for n elements, as bools: uniform53 < p, in integers."""
     kept = np.empty(n, np.bool_) if out is None else out
     end = np.uint64(math.ceil(math.ldexp(p, 53)))  # in steps of 2**-53
-    step = min(max(_PAIRS, n // _OF_ALL), PART)
+    step = min(max(_PAIRS, -(-n // _OF_ALL)), PART)
+    start = 0
     with engine.lock:
-        for start in range(0, n, step):  # 8 bytes of words for one that is kept
-            part = kept[start : start + step]
-            words = engine.random64(part.size)
+        for words in engine.pairs(n, step):  # 8 bytes of words for one that is kept
             np.bitwise_and(words, _LOW53, words)
-            np.less(words, end, part)
+            np.less(words, end, kept[start : start + step])
+            start += step
             del words  # before the next are there
     return kept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
 STATE_BYTES: Final = 5056
 KEY_WORDS: Final = 624
 _TWO32: Final = 1 << 32
+_LAST_PAIR: Final = (1 << 64) - 1
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
 _FEW_PAIRS: Final = 1 << 11
 _AHEAD: Final = 16 * KEY_WORDS
@@ -52,7 +53,7 @@ def _unsigned(seed: int) -> int:
 
 
 def _pairs(numpy: np.random.Generator, n: int) -> NDArray[np.uint64]:
-    return numpy.integers(0, _TWO32 * _TWO32 - 1, n, dtype=np.uint64, endpoint=True)
+    return numpy.integers(0, _LAST_PAIR, n, dtype=np.uint64, endpoint=True)
 
 
 @cache
@@ -230,6 +231,20 @@ class Engine:
         if n > _FEW_PAIRS and self.at == self.words.size and not self._next and _draws_pairs():
             return self._straight(2 * n, lambda: _pairs(self._numpy, n))
         return _paired(self.random32(2 * n))
+
+    def pairs(self, n: int, step: int) -> Iterator[NDArray[np.uint64]]:
+        """The same, so many at a time; take all of them."""
+        starts = range(0, n, step)
+        if n <= _FEW_PAIRS or self.at < self.words.size or self._next or not _draws_pairs():
+            for start in starts:
+                yield self.random64(min(step, n - start))
+            return
+        pos = (self._drawn() + 2 * n - 1) % KEY_WORDS + 1
+        draw = self._numpy.integers
+        self._begin(_UNKNOWN)
+        for start in starts:
+            yield draw(0, _LAST_PAIR, min(step, n - start), np.uint64, True)
+        self._pos = pos
 
     def at_hand64(self, most: int) -> NDArray[np.uint64]:
         """The same of up to `most` pairs of those words that lie here; they stay the next ones."""

@@ -270,8 +270,21 @@ class Tree:
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Parameters of this module and, with `recurse`, of those below it."""
-        for _, param in self.named_parameters(recurse=recurse):
-            yield param
+        own = type(self)
+        if (
+            own.named_parameters is not Tree.named_parameters
+            or own._named_members is not Tree._named_members
+        ):
+            for _, param in self.named_parameters(recurse=recurse):
+                yield param
+            return
+        seen: set[int] = set()
+        owners: Any = self.named_modules() if recurse else [("", self)]
+        for _, owner in owners:
+            for found in owner._parameters.values():
+                if found is not None and id(found) not in seen:
+                    seen.add(id(found))
+                    yield found
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True

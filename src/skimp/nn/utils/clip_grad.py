@@ -11,6 +11,7 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.reduce import small
 from skimp.nn import ops
+from skimp.nn.parameter import gradients
 
 dist: Any = distributed  # whose functions come when they are asked for
 
@@ -74,7 +75,11 @@ def clip_grads_with_norm_(
     Raises: AttributeError for a norm that is no tensor.
     Memory: gradients are written in place.
     """
-    _scale([g for p in _listed(parameters) if (g := p.grad) is not None], max_norm, total_norm)
+    _scale(_gradients(_listed(parameters)), max_norm, total_norm)
+
+
+def _gradients(parameters: list[Tensor]) -> list[Tensor]:
+    return [g for g in gradients(parameters) if g is not None]
 
 
 def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
@@ -117,7 +122,7 @@ def clip_grad_norm_(
             "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
         )
     max_norm = float(max_norm)
-    grads = [g for p in found if (g := p.grad) is not None]
+    grads = _gradients(found)
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     with no_grad():
         _scale(grads, max_norm, total)
