@@ -116,25 +116,34 @@ def _planes(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
     return True
 
 
-def _make(found: list[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
-    """Those of one piece by a team if they have one; several by a team where all have one: else
-    threads share the pieces of all, if that pays."""
-    works = [each[0] for each in found]
-    if max(map(len, found)) > 1 and teams.size(config.threads) > 1:
-        last = [each[-1] for each in found]
-        if min(map(len, found)) > 1 or all([work.alone for work in last]):
-            works = last
-    tasks, effort, teamed, loud = 0, 0, False, False
-    for work, (face, _, bias) in zip(works, asked, strict=True):
-        tasks += work.tasks
-        effort += work.effort
-        teamed |= work.team > 1
-        loud |= work.copies or (work.sums and not work.alone)
-        loud |= bias is not None and face == "adjoint"
-    if not teamed and shares(tasks, effort):
+class _Crew(NamedTuple):
+    """Who makes faces: works for one thread each, with what `shares` asks of their pieces, and such
+    for a team, if there are."""
+
+    works: tuple[Work, ...]
+    tasks: int
+    effort: int
+    team: tuple[Work, ...] | None
+
+
+@lru_cache(512)
+def _crew(found: tuple[tuple[Work, ...], ...]) -> _Crew:
+    """Those of one piece are made by a team if they have one; several by a team where all have
+    one."""
+    alone, last = tuple([each[0] for each in found]), tuple([each[-1] for each in found])
+    teams_of = [work.team > 1 for work in last]
+    teamed = all(teams_of) or (any(teams_of) and all([work.alone for work in last]))
+    tasks, effort = sum([work.tasks for work in alone]), sum([work.effort for work in alone])
+    return _Crew(alone, tasks, effort, last if teamed else None)
+
+
+def _make(found: Sequence[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
+    """By a team, if there is one now; else threads share the pieces of all, if that pays."""
+    works, tasks, effort, team = _crew(tuple(found))
+    if team is not None and teams.size(config.threads) > 1:
+        _make_here(team, asked)
+    elif shares(tasks, effort):
         _share(works, asked)
-    elif loud:  # NumPy writes numbers
-        quietly(_make_here, works, asked)
     else:
         _make_here(works, asked)
 
@@ -206,16 +215,17 @@ def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     if room is None:
         quietly(_make_narrow, works, asked)
         return
+    began: tuple[float, float] | None = None
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
         if work.team != team:
+            if began is not None:
+                teams.end(began)
             team = work.team
             onednn.use_threads(team)
-        if team > 1:
-            began = teams.begin()
-            work.make(arrays, bias, room)
-            teams.end(began)
-        else:
-            work.make(arrays, bias, room)
+            began = teams.begin() if team > 1 else None
+        work.make(arrays, bias, room)
+    if began is not None:
+        teams.end(began)
     room.close()
 
 

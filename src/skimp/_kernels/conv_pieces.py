@@ -6,6 +6,7 @@ the work).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -308,26 +309,37 @@ def _aligned(a: Array) -> int:
 Spot = tuple[onednn.Memory, int, int]  # which of the addresses it lies at, and how far behind
 
 
-class _Steps:
-    """Where memory lies, by the addresses that are told, and what is then called."""
+Calls = tuple[list[Spot], list[onednn.Call]]  # where memory lies, and what is then called
 
-    __slots__ = ("_calls", "_kept", "_spots")
 
-    def __init__(
-        self, spots: list[Spot], arguments: list[onednn.Arguments], on: onednn.Handle
-    ) -> None:
-        self._spots, self._kept = spots, arguments
-        self._calls = [each.call(on) for each in arguments]
+class Steps:
+    """What is called, some calls after others, once memory is told where it lies now: of one piece
+    or of several."""
+
+    __slots__ = ("_kept", "_parts")
+
+    def __init__(self, parts: list[Calls], kept: Any) -> None:
+        self._parts, self._kept = parts, kept
+
+    def behind(self, places: Ints) -> list[Calls]:
+        """The same calls, of what lies so many bytes behind the first elements of x, w, g and the
+        bias."""
+        places = *places, 0, 0
+        return [
+            ([(memory, base, at + places[base]) for memory, base, at in spots], calls)
+            for spots, calls in self._parts
+        ]
 
     def __call__(self, where: list[int]) -> None:
-        for memory, base, behind in self._spots:
-            address = where[base] + behind
-            if address != memory.address:
-                memory.put(memory.value, address)
-                memory.address = address
-        for execute, code, on, count, arguments in self._calls:
-            if execute(code, on, count, arguments):
-                raise RuntimeError("oneDNN could not run a primitive that it made")
+        for spots, calls in self._parts:
+            for memory, base, behind in spots:
+                address = where[base] + behind
+                if address != memory.address:
+                    memory.put(memory.value, address)
+                    memory.address = address
+            for execute, code, on, count, arguments in calls:
+                if execute(code, on, count, arguments):
+                    raise RuntimeError("oneDNN could not run a primitive that it made")
 
 
 class _Run:
@@ -372,6 +384,21 @@ class _Run:
         pairs = list(zip((onednn.FROM, onednn.TO), ends, strict=True))
         return [(plain, *own), (wanted, _ROOM, moved)], [onednn.Arguments(side.move, pairs)]
 
-    def _steps(self, room: int, spots: list[Spot], arguments: list[onednn.Arguments]) -> _Steps:
+    def _steps(self, room: int, spots: list[Spot], arguments: list[onednn.Arguments]) -> Steps:
         spots += [(each.scratch, _ROOM, room) for each in arguments if each.scratch is not None]
-        return _Steps(spots, arguments, self._stream)
+        calls = [each.call(self._stream) for each in arguments]
+        return Steps([(spots, calls)], (arguments, self._stream))
+
+
+def chain(pieces: Sequence[tuple[Plan, Ints, bool]], first: Plan | None) -> Steps:
+    """The steps of pieces, one after the other: each with what `Steps.behind` is told, and whether
+    it reads the weights in the layout of the `first`, if there is one, into which they are brought
+    before all others."""
+    runs = {plan: _Run(plan) for plan, _, _ in pieces}
+    parts: list[Calls] = []
+    if first is not None:
+        parts += runs[first].weights.behind((0, 0, 0, 0))
+    for plan, behind, alike in pieces:
+        run = runs[plan]
+        parts += (run.with_weights if alike and first is not None else run.all).behind(behind)
+    return Steps(parts, runs)
