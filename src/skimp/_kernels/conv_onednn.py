@@ -23,9 +23,10 @@ import numpy as np
 from skimp._kernels import conv_depthwise, conv_lanes, conv_products, onednn, teams
 from skimp._kernels.blas import shares
 from skimp._kernels.conv_lanes import Lanes, lanes
-from skimp._kernels.conv_pieces import TYPE, Room, Three, room_of, spare_room
+from skimp._kernels.conv_pieces import ALIGNED, TYPE, Room, Three, room_of, spare_room
 from skimp._kernels.conv_works import MOST, TEAM, Work, works_of
 from skimp._kernels.im2col import Ints, Window, working
+from skimp._kernels.scratch import give, spare
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -211,10 +212,11 @@ def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     for work in works:
         if work.whole > most:
             most = work.whole
-    room = spare_room(most)
-    if room is None:
+    flat = spare(most + ALIGNED, TYPE)
+    if flat is None:
         quietly(_make_narrow, works, asked)
         return
+    room = Room(flat)
     began: tuple[float, float] | None = None
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
         if work.team != team:
@@ -226,7 +228,7 @@ def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
         work.make(arrays, bias, room)
     if began is not None:
         teams.end(began)
-    room.close()
+    give(flat)
 
 
 def _make_narrow(works: Sequence[Work], asked: Sequence[Asked]) -> None:
@@ -251,4 +253,4 @@ def _run(tasks: Iterable[Callable[[Room], None]], room: Room) -> None:
     onednn.use_threads(1)
     for task in tasks:
         task(room)
-    room.close()
+    give(room.flat)

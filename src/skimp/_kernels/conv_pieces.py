@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from ctypes import addressof, c_char
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,8 +21,8 @@ Array = np.ndarray[Any, Any]
 Three = tuple[Array, Array, Array]  # x, w, g
 
 TYPE: Final = np.dtype(np.float32)
-_ALIGNED: Final = 16  # elements
-_LINE: Final = _ALIGNED * TYPE.itemsize
+ALIGNED: Final = 16  # elements
+_LINE: Final = ALIGNED * TYPE.itemsize
 _PRODUCTS: Final = b"gemm"  # in the name of code
 _BIAS, _ROOM, _READY = 3, 4, 5  # of addresses, after those of x, w and g
 _MOVED: Final = 32  # multiplications that take as long as moving an element
@@ -201,7 +202,7 @@ class Plan:
 
     def _reserve(self, nbytes: int) -> int:
         at = self.room
-        self.room += -(-nbytes // (_ALIGNED * TYPE.itemsize)) * _ALIGNED
+        self.room += -(-nbytes // (ALIGNED * TYPE.itemsize)) * ALIGNED
         return at
 
     def reads_weights_of(self, other: Plan) -> bool:
@@ -211,7 +212,7 @@ class Plan:
     def weights_room(self) -> Array | None:
         """Scratch memory, to be given back, for the weights in the layout that is wanted; None
         where they lie in it, or each piece has to bring them there."""
-        return spare(self.weights + _ALIGNED, TYPE) if self.weights else None
+        return spare(self.weights + ALIGNED, TYPE) if self.weights else None
 
     def ready_weights(self, weight: Array, into: int, room: Room) -> None:
         """Bring the weights into that layout, at an address."""
@@ -273,31 +274,28 @@ class Ready:
 class Room:
     """Scratch memory of a thread for one piece after another."""
 
-    __slots__ = ("_flat", "_start", "address")
+    __slots__ = ("_start", "address", "flat")
 
     def __init__(self, flat: Array) -> None:
-        first = shaping.address(flat)
-        self._flat = flat
+        first = addressof(c_char.from_buffer(flat))
+        self.flat = flat
         self.address = -(-first // _LINE) * _LINE
         self._start = (self.address - first) // TYPE.itemsize
 
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
         start = self._start + place
-        return self._flat[start : start + math.prod(shape)].reshape(shape)
-
-    def close(self) -> None:
-        give(self._flat)
+        return self.flat[start : start + math.prod(shape)].reshape(shape)
 
 
 def room_of(elements: int) -> Room:
     """Room for so many. OutOfMemoryError: a budget has none."""
-    return Room(demand(elements + _ALIGNED, TYPE))
+    return Room(demand(elements + ALIGNED, TYPE))
 
 
 def spare_room(elements: int) -> Room | None:
     """The same, where there is any."""
-    flat = spare(elements + _ALIGNED, TYPE)
+    flat = spare(elements + ALIGNED, TYPE)
     return None if flat is None else Room(flat)
 
 

@@ -171,9 +171,13 @@ class Work:
             self.tasks = len(channels) * min(LANES, len(images))
         self.room = max([plan.room for plan in plans.values()])
         # that read the same weights, which lie behind what pieces take where one thread makes all
+        weights = self._all[0].plan.weights
         self._several = face != "weights" and len(channels) == 1 < len(images)
+        self._held = self._several and weights > 0
+        self.whole = self.room + (weights if self._several else 0)
+        self._loud = self.sums or self.copies
+        self._biased = face == "adjoint"  # by NumPy
         self._idle: list[Steps] = []
-        self.whole = self.room + (self._all[0].plan.weights if self._several else 0)
         # by products of one row each, or tap by tap
         alone = whole.groups > 1 and whole.co == whole.ci == 1
         self.slow = alone and any([plan.plain for plan in plans.values()])
@@ -232,36 +236,41 @@ class Work:
     def make(self, arrays: Three, bias: Array | None, room: Room) -> None:
         """Make it of these arrays, piece after piece, on the thread that asks or its team, in room
         for the `whole`."""
+        if self._loud or (bias is not None and (self._biased or not _takes_bias(bias))):
+            quietly(self._make_of, arrays, bias, room)
+            return
+        at = shaping.addresses(*arrays) if bias is None else shaping.addresses(*arrays, bias)
+        if bias is None:
+            at.append(0)
+        at += room.address, room.address + self.room * TYPE.itemsize
+        steps = self._idle.pop() if self._idle else self._steps()
+        steps(at)
+        self._idle.append(steps)
+
+    def _make_of(self, arrays: Three, bias: Array | None, room: Room) -> None:
+        """The same where NumPy copies, adds up or writes a bias."""
         if self._adds(bias):
-            quietly(self._make_sums, arrays, bias, room)
+            lanes, ends = self._lanes(arrays, bias)
+            for pieces, total in lanes:
+                self._sum_up(pieces, total, arrays, room)
+            _join(ends)
             return
         at, after, _flat = self._given(arrays, bias)
-        plan = self._all[0].plan
-        held = self._several and plan.weights > 0
-        ready = room.address + self.room * TYPE.itemsize if held else 0
-        if after is None and not self.copies:
-            steps = self._idle.pop() if self._idle else self._steps(plan if held else None)
-            steps([*at, room.address, ready])
-            self._idle.append(steps)
-            return
-        if held:
-            plan.ready_weights(arrays[1], ready, room)
-        quietly(self._make_images, self._all, at, arrays, after, ready, room)
-
-    def _make_sums(self, arrays: Three, bias: Array | None, room: Room) -> None:
-        lanes, ends = self._lanes(arrays, bias)
-        for pieces, total in lanes:
-            self._sum_up(pieces, total, arrays, room)
-        _join(ends)
+        held = 0
+        if self._held:
+            held = room.address + self.room * TYPE.itemsize
+            self._all[0].plan.ready_weights(arrays[1], held, room)
+        self._make_images(self._all, at, arrays, after, held, room)
 
     def _adds(self, bias: Array | None) -> bool:
         """Whether what pieces make is added up, or a bias is to be made that can't be written where
         it is to be."""
         return self.sums or (self._face == "weights" and not _takes_bias(bias))
 
-    def _steps(self, first: Plan | None) -> Steps:
-        """All that makes it, by one call; `first`: whose layout of the weights pieces share."""
-        return chain([(piece.plan, piece.behind, piece.alike) for piece in self._all], first)
+    def _steps(self) -> Steps:
+        """All that makes it, by one call."""
+        pieces = [(piece.plan, piece.behind, piece.alike) for piece in self._all]
+        return chain(pieces, self._all[0].plan if self._held else None)
 
     def job(self, arrays: Three, bias: Array | None) -> Job:
         """What makes it of these arrays, shared by any threads."""
