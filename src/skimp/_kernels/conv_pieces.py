@@ -16,6 +16,7 @@ from skimp._kernels import onednn, shaping
 from skimp._kernels.im2col import Ints, Window
 from skimp._kernels.locks import reentrant
 from skimp._kernels.scratch import demand, give, spare
+from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 Three = tuple[Array, Array, Array]  # x, w, g
@@ -276,7 +277,7 @@ class Room:
 
     __slots__ = ("_start", "address", "flat")
 
-    def __init__(self, flat: Array) -> None:
+    def __init__(self, flat: Any) -> None:
         first = addressof(c_char.from_buffer(flat))
         self.flat = flat
         self.address = -(-first // _LINE) * _LINE
@@ -285,7 +286,8 @@ class Room:
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
         start = self._start + place
-        return self.flat[start : start + math.prod(shape)].reshape(shape)
+        part: Array = self.flat[start : start + math.prod(shape)].reshape(shape)
+        return part
 
 
 def room_of(elements: int) -> Room:
@@ -307,7 +309,7 @@ def _aligned(a: Array) -> int:
 Spot = tuple[onednn.Memory, int, int]  # which of the addresses it lies at, and how far behind
 
 
-Calls = tuple[list[Spot], list[onednn.Call]]  # where memory lies, and what is then called
+Calls = tuple[list[Spot], list[Call]]  # where memory lies, and what is then called
 
 
 class Steps:
