@@ -7,7 +7,7 @@ input from that of the result; where it needs the result instead of the input, i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import pi, sqrt
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ _ZERO: Final = {char: np.zeros((), char) for char in "fd"}
 _ONE: Final = {char: np.ones((), char) for char in "fd"}
 _HALF: Final = {char: np.array(0.5, char) for char in "fd"}
 _BOOL: Final = np.dtype(np.bool_)
+_BYTE: Final = np.dtype(np.uint8)
 _BITS: Final = np.dtype(np.int32)
 _PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
 _SMALL: Final = 1 << 14  # elements up to which a fresh array costs less than one from the scratch
@@ -48,15 +49,34 @@ def _half(like: Array) -> Any:
 
 
 def _rooms(arrays: Sequence[Array], length: int, *dtypes: np.dtype[Any]) -> list[Array]:
-    """Scratch memory for pieces of the arrays: shorter where there is no room, if can be."""
-    size = arrays[-1].size
-    whole = not _lie_in_a_run(arrays)
-    return [take(size, d) for d in dtypes] if whole else rooms(min(size, length), *dtypes)
+    """Scratch memory of each type for pieces of the arrays, in one buffer, to be given back as the
+    first is: shorter where there is no room, if can be. Types come by their size, largest first."""
+    size, each = arrays[-1].size, _together(dtypes)
+    if _lie_in_a_run(arrays):
+        (room,) = rooms(min(size, length), each)
+    else:
+        room = take(size, each)
+    count, start, found = room.size, 0, []
+    flat = room.view(_BYTE)
+    for dtype in dtypes:
+        end = start + count * dtype.itemsize
+        found.append(flat[start:end].view(dtype))
+        start = end
+    return found
+
+
+@lru_cache
+def _together(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
+    """What takes as much room as an element of each."""
+    return np.dtype((np.void, sum([dtype.itemsize for dtype in dtypes])))
 
 
 def _lie_in_a_run(arrays: Sequence[Array]) -> bool:
     shape = arrays[-1].shape
-    return all([np.shape(a) == shape and a.flags.c_contiguous for a in arrays])
+    for a in arrays:  # noqa: SIM110  # a comprehension is a call
+        if getattr(a, "shape", ()) != shape or not a.flags.c_contiguous:
+            return False
+    return True
 
 
 def _in_pieces(*arrays: Array, length: int) -> Iterator[tuple[Array, ...]]:
@@ -78,15 +98,15 @@ def threshold_calls(g: Array, x: Array, at: float = 0.0, *, out: Array) -> list[
     if not out.dtype.char == g.dtype.char == x.dtype.char == "f":
         return []
     made: list[Call] = []
-    used = _rooms((g, x, out), 2 * _PIECE, _BOOL, _BITS)
+    used = _rooms((g, x, out), 2 * _PIECE, _BITS, _BOOL)
     for some, one, to in _in_pieces(g, x, out, length=used[0].size):
-        mask, bits = [room[: to.size].reshape(to.shape) for room in used]
+        bits, mask = [room[: to.size].reshape(to.shape) for room in used]
         made += [
             (partial(np.less_equal, one, at, out=mask),),
             (partial(np.subtract, mask.view(np.int8), 1, out=bits),),
             (partial(np.bitwise_and, some.view(_BITS), bits, out=to.view(_BITS)),),
         ]
-    return [*made, *[call for room in used for call in giving(room)]]
+    return made + giving(used[0])
 
 
 def relu(x: Array, *, out: Array) -> None:
@@ -114,15 +134,14 @@ def hardtanh_backward(
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
-    used = _rooms((g, x, out), 2 * _PIECE, _BOOL, _BOOL, blends(out.dtype))
+    used = _rooms((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
     for some, one, to in _in_pieces(g, x, out, length=used[0].size):
-        mask, above, bits = [room[: to.size].reshape(to.shape) for room in used]
+        bits, mask, above = [room[: to.size].reshape(to.shape) for room in used]
         np.less_equal(one, low, out=mask)
         if high is not None:
             np.logical_or(mask, np.greater_equal(one, high, out=above), out=mask)
         drop(mask, some, out=to, room=bits)
-    for room in used:
-        give(room)
+    give(used[0])
 
 
 def threshold(x: Array, at: float, value: float, *, out: Array) -> None:

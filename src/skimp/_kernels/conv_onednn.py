@@ -23,9 +23,10 @@ import numpy as np
 from skimp._kernels import conv_depthwise, conv_lanes, conv_products, onednn, teams
 from skimp._kernels.blas import shares
 from skimp._kernels.conv_lanes import Lanes, lanes
-from skimp._kernels.conv_pieces import TYPE, Room, Three, room_of, spare_room
+from skimp._kernels.conv_pieces import ALIGNED, TYPE, Room, Three, room_of, spare_room
 from skimp._kernels.conv_works import MOST, TEAM, Work, works_of
 from skimp._kernels.im2col import Ints, Window, working
+from skimp._kernels.scratch import give, spare
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -116,25 +117,34 @@ def _planes(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
     return True
 
 
-def _make(found: list[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
-    """Those of one piece by a team if they have one; several by a team where all have one: else
-    threads share the pieces of all, if that pays."""
-    works = [each[0] for each in found]
-    if max(map(len, found)) > 1 and teams.size(config.threads) > 1:
-        last = [each[-1] for each in found]
-        if min(map(len, found)) > 1 or all([work.alone for work in last]):
-            works = last
-    tasks, effort, teamed, loud = 0, 0, False, False
-    for work, (face, _, bias) in zip(works, asked, strict=True):
-        tasks += work.tasks
-        effort += work.effort
-        teamed |= work.team > 1
-        loud |= work.copies or (work.sums and not work.alone)
-        loud |= bias is not None and face == "adjoint"
-    if not teamed and shares(tasks, effort):
+class _Crew(NamedTuple):
+    """Who makes faces: works for one thread each, with what `shares` asks of their pieces, and such
+    for a team, if there are."""
+
+    works: tuple[Work, ...]
+    tasks: int
+    effort: int
+    team: tuple[Work, ...] | None
+
+
+@lru_cache(512)
+def _crew(found: tuple[tuple[Work, ...], ...]) -> _Crew:
+    """Those of one piece are made by a team if they have one; several by a team where all have
+    one."""
+    alone, last = tuple([each[0] for each in found]), tuple([each[-1] for each in found])
+    teams_of = [work.team > 1 for work in last]
+    teamed = all(teams_of) or (any(teams_of) and all([work.alone for work in last]))
+    tasks, effort = sum([work.tasks for work in alone]), sum([work.effort for work in alone])
+    return _Crew(alone, tasks, effort, last if teamed else None)
+
+
+def _make(found: Sequence[tuple[Work, ...]], asked: Sequence[Asked]) -> None:
+    """By a team, if there is one now; else threads share the pieces of all, if that pays."""
+    works, tasks, effort, team = _crew(tuple(found))
+    if team is not None and teams.size(config.threads) > 1:
+        _make_here(team, asked)
+    elif shares(tasks, effort):
         _share(works, asked)
-    elif loud:  # NumPy writes numbers
-        quietly(_make_here, works, asked)
     else:
         _make_here(works, asked)
 
@@ -202,21 +212,23 @@ def _make_here(works: Sequence[Work], asked: Sequence[Asked]) -> None:
     for work in works:
         if work.whole > most:
             most = work.whole
-    room = spare_room(most)
-    if room is None:
+    flat = spare(most + ALIGNED, TYPE)
+    if flat is None:
         quietly(_make_narrow, works, asked)
         return
+    room = Room(flat)
+    began: tuple[float, float] | None = None
     for work, (_, arrays, bias) in zip(works, asked, strict=True):
         if work.team != team:
+            if began is not None:
+                teams.end(began)
             team = work.team
             onednn.use_threads(team)
-        if team > 1:
-            began = teams.begin()
-            work.make(arrays, bias, room)
-            teams.end(began)
-        else:
-            work.make(arrays, bias, room)
-    room.close()
+            began = teams.begin() if team > 1 else None
+        work.make(arrays, bias, room)
+    if began is not None:
+        teams.end(began)
+    give(flat)
 
 
 def _make_narrow(works: Sequence[Work], asked: Sequence[Asked]) -> None:
@@ -241,4 +253,4 @@ def _run(tasks: Iterable[Callable[[Room], None]], room: Room) -> None:
     onednn.use_threads(1)
     for task in tasks:
         task(room)
-    room.close()
+    give(room.flat)

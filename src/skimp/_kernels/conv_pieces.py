@@ -6,6 +6,8 @@ the work).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from ctypes import addressof, c_char
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,13 +16,14 @@ from skimp._kernels import onednn, shaping
 from skimp._kernels.im2col import Ints, Window
 from skimp._kernels.locks import reentrant
 from skimp._kernels.scratch import demand, give, spare
+from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 Three = tuple[Array, Array, Array]  # x, w, g
 
 TYPE: Final = np.dtype(np.float32)
-_ALIGNED: Final = 16  # elements
-_LINE: Final = _ALIGNED * TYPE.itemsize
+ALIGNED: Final = 16  # elements
+_LINE: Final = ALIGNED * TYPE.itemsize
 _PRODUCTS: Final = b"gemm"  # in the name of code
 _BIAS, _ROOM, _READY = 3, 4, 5  # of addresses, after those of x, w and g
 _MOVED: Final = 32  # multiplications that take as long as moving an element
@@ -200,7 +203,7 @@ class Plan:
 
     def _reserve(self, nbytes: int) -> int:
         at = self.room
-        self.room += -(-nbytes // (_ALIGNED * TYPE.itemsize)) * _ALIGNED
+        self.room += -(-nbytes // (ALIGNED * TYPE.itemsize)) * ALIGNED
         return at
 
     def reads_weights_of(self, other: Plan) -> bool:
@@ -210,7 +213,7 @@ class Plan:
     def weights_room(self) -> Array | None:
         """Scratch memory, to be given back, for the weights in the layout that is wanted; None
         where they lie in it, or each piece has to bring them there."""
-        return spare(self.weights + _ALIGNED, TYPE) if self.weights else None
+        return spare(self.weights + ALIGNED, TYPE) if self.weights else None
 
     def ready_weights(self, weight: Array, into: int, room: Room) -> None:
         """Bring the weights into that layout, at an address."""
@@ -272,31 +275,29 @@ class Ready:
 class Room:
     """Scratch memory of a thread for one piece after another."""
 
-    __slots__ = ("_flat", "_start", "address")
+    __slots__ = ("_start", "address", "flat")
 
-    def __init__(self, flat: Array) -> None:
-        first = shaping.address(flat)
-        self._flat = flat
+    def __init__(self, flat: Any) -> None:
+        first = addressof(c_char.from_buffer(flat))
+        self.flat = flat
         self.address = -(-first // _LINE) * _LINE
         self._start = (self.address - first) // TYPE.itemsize
 
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
         start = self._start + place
-        return self._flat[start : start + math.prod(shape)].reshape(shape)
-
-    def close(self) -> None:
-        give(self._flat)
+        part: Array = self.flat[start : start + math.prod(shape)].reshape(shape)
+        return part
 
 
 def room_of(elements: int) -> Room:
     """Room for so many. OutOfMemoryError: a budget has none."""
-    return Room(demand(elements + _ALIGNED, TYPE))
+    return Room(demand(elements + ALIGNED, TYPE))
 
 
 def spare_room(elements: int) -> Room | None:
     """The same, where there is any."""
-    flat = spare(elements + _ALIGNED, TYPE)
+    flat = spare(elements + ALIGNED, TYPE)
     return None if flat is None else Room(flat)
 
 
@@ -308,26 +309,37 @@ def _aligned(a: Array) -> int:
 Spot = tuple[onednn.Memory, int, int]  # which of the addresses it lies at, and how far behind
 
 
-class _Steps:
-    """Where memory lies, by the addresses that are told, and what is then called."""
+Calls = tuple[list[Spot], list[Call]]  # where memory lies, and what is then called
 
-    __slots__ = ("_calls", "_kept", "_spots")
 
-    def __init__(
-        self, spots: list[Spot], arguments: list[onednn.Arguments], on: onednn.Handle
-    ) -> None:
-        self._spots, self._kept = spots, arguments
-        self._calls = [each.call(on) for each in arguments]
+class Steps:
+    """What is called, some calls after others, once memory is told where it lies now: of one piece
+    or of several."""
+
+    __slots__ = ("_kept", "_parts")
+
+    def __init__(self, parts: list[Calls], kept: Any) -> None:
+        self._parts, self._kept = parts, kept
+
+    def behind(self, places: Ints) -> list[Calls]:
+        """The same calls, of what lies so many bytes behind the first elements of x, w, g and the
+        bias."""
+        places = *places, 0, 0
+        return [
+            ([(memory, base, at + places[base]) for memory, base, at in spots], calls)
+            for spots, calls in self._parts
+        ]
 
     def __call__(self, where: list[int]) -> None:
-        for memory, base, behind in self._spots:
-            address = where[base] + behind
-            if address != memory.address:
-                memory.put(memory.value, address)
-                memory.address = address
-        for execute, code, on, count, arguments in self._calls:
-            if execute(code, on, count, arguments):
-                raise RuntimeError("oneDNN could not run a primitive that it made")
+        for spots, calls in self._parts:
+            for memory, base, behind in spots:
+                address = where[base] + behind
+                if address != memory.address:
+                    memory.put(memory.value, address)
+                    memory.address = address
+            for execute, code, on, count, arguments in calls:
+                if execute(code, on, count, arguments):
+                    raise RuntimeError("oneDNN could not run a primitive that it made")
 
 
 class _Run:
@@ -372,6 +384,21 @@ class _Run:
         pairs = list(zip((onednn.FROM, onednn.TO), ends, strict=True))
         return [(plain, *own), (wanted, _ROOM, moved)], [onednn.Arguments(side.move, pairs)]
 
-    def _steps(self, room: int, spots: list[Spot], arguments: list[onednn.Arguments]) -> _Steps:
+    def _steps(self, room: int, spots: list[Spot], arguments: list[onednn.Arguments]) -> Steps:
         spots += [(each.scratch, _ROOM, room) for each in arguments if each.scratch is not None]
-        return _Steps(spots, arguments, self._stream)
+        calls = [each.call(self._stream) for each in arguments]
+        return Steps([(spots, calls)], (arguments, self._stream))
+
+
+def chain(pieces: Sequence[tuple[Plan, Ints, bool]], first: Plan | None) -> Steps:
+    """The steps of pieces, one after the other: each with what `Steps.behind` is told, and whether
+    it reads the weights in the layout of the `first`, if there is one, into which they are brought
+    before all others."""
+    runs = {plan: _Run(plan) for plan, _, _ in pieces}
+    parts: list[Calls] = []
+    if first is not None:
+        parts += runs[first].weights.behind((0, 0, 0, 0))
+    for plan, behind, alike in pieces:
+        run = runs[plan]
+        parts += (run.with_weights if alike and first is not None else run.all).behind(behind)
+    return Steps(parts, runs)

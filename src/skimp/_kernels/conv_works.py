@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp._kernels import onednn, shaping
-from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Three, dense
+from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Steps, Three, chain, dense
 from skimp._kernels.im2col import LANES, Ints, Window
+from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]
 Sum = tuple[Array, Array | None]  # of gradients of w, and of the bias
@@ -163,15 +164,20 @@ class Work:
                 self._pieces[-1].append(_Piece(image, channel, plan, behind, alike))
         self.alone = len(images) == len(channels) == 1
         self.copies = any([plan.copies for plan in plans.values()])
-        self.sums = face == "weights"
+        self.sums = face == "weights" and len(images) > 1  # what several pieces make is added up
         self._all = [piece for some in self._pieces for piece in some]
         self.tasks = len(self._all)  # that threads could share
         if self.sums:
             self.tasks = len(channels) * min(LANES, len(images))
         self.room = max([plan.room for plan in plans.values()])
         # that read the same weights, which lie behind what pieces take where one thread makes all
-        self._several = not self.sums and len(channels) == 1 < len(images)
-        self.whole = self.room + (self._all[0].plan.weights if self._several else 0)
+        weights = self._all[0].plan.weights
+        self._several = face != "weights" and len(channels) == 1 < len(images)
+        self._held = self._several and weights > 0
+        self.whole = self.room + (weights if self._several else 0)
+        self._loud = self.sums or self.copies
+        self._biased = face == "adjoint"  # by NumPy
+        self._idle: list[Steps] = []
         # by products of one row each, or tap by tap
         alone = whole.groups > 1 and whole.co == whole.ci == 1
         self.slow = alone and any([plan.plain for plan in plans.values()])
@@ -230,46 +236,48 @@ class Work:
     def make(self, arrays: Three, bias: Array | None, room: Room) -> None:
         """Make it of these arrays, piece after piece, on the thread that asks or its team, in room
         for the `whole`."""
-        if self.alone:
-            self._make_one(arrays, bias, room)
-        elif self.sums:
+        if self._loud or (bias is not None and (self._biased or not _takes_bias(bias))):
+            quietly(self._make_of, arrays, bias, room)
+            return
+        at = shaping.addresses(*arrays) if bias is None else shaping.addresses(*arrays, bias)
+        if bias is None:
+            at.append(0)
+        at += room.address, room.address + self.room * TYPE.itemsize
+        steps = self._idle.pop() if self._idle else self._steps()
+        steps(at)
+        self._idle.append(steps)
+
+    def _make_of(self, arrays: Three, bias: Array | None, room: Room) -> None:
+        """The same where NumPy copies, adds up or writes a bias."""
+        if self._adds(bias):
             lanes, ends = self._lanes(arrays, bias)
             for pieces, total in lanes:
                 self._sum_up(pieces, total, arrays, room)
             _join(ends)
-        else:
-            at, after, _flat = self._given(arrays, bias)
-            held, plan = 0, self._all[0].plan
-            if self._several and plan.weights:
-                held = room.address + self.room * TYPE.itemsize
-                plan.ready_weights(arrays[1], held, room)
-            self._make_images(self._all, at, arrays, after, held, room)
-
-    def _make_one(self, arrays: Three, bias: Array | None, room: Room) -> None:
-        """`make` of one piece."""
-        plan = self._all[0].plan
-        where = shaping.addresses(*arrays)
-        add = None if self._face == "adjoint" else bias
-        if add is not None and not _takes_bias(add):
-            add = np.ascontiguousarray(add, TYPE)
-        where += 0 if add is None else shaping.address(add), room.address, 0
-        if self.copies:
-            plan.make_of(where, arrays, room)
-        else:
-            plan.make(where)
-        if bias is None or bias is add:
             return
-        if add is None:
-            add_to_channels(arrays[0], bias)
-        elif self.sums:
-            bias[...] = add
+        at, after, _flat = self._given(arrays, bias)
+        held = 0
+        if self._held:
+            held = room.address + self.room * TYPE.itemsize
+            self._all[0].plan.ready_weights(arrays[1], held, room)
+        self._make_images(self._all, at, arrays, after, held, room)
+
+    def _adds(self, bias: Array | None) -> bool:
+        """Whether what pieces make is added up, or a bias is to be made that can't be written where
+        it is to be."""
+        return self.sums or (self._face == "weights" and not _takes_bias(bias))
+
+    def _steps(self) -> Steps:
+        """All that makes it, by one call."""
+        pieces = [(piece.plan, piece.behind, piece.alike) for piece in self._all]
+        return chain(pieces, self._all[0].plan if self._held else None)
 
     def job(self, arrays: Three, bias: Array | None) -> Job:
         """What makes it of these arrays, shared by any threads."""
-        return (self._summing if self.sums else self._imaging)(arrays, bias)
+        return (self._summing if self._adds(bias) else self._apart)(arrays, bias)
 
-    def _imaging(self, arrays: Three, bias: Array | None) -> Job:
-        """Make x or g: each piece its own part of it."""
+    def _apart(self, arrays: Three, bias: Array | None) -> Job:
+        """Make each piece its own part of what is made."""
         ready = Ready(self._all[0].plan, arrays[1]) if self._several else None
         at, after, _flat = self._given(arrays, bias)
 
@@ -302,8 +310,8 @@ class Work:
         held: int,
         room: Room,
     ) -> None:
-        """Make pieces of x or g, with what `_given` has found; `held`: where the weights are in the
-        layout of the first piece."""
+        """Make pieces that are apart, with what `_given` found; `held`: where the weights are in
+        the layout of the first piece."""
         x, weight, g, add = at
         for piece in pieces:
             a, b, c, d = piece.behind
@@ -317,7 +325,7 @@ class Work:
                 add_to_channels(self._parts(piece, arrays)[0], self._bias(piece, after))
 
     def _summing(self, arrays: Three, bias: Array | None) -> Job:
-        """Make w and the bias, as `_lanes` says, whoever makes which."""
+        """Make w and the bias as sums, as `_lanes` says, whoever makes which."""
         lanes, ends = self._lanes(arrays, bias)
 
         def fn(pieces: list[_Piece], total: Sum, room: Room) -> None:

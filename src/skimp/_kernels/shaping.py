@@ -29,6 +29,11 @@ def address(a: Array) -> int:
 def addresses(*arrays: Any) -> list[int]:
     """`address` of each, without a call for each."""
     try:
+        for a in arrays:
+            if not a.flags.carray:
+                break
+        else:
+            return list(map(addressof, map(_at, arrays)))
         return [addressof(_at(a if a.flags.carray else a[(0,) * a.ndim + (...,)])) for a in arrays]
     except (TypeError, ValueError, IndexError):
         return [address(a) for a in arrays]

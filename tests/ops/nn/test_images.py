@@ -429,6 +429,19 @@ def test_pad(mode: str, amounts: tuple[int, ...]) -> None:
         both("pad", torch.arange(6).reshape(2, 3), amounts, value=7)
 
 
+def test_gradients_of_images_whose_channels_are_last_lie_as_pytorchs() -> None:
+    """Of padding as the image does, of what is doubled as the gradient that comes."""
+    for pad in ("reflect", "replicate", None):
+        found = []
+        for t in (skimp, torch):
+            x = t.ones(2, 3, 5, 4).to(memory_format=t.channels_last).requires_grad_()
+            f = t.nn.functional
+            y = f.pad(x, (1, 2, 1, 0), pad) if pad else f.interpolate(x, scale_factor=2)
+            (g,) = t.autograd.grad(y, x, t.ones(y.shape))
+            found.append((y.stride(), g.stride(), g.tolist()))
+        assert found[0] == found[1]
+
+
 def test_fold_and_shuffles() -> None:
     x = randn(2, 4, 6, 6, grad=True)
     both("unfold", x, (3, 2), 1, 1, 2)

@@ -68,16 +68,19 @@ def fold(input: Tensor, pool: Any) -> Tensor:
     return empty((n, columns // len(pool.taps), *pool.size), input._dtype)
 
 
-def resample(input: Tensor, dim: int, where: Any, weights: Any) -> Tensor:
+def resample(input: Tensor, dim: int, where: Any, *_: Any) -> Tensor:
     shape = tuple(input.shape)
     shape = (*shape[:dim], len(where), *shape[dim + 1 :])
     return empty(shape, input._dtype, suggested_strides(input, shape))
 
 
-def resample_back(input: Tensor, dim: int, where: Any, weights: Any, size: int) -> Tensor:
+def resample_back(
+    input: Tensor, dim: int, where: Any, weights: Any, last: bool, size: int
+) -> Tensor:
     shape = tuple(input.shape)
     shape = (*shape[:dim], size, *shape[dim + 1 :])
-    return empty(shape, input._dtype, suggested_strides(input, shape))
+    strides = layouts.channels_last_strides(shape) if last else suggested_strides(input, shape)
+    return empty(shape, input._dtype, strides)
 
 
 # -- norms ----------------------------------------------------------------------------------------

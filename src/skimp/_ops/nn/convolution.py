@@ -101,9 +101,19 @@ def weight_gradient(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
     return _conv_weights(g, input, tuple(shape), *steps)
 
 
-def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tuple[Any, ...]:
+def _to_several(
+    g: Any,
+    input: Any,
+    weight: Any,
+    needs: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> tuple[Any, ...]:
     """The gradients of input, weight and bias that are needed, in one pass where nobody records
     it."""
+    steps = stride, padding, dilation, groups
     if modes.state.grad or g._hollow or input._hollow or weight._hollow:
         return (
             input_gradient(g, weight, input.shape, *steps) if "input" in needs else None,
@@ -113,8 +123,10 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
     if "weight" not in needs:
         to_input = input_gradient(g, weight, input.shape, *steps) if "input" in needs else None
         return to_input, None, _summed(g) if "bias" in needs else None
-    kernel = shape_of(weight)
-    form = _form(shape_of(input), kernel, *steps, shape_of(g)[2:])
+    shape, kernel = shape_of(input), shape_of(weight)
+    form = _form(shape, kernel, *steps, shape_of(g)[2:])
+    if input._dtype.is_complex:
+        input, weight = conj(input), conj(weight)
     to_weight, into = blank(kernel, input._dtype)
     kernels = into.reshape(form.kernels)
     to_bias, sums = None, None
@@ -123,31 +135,33 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
         sums = sums.reshape(form.kernels[:2])
     if "input" not in needs:
         places = g._skimp_array().reshape(form.places)
-        images = conj(input)._skimp_array().reshape(form.images)
+        images = input._skimp_array().reshape(form.images)
         conv_kernels.weights(places, images, kernels, form.window, sums)
         return None, to_weight, to_bias
-    return _with_input(g, input, weight, kernels, sums, form), to_weight, to_bias
+    return _with_input(shape, g, input, weight, kernels, sums, form), to_weight, to_bias
 
 
-def _with_input(g: Any, input: Any, weight: Any, kernels: Array, sums: Any, form: _Form) -> Tensor:
+def _with_input(
+    shape: Ints, g: Any, input: Any, weight: Any, kernels: Array, sums: Any, form: _Form
+) -> Tensor:
     """The input's gradient, and those of weight and bias where these are to be: at once, or one
     after the other, with the same bits, where there is no room for that."""
     window = form.window
     places = g._skimp_array().reshape(form.places)
-    images = conj(input)._skimp_array().reshape(form.images)
-    turned = conj(weight)._skimp_array().reshape(form.kernels)
+    images = input._skimp_array().reshape(form.images)
+    turned = weight._skimp_array().reshape(form.kernels)
     room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
     has_room = host.fits(room) or host.relieve(room)
     if has_room or not conv_onednn.weights(places, images, kernels, window, sums):
-        to_input, target = _result(shape_of(input), g)
+        to_input, target = _result(shape, g)
         target = target.reshape(form.images)
     else:
         del images  # the input may go before there is its gradient
-        to_input, target = _result(shape_of(input), g)
+        to_input, target = _result(shape, g)
         target = target.reshape(form.images)
         if conv_onednn.adjoint(places, turned, None, target, window):
             return to_input
-        images = conj(input)._skimp_array().reshape(form.images)
+        images = input._skimp_array().reshape(form.images)
     adjoint_and_weights(places, images, turned, target, kernels, window, sums)
     return to_input
 
@@ -162,17 +176,7 @@ _APART = Rule(
     ),
     bias=lambda g: _summed(g),
 )
-_TOGETHER = Rule(
-    "ConvolutionBackward0",
-    {
-        ("input", "weight", "bias"): (
-            lambda g, input, weight, needs, stride, padding, dilation, groups: _to_several(
-                g, input, weight, needs, stride, padding, dilation, groups
-            )
-        )
-    },
-    at_once=True,
-)
+_TOGETHER = Rule("ConvolutionBackward0", {("input", "weight", "bias"): _to_several}, at_once=True)
 
 
 def _chosen(given: dict[str, Any]) -> Rule:

@@ -130,10 +130,15 @@ class Like(NamedTuple):
 def judged(input: Any, weight: Any, bias: Any, *steps: Any) -> list[Any]:
     """What a call is judged and remembered by: what tensors are like, or that there is none, and
     numbers of any kind as Python's."""
-    likes: list[Any] = [(shape_of(input), input._dtype), (shape_of(weight), weight._dtype), None]
-    if bias is not None:
-        likes[2] = shape_of(bias), bias._dtype
-    likes += [tuple(map(int, v)) if isinstance(v, (tuple, list)) else int(v) for v in steps]
+    likes: list[Any] = []
+    for t in (input, weight, bias):
+        if t is None:
+            likes.append(None)
+        else:
+            own = t._np
+            likes.append((shape_of(t) if own is None else own.shape, t._dtype))
+    for v in steps:
+        likes.append(tuple(map(int, v)) if isinstance(v, (tuple, list)) else int(v))  # noqa: PERF401  # a comprehension is a call
     return likes
 
 

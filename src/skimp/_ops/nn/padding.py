@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank, pour
-from skimp._engine.dispatch.transforms import active
 from skimp._engine.tensor import dtypes, formats, meta, promotion
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import fresh
 from skimp._kernels import bare
 from skimp._ops import batching
+from skimp._ops.nn.choosing import selected
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
@@ -153,19 +152,6 @@ def _places(mode: str, n: int, before: int, after: int) -> Any:
     return bare.where(turned >= n, 2 * (n - 1) - turned, turned)
 
 
-def selected(input: Any, dim: int, places: Any) -> Any:
-    """The elements at `places` of a dim, in the format that the input suggests."""
-    row_major = formats.suggested_strides(input, tuple(input.shape)) is None
-    x = input._np if row_major and type(input) is Tensor and not active else None
-    if x is not None and not (input._rg and modes.state.grad):
-        return fresh(x.take(places, dim), input._dtype)
-    at = fresh(places.astype(np.int64), dtypes.int64)
-    if row_major:
-        return input.index_select(dim, at)
-    moved = dim - 1 if dim > 1 else -1
-    return input.movedim(1, -1).index_select(moved, at).movedim(-1, 1)
-
-
 def _around(mode: str, input: Any, pad: Any) -> Any:
     shape, pad = tuple(input.shape), tuple([int(p) for p in pad])
     _check_around(mode, shape, pad)
@@ -177,7 +163,7 @@ def _around(mode: str, input: Any, pad: Any) -> Any:
             if mode == "circular":  # row-major, as what it copies piece by piece
                 input = input.index_select(dim, fresh(places.astype(np.int64), dtypes.int64))
             else:
-                input = selected(input, dim, places)
+                input = selected(input, dim, places, back_as_input=True)
     return input
 
 

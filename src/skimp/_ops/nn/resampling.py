@@ -10,94 +10,20 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
-from skimp._engine.dispatch.forms import NAMESPACES, export, hidden
+from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.row import sampled
-from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels import bare
-from skimp._kernels.order import runs
-from skimp._kernels.rows import run_of
 from skimp._kernels.sampling import cubic_weights
-from skimp._ops import batching
-from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.padding import selected
+from skimp._ops.nn.choosing import resample, selected
 
 Ints = tuple[int, ...]
 _SHORT: Final = 1 << 10  # elements of a dim up to which its taps are kept
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
-
-
-# -- one dimension --------------------------------------------------------------------------------
-
-
-def _shaped(weights: Array, ndim: int, dim: int) -> Array:
-    return weights.reshape(-1, *[1] * (ndim - dim - 1))
-
-
-def _along(input: Any, dim: int, size: int) -> tuple[Any, Array, Array, int]:
-    """A blank result with another size of a dim; both arrays, and where the dim is in them.
-
-    Channels that are last in memory are last in the arrays."""
-    shape = (*input.shape[:dim], size, *input.shape[dim + 1 :])
-    strides = formats.suggested_strides(input, shape)
-    result, target = blank(shape, input._dtype, strides)
-    source = input._skimp_array()
-    if strides is None:
-        return result, source, target, dim
-    return result, np.moveaxis(source, 1, -1), np.moveaxis(target, 1, -1), dim - 1
-
-
-def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
-    return _resample_back(g, dim, places, weights, size)
-
-
-@hidden(
-    rule=Rule(
-        "UpsampleBackward0",
-        input=lambda g, input_shape, dim, places, weights: _back(
-            g, dim, places, weights, input_shape[dim]
-        ),
-    ),
-    batch=batching.dims.by_dims("dim"),
-    meta=shapes.resample,
-)
-def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
-    """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
-    result, source, target, dim = _along(input, dim, len(places))
-    for tap in range(places.shape[1]):
-        part = source.take(places[:, tap], dim)
-        part *= _shaped(weights[:, tap], part.ndim, dim).astype(part.dtype, copy=False)
-        if tap:
-            target += part
-        else:
-            target[...] = part
-    return result
-
-
-@hidden(
-    rule=Rule(
-        "UpsampleBackwardBackward0",
-        input=lambda g, dim, places, weights: _resample(g, dim, places, weights),
-    ),
-    batch=batching.dims.by_dims("dim"),
-    meta=shapes.resample_back,
-)
-def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
-    """The adjoint. Places never go down, so what comes to one place is a run."""
-    result, source, target, dim = _along(input, dim, size)
-    target[...] = 0
-    for tap in range(places.shape[1]) if source.size else ():
-        at = places[:, tap]
-        starts, _ = runs(at)
-        part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype, copy=False)
-        where = (slice(None),) * dim + (run_of(at.take(starts)),)
-        target[where] += np.add.reduceat(part, starts, axis=dim)
-    return result
 
 
 # -- where each output looks ----------------------------------------------------------------------
@@ -346,7 +272,7 @@ def _interpolated(
     x = input.to(dtypes.float32) if dtype in dtypes.HALVES or dtype is dtypes.uint8 else input
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
         way = _Way(x.shape[i + 2], out, factor, align, mode, antialias, real)
-        x = _resample(x, i + 2, *(_taps_at_hand if out <= _SHORT else _taps)(way))
+        x = resample(x, i + 2, *(_taps_at_hand if out <= _SHORT else _taps)(way))
     if dtype is dtypes.uint8:
         return x.round().clamp(0, 255).to(dtype)
     return x if x._dtype is dtype else x.to(dtype)
