@@ -206,13 +206,13 @@ def _is_over(kernel: Kernel, mine: Array, arrays: list[Array]) -> bool:
     if not kernel.strided:
         return False
     for a in arrays:
-        if a.ndim and a.shape != shape and not _spreads(a.shape, shape):
+        if a.ndim and a.shape != shape and not spreads(a.shape, shape):
             return False
     return _are_apart(shape, mine.strides, mine.itemsize)
 
 
 @lru_cache(maxsize=1024)
-def _spreads(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def spreads(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Whether a shape is broadcast to another."""
     ends = zip(reversed(own), reversed(shape), strict=False)
     return len(own) <= len(shape) and all([m in (1, n) for m, n in ends])
@@ -391,16 +391,14 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array, new: bool = True) -
     shape, strides = like.shape, like.strides
     found = []
     for a in arrays:
-        if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
-            a = shaping.broadcast(a, shape)
-            if not kernel.strided and like.flags.c_contiguous:
-                a = a.copy()
-            elif not kernel.strided:
-                same_order = empty_dense(
-                    shape, tuple([s // like.itemsize for s in strides]), a.dtype
-                )
-                same_order[...] = a
-                a = same_order
+        if kernel.strided:
+            a = a if a.shape == shape or not a.ndim else shaping.broadcast(a, shape)
+        elif a.ndim and (a.shape != shape or a.strides != strides):
+            steps = tuple([s // like.itemsize for s in strides])
+            plain = like.flags.c_contiguous
+            laid = np.empty(shape, a.dtype) if plain else empty_dense(shape, steps, a.dtype)
+            laid[...] = a
+            a = laid
         found.append(a)
     return found
 

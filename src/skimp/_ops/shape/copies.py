@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
-from skimp._engine.dispatch.fast_path import to_write
+from skimp._engine.dispatch.fast_path import spreads, to_write
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import Pointwise
@@ -201,7 +201,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     if type(non_blocking) is not bool:  # the general way refuses it
         return None
     x, y = input._np, other._np
-    if x is None or y is None or y.shape != x.shape:
+    if x is None or y is None or not (y.shape == x.shape or spreads(y.shape, x.shape)):
         return None
     if not (x.flags.c_contiguous or _are_apart(x)):
         return None
@@ -212,17 +212,17 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
         return input
     history.before_inplace(input)
     if host.watched:
-        told.written(y.nbytes, other)
+        told.written(x.nbytes, other)
     input._skimp_writable()[...] = y
     return input
 
 
 def write_small(target: Tensor, other: Tensor, y: Any) -> None:
-    """Write a small tensor, whose array is `y`, over as many elements, and record it."""
+    """Write a small tensor, whose array is `y`, over all of another, and record it."""
     history.before_inplace(target)
     kept = history.prepare(target, COPIED, {"input": target, "other": other})
     if host.watched:
-        told.written(y.nbytes, other)
+        told.written(layouts.numel(target.shape) * y.itemsize, other)
     target._skimp_writable()[...] = y
     history.rebase(target, kept)
 
