@@ -26,6 +26,7 @@ from skimp._engine.interpreter import (
 )
 from skimp._engine.memory import storage
 from skimp._engine.memory.caching import Pool
+from skimp._engine.memory.keeping import Watch
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.segments import Segment
@@ -45,6 +46,9 @@ STEPS = [
     (Ledger.caches, "self._overhead = ", "self.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
+    (Watch.add, "refs += (ref,)", "places[key] = n"),
+    (Watch.look, "self._refs = refs", "self._places = places"),
+    (Watch.stop, "self._refs = refs", "self._places = places"),
     (storage.taken, "host.made = ", "owner.nbytes = "),
     (tensor.fresh, "host.made = ", "s.nbytes = n"),
     (Segment.take_part, "if self.version != version", "claim.start = "),

@@ -82,7 +82,6 @@ class Storage:
         False  # autograd saved a tensor on it, and wants to know the line of the next write
     )
     written: Any = None  # that line
-    staying: list[Any] | None = None  # it waits while these are one (_engine/memory/pending.py)
     runs: int = 0  # how often the expression was computed inside a larger one
     loose: bool = False  # a budget may take the bytes: no tensor keeps an ndarray over them
     changing: int = 0  # the bytes will be others: nobody may begin to need them (_engine/budget)
@@ -336,8 +335,7 @@ class Storage:
             return True
 
     def _wait_for(self, expr: Expr) -> None:
-        register(self, expr)  # first: whoever writes to what it reads has to know
-        self.deferred = expr
+        register(self, expr)
 
     def donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
