@@ -291,6 +291,9 @@ def is_lazy(param: Any) -> bool:
 def forget_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
     """Let the gradients of tensors go, or fill them with zeros, without their history."""
     for p in parameters:
+        if set_to_none and type(p) is Parameter and p._grad is not None:
+            p._grad = None  # what the property would do, of each parameter at each step
+            continue
         grad = p.grad
         if grad is None:
             continue

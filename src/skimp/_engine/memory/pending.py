@@ -119,14 +119,12 @@ def materialize_inner(expr: Expr) -> None:
 
 
 def relieve() -> bool:
-    """Before the pool is asked: expressions that keep alive what eager execution would have freed
-    materialize; whether any did.
+    """Before the pool is asked, if the watch sees one alone: expressions that keep alive what eager
+    execution would have freed materialize; whether any did.
 
     An expression may stay if it keeps alive nothing of its own, or just the one block that its
     result will take over.
     """
-    if not watch.sees_one_alone():
-        return False
     done = False
     stays: set[int] = set()  # what is kept alive for a result that will take its block
     with LOCK():

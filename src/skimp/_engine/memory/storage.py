@@ -27,6 +27,7 @@ from skimp._engine.interpreter import (
 from skimp._engine.interrupts import once_more, raise_later
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
+from skimp._engine.memory.keeping import watch
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.pending import (
@@ -285,7 +286,7 @@ class Storage:
         # room for its result: nothing may be computed over them.
         donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
         # after others were computed nobody else may read what this reads
-        if donor is None and WAITING and size >= POOLED and relieve():
+        if donor is None and WAITING and size >= POOLED and watch.sees_one_alone() and relieve():
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
         if donor is not None and not is_shared(expr):
             self._compute_over(donor, expr)
@@ -404,7 +405,7 @@ def external(array: Array) -> Storage:
 
 def empty(nbytes: int, zeroed: bool = False) -> Storage:
     """A resident storage of `nbytes` bytes."""
-    if WAITING and nbytes >= POOLED:
+    if WAITING and nbytes >= POOLED and watch.sees_one_alone():
         relieve()
     s = Storage.__new__(Storage)
     s.block = block = taken(nbytes, s, zeroed)
@@ -431,7 +432,7 @@ def vacate(s: Storage) -> None:
 
 def refill(s: Storage, nbytes: int) -> None:
     """Bytes for a storage that was vacated, uninitialised."""
-    if WAITING and nbytes >= POOLED:
+    if WAITING and nbytes >= POOLED and watch.sees_one_alone():
         relieve()
     s.block, s._flat = taken(nbytes, s), None
     s.size = nbytes
