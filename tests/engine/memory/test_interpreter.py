@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections import deque
+from operator import call
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.interpreter import (
     HELD_BY_ARGUMENT,
     HELD_BY_ATTRIBUTE,
+    HELD_BY_CALL,
     HELD_BY_VARIABLE,
     enters_uninterrupted,
     refusal,
@@ -128,6 +130,7 @@ def test_objects_die_with_their_last_reference_and_a_deque_notes_it() -> None:
         again = thing
         assert sys.getrefcount(thing) == HELD_BY_VARIABLE + 1
         ref = weakref.ref(thing, dead.append)
+        assert next(map(sys.getrefcount, map(call, [ref]))) == HELD_BY_CALL + 2
         del thing, again
         assert list(dead) == [ref]
     finally:
