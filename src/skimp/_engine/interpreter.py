@@ -11,7 +11,7 @@
    when follows from the first; which block a result may take over, and which gradient may be added
    to in place, from the second (storage.py, autograd's engine.py and leaves.py). How many of them
    are the asking function's own depends on the version, so it is counted here: `HELD_BY_VARIABLE`,
-   `HELD_BY_ARGUMENT` and `HELD_BY_ATTRIBUTE`.
+   `HELD_BY_ARGUMENT`, `HELD_BY_ATTRIBUTE` and `HELD_BY_CALL`.
 4. **`sys._getframe`** finds the user's line (call_site.py and autograd), and `f_lasti` with the
    code's positions finds it later, when the frame is gone.
 5. **A function's code object can be exchanged for another of the same shape** (names of generated
@@ -37,7 +37,9 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import call
 from typing import Any, Final, TypeVar
+from weakref import ref
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,9 +124,18 @@ def _held_by_attribute() -> int:
     return sys.getrefcount(holder.thing)
 
 
+def _held_by_call() -> int:
+    class Thing:
+        pass
+
+    thing = Thing()
+    return next(map(sys.getrefcount, map(call, (ref(thing),)))) - 1
+
+
 require()
 
 # What `sys.getrefcount` gives for an object that nobody holds but
 HELD_BY_VARIABLE: Final = _held_by_variable()  # the variable named in the call: 2, from 3.14 on 1
 HELD_BY_ARGUMENT: Final = _held_by_argument()  # a parameter, and a variable of the caller's: 3 or 1
 HELD_BY_ATTRIBUTE: Final = _held_by_attribute()  # the attribute named in the call: 2
+HELD_BY_CALL: Final = _held_by_call()  # what a function of C has it from, asked by `map`: 1

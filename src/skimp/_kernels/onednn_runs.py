@@ -28,11 +28,12 @@ class Runs:
     `layouts` of its arguments, by their numbers.
     """
 
-    __slots__ = ("_idle", "_layouts", "_multiplies", "_primitive")
+    __slots__ = ("_idle", "_layouts", "_multiplies", "_primitive", "_put")
 
     def __init__(self, primitive: onednn.Primitive, layouts: dict[int, onednn.Handle]) -> None:
         self._primitive, self._layouts = primitive, layouts
         self._multiplies = (primitive.name or b"").startswith(_PRODUCTS)
+        self._put = onednn.put_threads() or onednn.use_threads
         self._idle: list[Run] = []
 
     def make(self, addresses: Sequence[int], team: int = 1, room: int = 0) -> None:
@@ -41,7 +42,10 @@ class Runs:
         run = self._idle.pop() if self._idle else self.borrow()
         began = teams.begin() if team > 1 else None
         multiplies = self._multiplies and signals.here.apart  # which makes it so
-        (signals.gather if multiplies and team > 1 else onednn.use_threads)(team)
+        if team < 2:
+            self._put(1)
+        else:
+            (signals.gather if multiplies else onednn.use_threads)(team)
         scratch = self._primitive.scratch
         if scratch and not room:
             own = take(scratch, _BYTES)

@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections import deque
+from operator import call
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +21,14 @@ from skimp._engine.autograd import modes
 from skimp._engine.interpreter import (
     HELD_BY_ARGUMENT,
     HELD_BY_ATTRIBUTE,
+    HELD_BY_CALL,
     HELD_BY_VARIABLE,
     enters_uninterrupted,
     refusal,
 )
 from skimp._engine.memory import storage
 from skimp._engine.memory.caching import Pool
+from skimp._engine.memory.keeping import Watch
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.segments import Segment
@@ -45,6 +48,9 @@ STEPS = [
     (Ledger.caches, "self._overhead = ", "self.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
+    (Watch.add, "refs += (ref,)", "places[key] = n"),
+    (Watch.look, "self._refs = refs", "self._places = places"),
+    (Watch.stop, "self._refs = refs", "self._places = places"),
     (storage.taken, "host.made = ", "owner.nbytes = "),
     (tensor.fresh, "host.made = ", "s.nbytes = n"),
     (Segment.take_part, "if self.version != version", "claim.start = "),
@@ -124,6 +130,7 @@ def test_objects_die_with_their_last_reference_and_a_deque_notes_it() -> None:
         again = thing
         assert sys.getrefcount(thing) == HELD_BY_VARIABLE + 1
         ref = weakref.ref(thing, dead.append)
+        assert next(map(sys.getrefcount, map(call, [ref]))) == HELD_BY_CALL + 2
         del thing, again
         assert list(dead) == [ref]
     finally:

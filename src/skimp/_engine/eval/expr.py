@@ -121,16 +121,17 @@ class Leaf:
 
     `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1
     or stride 0). Where a budget has taken the storage's bytes away, `array` is not set, and comes
-    back with them (`again`).
+    back with them (`again`). `watched` says who counts it among what waits.
     """
 
-    __slots__ = ("again", "array", "storage")
+    __slots__ = ("again", "array", "storage", "watched")
 
     again: Callable[[Leaf], Array]
 
     def __init__(self, storage: object, array: Array) -> None:
         self.storage: Final = storage
         self.array = array
+        self.watched: object = None
 
     def __getattr__(self, name: str) -> Array:
         """Asked only for what is not set."""

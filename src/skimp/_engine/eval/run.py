@@ -106,7 +106,10 @@ def _evaluate_apart(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
 
 
 def _meets(out: Array, leaves: Any) -> bool:
-    return any(bare.may_share_memory(out, leaf.array) for leaf in leaves)
+    for leaf in leaves:  # noqa: SIM110  # `any` and a generator are calls, for one or two
+        if bare.may_share_memory(out, leaf.array):
+            return True
+    return False
 
 
 def _is_plain(root: Expr, out: Array) -> bool:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from skimp._engine.eval.expr import Expr, Leaf, walk
-from skimp._engine.interpreter import HELD_BY_VARIABLE
+from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory import ledger
-from skimp._engine.memory.caching import POOLED
+from skimp._engine.memory.keeping import watch
 from skimp._engine.memory.ledger import host
 from skimp._kernels.threads import Guard
 
@@ -26,29 +24,32 @@ WAITING: dict[int, weakref.ref[Storage]] = {}  # storages with a deferred expres
 def remember(s: Storage) -> None:
     """A deferred expression that could not be computed still waits."""
     WAITING[id(s)] = weakref.ref(s)
+    watch.stop()
 
 
 def register(s: Storage, expr: Expr) -> None:
     """`s` is deferred, by `expr`: it waits, and what the expression reads knows of it."""
-    ref = weakref.ref(s)
-    if s.staying is not None:  # few have the name: of more than 30 each has a dict of its own
-        s.staying = None
+    ref, key = weakref.ref(s), id(s)
     with LOCK():
-        known = WAITING.get(id(s))
-        if known is None or known() is not s:  # one that died, whose place is taken
-            WAITING.pop(id(s), None)
-            WAITING[id(s)] = ref
+        known = WAITING.get(key)
+        if known is not None and known() is not s:  # one that died, whose place is taken
+            WAITING.pop(key, None)
+            known = None
+        if known is None:
+            WAITING[key] = ref
         for leaf in expr.leaves:
             source: Any = leaf.storage
             readers = source.readers
             if readers is None:
                 source.readers = [ref]
             elif readers[-1]() is not s:
-                readers.append(ref)
+                readers += (ref,)
                 if len(readers) > 64:
                     readers[:] = [
                         r for r in readers if (one := r()) is not None and one.deferred is not None
                     ]
+        s.deferred = expr
+        watch.add(expr.leaves)  # later: who looks meanwhile sees it wait
 
 
 def alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
@@ -89,7 +90,7 @@ def _pending() -> list[Storage]:
 def lean(s: Storage) -> None:
     """A deferred expression that alone keeps bytes alive materializes; others may stay."""
     with LOCK():
-        if s.deferred is not None and _read_by(s.deferred, _kept_alone(_pending())):
+        if s.deferred is not None and _read_by(s.deferred, watch.look(_pending())):
             s.materialize()
 
 
@@ -118,69 +119,36 @@ def materialize_inner(expr: Expr) -> None:
 
 
 def relieve() -> bool:
-    """Before the pool is asked: expressions that keep alive what eager execution would have freed
-    materialize; whether any did.
+    """Before the pool is asked, if the watch sees one alone: expressions that keep alive what eager
+    execution would have freed materialize; whether any did.
 
     An expression may stay if it keeps alive nothing of its own, or just the one block that its
     result will take over.
     """
     done = False
+    stays: set[int] = set()  # what is kept alive for a result that will take its block
     with LOCK():
         waiting = _pending()
-        alone = _kept_alone(waiting)
-        if not alone:
-            return False
-        for s in waiting:
+        alone = watch.look(waiting)
+        for s in waiting if alone else ():
             expr = s.deferred
-            if expr is None or (s.staying is not None and len(s.staying) == 1):
+            if expr is None:
                 continue
             kept = _read_by(expr, alone)
             donor: Any = s.donor(expr) if kept == 1 else None
-            if donor is not None:
-                found = _for_good(expr, donor)
-                if found is not None:
-                    s.staying = found
+            if donor is not None and not donor.spare:  # at that others can get
+                stays |= {id(donor)}
             del expr
             if kept and donor is None:
                 s.materialize()
                 done = True
-                alone = _kept_alone(_pending())
+                alone = watch.look(_pending())
                 if not alone:
                     break
             del donor
+        if stays:
+            watch.leave(waiting, stays)
     return done
-
-
-def _for_good(expr: Expr, donor: Any) -> list[weakref.ref[Storage]] | None:
-    """The readers of the only large storage that `expr` reads, and alone keeps alive: it stays as
-    long as there comes no other one, for nobody else can get at that.
-    """
-    large = [leaf for leaf in expr.leaves if len(leaf.storage) >= POOLED]  # type: ignore[arg-type]
-    if len(large) > 1 or donor.spare:
-        return None
-    readers: list[weakref.ref[Storage]] = donor.readers
-    readers[:] = [ref for ref in readers if (s := ref()) is not None and s.deferred is not None]
-    return readers
-
-
-def _kept_alone(waiting: list[Storage]) -> set[int]:
-    """Ids of the counted storages that only the deferred expressions of these keep alive."""
-    holders: dict[int, int] = {}
-    leaves: set[Leaf] = set()  # as many as hold a storage: expressions share them
-    for one in waiting:
-        expr = one.deferred
-        if expr is not None:
-            leaves |= expr.leaves
-    for leaf in leaves:
-        s: Any = leaf.storage
-        if s.nbytes >= POOLED:
-            holders[id(s)] = holders.get(id(s), 0) + 1
-    alone = set()
-    for leaf in leaves:
-        s = leaf.storage
-        if s.nbytes >= POOLED and sys.getrefcount(s) == HELD_BY_VARIABLE + holders[id(s)]:
-            alone.add(id(s))
-    return alone
 
 
 def _read_by(expr: Expr, storages: set[int]) -> int:

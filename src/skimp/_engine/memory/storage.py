@@ -27,6 +27,7 @@ from skimp._engine.interpreter import (
 from skimp._engine.interrupts import once_more, raise_later
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
+from skimp._engine.memory.keeping import watch
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.pending import (
@@ -82,7 +83,6 @@ class Storage:
         False  # autograd saved a tensor on it, and wants to know the line of the next write
     )
     written: Any = None  # that line
-    staying: list[Any] | None = None  # it waits while these are one (_engine/memory/pending.py)
     runs: int = 0  # how often the expression was computed inside a larger one
     loose: bool = False  # a budget may take the bytes: no tensor keeps an ndarray over them
     changing: int = 0  # the bytes will be others: nobody may begin to need them (_engine/budget)
@@ -286,7 +286,7 @@ class Storage:
         # room for its result: nothing may be computed over them.
         donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
         # after others were computed nobody else may read what this reads
-        if donor is None and WAITING and size >= POOLED and relieve():
+        if donor is None and WAITING and size >= POOLED and watch.sees_one_alone() and relieve():
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
         if donor is not None and not is_shared(expr):
             self._compute_over(donor, expr)
@@ -336,8 +336,7 @@ class Storage:
             return True
 
     def _wait_for(self, expr: Expr) -> None:
-        register(self, expr)  # first: whoever writes to what it reads has to know
-        self.deferred = expr
+        register(self, expr)
 
     def donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
@@ -406,7 +405,7 @@ def external(array: Array) -> Storage:
 
 def empty(nbytes: int, zeroed: bool = False) -> Storage:
     """A resident storage of `nbytes` bytes."""
-    if WAITING and nbytes >= POOLED:
+    if WAITING and nbytes >= POOLED and watch.sees_one_alone():
         relieve()
     s = Storage.__new__(Storage)
     s.block = block = taken(nbytes, s, zeroed)
@@ -433,7 +432,7 @@ def vacate(s: Storage) -> None:
 
 def refill(s: Storage, nbytes: int) -> None:
     """Bytes for a storage that was vacated, uninitialised."""
-    if WAITING and nbytes >= POOLED:
+    if WAITING and nbytes >= POOLED and watch.sees_one_alone():
         relieve()
     s.block, s._flat = taken(nbytes, s), None
     s.size = nbytes
