@@ -212,6 +212,7 @@ Storage: _StorageType
 _HOME: str
 accelerator: ModuleType
 ao: ModuleType
+classes: ModuleType
 compiler: ModuleType
 cpu: ModuleType
 export: ModuleType

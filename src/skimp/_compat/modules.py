@@ -133,7 +133,9 @@ def same(fn: Any) -> Any:
     return fn
 
 
-_ERRORS = {e.__name__: e for e in (AssertionError, OSError, RuntimeError, ValueError)}
+_ERRORS = {
+    e.__name__: e for e in (AssertionError, AttributeError, OSError, RuntimeError, ValueError)
+}
 # what the expressions of rows may name besides arguments and builtins
 _WORDS = {
     "SimpleNamespace": types.SimpleNamespace,

@@ -463,6 +463,8 @@ def elu(
         np.multiply(out, alpha * scale, out=out)
     right = np.maximum(x, 0)
     np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
+    if alpha * scale > 0 and scale > 0 and input_scale > 0:
+        np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
 
 
 def elu_backward(

@@ -31,7 +31,10 @@ def _checking(error: type[Exception]) -> Callable[..., None]:
         if cond:
             return
         if message is None:
-            raise error(f"Expected cond to be True, but got {cond}.")
+            raise error(
+                f"Expected cond to be True, but got {cond}. (Could this error message be improved? "
+                "If so, please report an enhancement request to PyTorch.)"
+            )
         if not callable(message):
             raise TypeError("message must be a callable")
         raise error(str(message()))

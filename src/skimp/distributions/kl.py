@@ -49,8 +49,8 @@ from skimp.nn import functional as F, ops
 __all__ = ["kl_divergence", "register_kl"]
 
 Divergence = Callable[[Any, Any], Tensor]
-_REGISTERED: dict[tuple[type, type], Divergence] = {}
-_FOUND: dict[tuple[type, type], Divergence] = {}
+_KL_REGISTRY: dict[tuple[type, type], Divergence] = {}
+_KL_MEMOIZE: dict[tuple[type, type], Divergence] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence]:
@@ -67,8 +67,8 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
 
     def decorator(fun: Divergence) -> Divergence:
-        _REGISTERED[type_p, type_q] = fun
-        _FOUND.clear()
+        _KL_REGISTRY[type_p, type_q] = fun
+        _KL_MEMOIZE.clear()
         return fun
 
     return decorator
@@ -86,7 +86,7 @@ def _nearer(a: tuple[type, type], b: tuple[type, type]) -> bool:
 
 def _dispatch(type_p: type, type_q: type) -> Divergence | None:
     matches = [
-        pair for pair in _REGISTERED if issubclass(type_p, pair[0]) and issubclass(type_q, pair[1])
+        pair for pair in _KL_REGISTRY if issubclass(type_p, pair[0]) and issubclass(type_q, pair[1])
     ]
     if not matches:
         return None
@@ -99,14 +99,14 @@ def _dispatch(type_p: type, type_q: type) -> Divergence | None:
         return best
 
     left, right = first(slice(None)), first(slice(None, None, -1))
-    if _REGISTERED[left] is not _REGISTERED[right]:
+    if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
         warnings.warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
             f"Please register_kl({left[0].__name__}, {right[1].__name__})",
             RuntimeWarning,
             stacklevel=3,
         )
-    return _REGISTERED[left]
+    return _KL_REGISTRY[left]
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
@@ -126,7 +126,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     Memory: a new tensor.
     """
     pair = type(p), type(q)
-    fun = _FOUND.get(pair)
+    fun = _KL_MEMOIZE.get(pair)
     if fun is None:
         fun = _dispatch(*pair)
         if fun is None:
@@ -134,7 +134,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
                 f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
                 f"{type(q).__name__}"
             )
-        _FOUND[pair] = fun
+        _KL_MEMOIZE[pair] = fun
     return fun(p, q)
 
 

@@ -6,11 +6,14 @@ import math
 from typing import Any
 
 from skimp import linalg
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import standard_normal
 from skimp.nn import ops
+
+__getattr__ = _lookup(__name__)
 
 
 def batch_mv(matrices: Tensor, vectors: Tensor) -> Tensor:

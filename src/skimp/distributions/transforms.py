@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
@@ -24,6 +25,7 @@ from skimp.distributions.transforms_vectors import (
     PositiveDefiniteTransform,
     SoftmaxTransform,
     StickBreakingTransform,
+    clipped_sigmoid,
 )
 from skimp.distributions.utils import broadcast_all
 from skimp.nn import functional as F, ops
@@ -35,6 +37,7 @@ __all__ = [
     "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
     "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
+__getattr__ = _lookup(__name__)
 
 
 class ExpTransform(_Plain):
@@ -96,8 +99,7 @@ class SigmoidTransform(_Plain):
     sign = 1
 
     def _call(self, x: Tensor) -> Tensor:
-        info = finfo(x.dtype)
-        return ops.clamp(ops.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
+        return clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         info = finfo(y.dtype)

@@ -14,6 +14,12 @@ from skimp.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from skimp.nn import functional as F, ops
 
 
+def clipped_sigmoid(x: Tensor) -> Tensor:
+    """The sigmoid, kept so far from 0 and 1 that its inverse is finite."""
+    info = finfo(x.dtype)
+    return ops.clamp(ops.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
+
+
 class CorrCholeskyTransform(Transform):
     """A vector of n (n - 1) / 2 numbers as the Cholesky factor of a correlation matrix."""
 
@@ -89,8 +95,7 @@ class StickBreakingTransform(_Plain):
 
     def _call(self, x: Tensor) -> Tensor:
         offset = x.shape[-1] + 1 - x.new_ones(x.shape[-1]).cumsum(-1)
-        info = finfo(x.dtype)
-        z = (ops.sigmoid(x - offset.log())).clamp(min=info.tiny, max=1.0 - info.eps)
+        z = clipped_sigmoid(x - offset.log())
         left = (1 - z).cumprod(-1)
         return F.pad(z, [0, 1], value=1) * F.pad(left, [1, 0], value=1)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -19,6 +20,7 @@ __all__ = [
     "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_",
     "xavier_uniform_", "zeros_",
 ]  # fmt: skip
+__getattr__ = _lookup(__name__)
 
 _LINEAR = (
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",

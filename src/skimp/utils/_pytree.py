@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from skimp._compat.modules import lookup as _lookup
+
 __all__ = [
     "GetAttrKey", "LeafSpec", "MappingKey", "PyTree", "SequenceKey", "TreeSpec", "key_get",
     "keystr", "register_pytree_node", "tree_all", "tree_any", "tree_flatten",
@@ -14,6 +16,7 @@ __all__ = [
     "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure",
     "tree_unflatten",
 ]  # fmt: skip
+__getattr__ = _lookup(__name__)
 
 PyTree = Any
 IsLeaf = Callable[[Any], bool] | None

@@ -499,3 +499,25 @@ def test_equal_gives_a_bool() -> None:
         x = lib.ones(2)
         found = (lib.equal(x, x + 0), lib.equal(x, x + 1), lib.equal(x, x[:1]))
         assert repr(found) == "(True, False, False)"
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        ("clamp", (False, True)),
+        ("clamp", (None, True)),
+        ("clamp_min", (False,)),
+        ("clamp_", (False, True)),
+        ("clamp", ([True], [False])),
+        ("clamp", ([True],)),
+    ],
+)
+def test_bool_is_clamped_by_one_tensor_only(name: str, limits: tuple[Any, ...]) -> None:
+    ends = []
+    for library in (skimp, torch):
+        given = [library.tensor(v) if isinstance(v, list) else v for v in limits]
+        try:
+            ends.append(getattr(library.tensor([True, False]), name)(*given).tolist())
+        except NotImplementedError as e:
+            ends.append(str(e))
+    assert ends[0] == ends[1]

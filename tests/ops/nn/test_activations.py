@@ -272,3 +272,11 @@ def test_large_and_small_give_the_same_bits() -> None:
         with skimp.config.using(defer="never"):
             eager = f(skimp.nn.functional, twin(x))
         np.testing.assert_array_equal(array(deferred), array(eager))
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
+def test_the_sign_of_a_zero_stays(name: str) -> None:
+    x = torch.tensor([-0.0, 0.0, -1.0, 2.0]).repeat(33)
+    theirs = getattr(torch.nn.functional, name)(x)
+    ours = getattr(skimp.nn.functional, name)(twin(x))
+    np.testing.assert_array_equal(np.signbit(array(ours)), np.signbit(theirs.numpy()))

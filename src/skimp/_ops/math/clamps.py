@@ -28,7 +28,7 @@ from skimp._engine.dispatch.pointwise_forms import named, target_is_small
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, pointwise as K
@@ -116,6 +116,9 @@ def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = Tr
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({what})")
     numbers = [v for v in given.values() if not isinstance(v, Tensor)]
     common_type = common((input, *given.values())) if numbers else input._dtype
+    if numbers or len(given) == 2:  # one tensor is a maximum or minimum, which bool has
+        of = "clamp" if len(given) == 2 else f"clamp_{next(iter(given))}"
+        promotion.refuse(f"{of}{'_scalar' * bool(numbers)}_cpu", common_type, (dtypes.bool,))
     if not common_type.is_complex:
         for v in numbers:
             check_number(v, common_type)

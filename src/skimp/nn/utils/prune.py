@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
 from skimp.nn.modules.module import Module
@@ -17,6 +18,7 @@ from skimp.nn.utils import pruned_masks
 from skimp.nn.utils.convert_parameters import parameters_to_vector
 
 M = TypeVar("M", bound=Module)
+__getattr__ = _lookup(__name__)
 
 
 class BasePruningMethod(ABC):

@@ -1,0 +1,93 @@
+"""PyTorch's private helpers that libraries call do what they do there."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+
+CPU = "cpu"
+CALLS: list[tuple[str, tuple[Any, ...]]] = [
+    *[("_utils._get_device_index", a) for a in ((3,), (CPU,), (CPU, False, True), (None,))],
+    *[("_utils._get_device_index", a) for a in ((None, True), ("cuda:1",), ("cuda",), (2.5,))],
+    ("_utils._get_all_device_indices", ()),
+    ("_utils._get_available_device_type", ()),
+    *[("nn._reduction.get_enum", (a,)) for a in ("none", "mean", "elementwise_mean", "sum", "x")],
+    *[("nn._reduction.legacy_get_enum", (a, b)) for a in (None, False) for b in (None, False)],
+    ("nn._reduction.legacy_get_string", (None, None, False)),
+    *[("_check_is_size", a) for a in ((0,), (-1,), (-1, lambda: "so"))],
+    *[("nn.utils.prune._validate_pruning_amount_init", (a,)) for a in (0.5, 2, 1.5, -1, "a")],
+    *[("nn.utils.prune._compute_nparams_toprune", (a, 7)) for a in (0.5, 2)],
+    ("utils._pytree._is_leaf", (3,)),
+    ("utils._pytree._is_leaf", ([3],)),
+    ("cuda.nccl.version", ()),
+]
+
+
+def _end(package: str, name: str, arguments: tuple[Any, ...]) -> Any:
+    module, _, last = f"{package}.{name}".rpartition(".")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            found = getattr(importlib.import_module(module), last)(*arguments)
+        except Exception as e:
+            found = (type(e), str(e))
+    return found, [(w.category, str(w.message)) for w in said]
+
+
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+def test_they_do_what_pytorchs_do(name: str, arguments: tuple[Any, ...]) -> None:
+    assert _end("skimp", name, arguments) == _end("torch", name, arguments)
+
+
+@pytest.mark.parametrize("package", ["skimp", "torch"])
+def test_the_older_name_registers_a_container_again(package: str) -> None:
+    pytree = importlib.import_module(f"{package}.utils._pytree")
+
+    class Pair:
+        def __init__(self, *of: int) -> None:
+            self.of = of
+
+    for order in (1, -1):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            pytree._register_pytree_node(
+                Pair, lambda p, by=order: (list(p.of[::by]), None), lambda c, _: Pair(*c)
+            )
+        assert pytree.tree_leaves(Pair(1, 2)) == [1, 2][::order]
+        assert [w.category for w in said][:1] == [FutureWarning]
+    assert "already registered" in str(said[-1].message)
+
+
+def test_parts_of_distributions_have_pytorchs_names() -> None:
+    import torch.distributions.multivariate_normal as theirs
+    from torch.distributions.transforms import _clipped_sigmoid as clipped
+
+    from skimp.distributions import kl, multivariate_normal, transforms
+
+    x = skimp.tensor([[2.0, 0.5], [0.5, 1.0]])
+    factor = multivariate_normal._precision_to_scale_tril(x)
+    expected = theirs._precision_to_scale_tril(torch.tensor(x.tolist()))
+    assert skimp.allclose(factor, skimp.tensor(expected.tolist()))
+    ends = [-200.0, 0.0, 200.0]
+    ours = transforms._clipped_sigmoid(skimp.tensor(ends))
+    assert ours.tolist() == clipped(torch.tensor(ends)).tolist()
+    assert all(callable(f) for f in kl._KL_REGISTRY.values())
+
+
+def test_fillings_have_pytorchs_names() -> None:
+    init = skimp.nn.init
+    t = skimp.empty(3, requires_grad=True)
+    assert init._no_grad_fill_(t, 2.0) is t
+    assert t.tolist() == [2.0] * 3
+    assert init._no_grad_zero_(t).tolist() == [0.0] * 3
+    for name, rest in (("uniform", (0, 1)), ("normal", (0, 1)), ("trunc_normal", (0, 1, -1, 1))):
+        skimp.manual_seed(0)
+        private = getattr(init, f"_no_grad_{name}_")(t, *rest).tolist()
+        skimp.manual_seed(0)
+        assert private == getattr(init, f"{name}_")(t, *rest).tolist()
