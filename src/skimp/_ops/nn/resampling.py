@@ -4,7 +4,7 @@ inputs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,8 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.padding import selected
 
 Ints = tuple[int, ...]
+_FEW: Final = 4  # elements of a run up to which they are added by hand
+_PIECE: Final = 1 << 17  # elements that are worked on at once
 _SHORT: Final = 1 << 10  # elements of a dim up to which its taps are kept
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
@@ -52,6 +54,22 @@ def _along(input: Any, dim: int, size: int) -> tuple[Any, Array, Array, int]:
     return result, np.moveaxis(source, 1, -1), np.moveaxis(target, 1, -1), dim - 1
 
 
+def _pieces(source: Array, target: Array, dim: int) -> Iterator[tuple[Array, Array, int]]:
+    """Both by rows of what comes before `dim`, a few at a time, and where it is in them: what is
+    made of a piece on the way is small, and stays in the cache.
+    """
+    most = max(source.size, target.size)
+    if dim == 0 or most <= _PIECE or not (source.flags.c_contiguous and target.flags.c_contiguous):
+        yield source, target, dim
+        return
+    rows = math.prod(source.shape[:dim])
+    source = source.reshape(rows, *source.shape[dim:])
+    target = target.reshape(rows, *target.shape[dim:])
+    count = max(_PIECE * rows // most, 1)
+    for i in range(0, rows, count):
+        yield source[i : i + count], target[i : i + count], 1
+
+
 def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     return _resample_back(g, dim, places, weights, size)
 
@@ -68,14 +86,15 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
 )
 def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
-    result, source, target, dim = _along(input, dim, len(places))
-    for tap in range(places.shape[1]):
-        part = source.take(places[:, tap], dim)
-        part *= _shaped(weights[:, tap], part.ndim, dim).astype(part.dtype, copy=False)
-        if tap:
-            target += part
-        else:
-            target[...] = part
+    result, whole, made, dim = _along(input, dim, len(places))
+    for source, target, at in _pieces(whole, made, dim):
+        for tap in range(places.shape[1]):
+            part = source.take(places[:, tap], at)
+            part *= _shaped(weights[:, tap], part.ndim, at).astype(part.dtype, copy=False)
+            if tap:
+                target += part
+            else:
+                target[...] = part
     return result
 
 
@@ -89,15 +108,30 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
 )
 def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     """The adjoint. Places never go down, so what comes to one place is a run."""
-    result, source, target, dim = _along(input, dim, size)
-    target[...] = 0
-    for tap in range(places.shape[1]) if source.size else ():
-        at = places[:, tap]
-        starts, _ = runs(at)
-        part = source * _shaped(weights[:, tap], source.ndim, dim).astype(source.dtype, copy=False)
-        where = (slice(None),) * dim + (run_of(at.take(starts)),)
-        target[where] += np.add.reduceat(part, starts, axis=dim)
+    result, whole, made, dim = _along(input, dim, size)
+    made[...] = 0
+    taps = range(places.shape[1]) if whole.size else ()
+    begins = [runs(places[:, tap]) for tap in taps]
+    for source, target, at in _pieces(whole, made, dim):
+        for tap in taps:
+            factors = _shaped(weights[:, tap], source.ndim, at)
+            part = source * factors.astype(source.dtype, copy=False)
+            where = (slice(None),) * at + (run_of(places[:, tap].take(begins[tap][0])),)
+            target[where] += _run_sums(part, *begins[tap], at)
     return result
+
+
+def _run_sums(x: Array, starts: Array, lengths: Array, dim: int) -> Array:
+    """`np.add.reduceat` along a dim: of short runs one element of each after the other, a third of
+    the time."""
+    longest = lengths.max()
+    if longest > _FEW:
+        return np.add.reduceat(x, starts, axis=dim)  # type: ignore[no-any-return]
+    total: Array = x.take(starts, dim)
+    for n in range(1, longest):
+        those = np.flatnonzero(lengths > n)
+        total[(slice(None),) * dim + (run_of(those),)] += x.take(starts[those] + n, dim)
+    return total
 
 
 # -- where each output looks ----------------------------------------------------------------------
