@@ -173,7 +173,7 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
             return None
         value, version = saved[2 * i], saved[2 * i + 1]
         if type(value) is Noted:
-            value, version = value.tensor, value.version
+            version, value = value.version, value.tensor
         if hasattr(value, "unpack"):  # whatever a hook has made of it
             return None
         if isinstance(value, Tensor) and (

@@ -126,7 +126,7 @@ def _run_sums(x: Array, starts: Array, lengths: Array, dim: int) -> Array:
     the time."""
     longest = lengths.max()
     if longest > _FEW:
-        return np.add.reduceat(x, starts, axis=dim)  # type: ignore[no-any-return]
+        return np.add.reduceat(x, starts, axis=dim)
     total: Array = x.take(starts, dim)
     for n in range(1, longest):
         those = np.flatnonzero(lengths > n)
