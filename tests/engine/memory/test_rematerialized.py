@@ -277,3 +277,60 @@ def test_a_write_to_a_result_comes_after_what_reads_its_block(
         return g.numpy()
 
     np.testing.assert_allclose(run(skimp), run(torch), rtol=1e-5, atol=1e-7)
+
+
+DROPPED = {
+    "relu": lambda m, x: m.relu(x),
+    "tanh": lambda m, x: m.tanh(x),
+    "softmax": lambda m, x: m.softmax(x, -1),
+}
+
+
+def dropped(m: Any, name: str) -> list[Any]:
+    m.manual_seed(0)
+    return step(m, lambda m, x, w: m.nn.functional.dropout(DROPPED[name](m, x), 0.3))
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_of_what_is_kept_has_the_same_bits(name: str) -> None:
+    rematerialized = dropped(skimp, name)
+    with skimp.config.using(rematerialize_from=1 << 40):
+        kept = dropped(skimp, name)
+    for one, other in zip(rematerialized, kept, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(rematerialized, dropped(torch, name), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("name", DROPPED)
+@pytest.mark.parametrize("rows", [ROWS, 4 * ROWS])  # one call, and what waits
+def test_dropout_of_what_is_kept_keeps_its_mask_alone(name: str, rows: int) -> None:
+    x, w = inputs(skimp, rows)
+    u = x * 1.5
+    u.data_ptr()
+    before = host.allocated
+    y = skimp.nn.functional.dropout(DROPPED[name](skimp, u), 0.3) @ w
+    y.data_ptr()
+    assert host.allocated - before <= y.nbytes + u.nbytes + u.numel()  # a result that waits: less
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_dropout_forgets_its_input_when_that_is_written_to(late: bool, unseen: bool) -> None:
+    """Which is no error, as its derivative does not read it."""
+
+    def gradient(m: Any) -> Any:
+        m.manual_seed(0)
+        x, w = inputs(m)
+        h = m.tanh(x)
+        writes = h.data if unseen else h.detach()
+        dropped = m.nn.functional.dropout(h, 0.3)
+        if not late:
+            writes.mul_(3)
+        y = dropped @ w
+        del dropped
+        if late:
+            writes.mul_(3)
+        return m.autograd.grad((y * y).sum(), [w])[0].numpy()
+
+    np.testing.assert_allclose(gradient(skimp), gradient(torch), rtol=2e-3, atol=1e-2)

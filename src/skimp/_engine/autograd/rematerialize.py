@@ -8,6 +8,9 @@ that the program has of them (`instead_of`).
 A ReLU keeps its result. Where that is deferred when it is saved, and is made of what the node below
 keeps (batch_norm its input), the ReLU keeps the same expression once more, and so does the
 convolution after it (`of_result`).
+
+Dropout keeps its mask, and nothing of its input. Where that is a result that the node below keeps
+(of ReLU, of softmax), its node notes it for who makes dropout's result again (`kept_anyway`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import numel
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
@@ -67,6 +71,33 @@ def instead_of(t: Tensor) -> Tensor:
         alias._skimp_node = node_of_view(t)
         alias._skimp_index = t._skimp_index
     return alias
+
+
+class Noted:
+    """A tensor that a node's formulas don't read, and that the graph keeps anyway: a write to it is
+    no error, but nothing is made of it from then on.
+    """
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.version = tensor._storage.version
+
+
+def kept_anyway(t: Tensor) -> Noted | None:
+    """An argument for `rematerialize` of an op whose formulas don't read `t`: of `t` itself, if the
+    node that made it keeps it."""
+    node: Any = t._skimp_node
+    if t._np is not None or node is None or t._base is not None or t._skimp_counter is not None:
+        return None
+    if host.budget is not None or numel(t.shape) < config.rematerialize_from:
+        return None
+    s = t._storage
+    for value in (node._skimp_saved or ())[::2]:
+        if isinstance(value, Tensor) and value._storage is s and not t._hollow:
+            return Noted(_on(s, s, t))
+    return None
 
 
 def of_result(node: Any, t: Tensor) -> Tensor:
@@ -141,6 +172,8 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         if i is None:
             return None
         value, version = saved[2 * i], saved[2 * i + 1]
+        if type(value) is Noted:
+            version, value = value.version, value.tensor
         if hasattr(value, "unpack"):  # whatever a hook has made of it
             return None
         if isinstance(value, Tensor) and (
@@ -155,6 +188,8 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         values.append(value)
     with modes.no_grad():
         made = rule.rematerialize(*values)
+    if made is None:
+        return None
     s: Storage = made._storage
     if made._dtype is not base._dtype or made._skimp_layout_of() != base._skimp_layout_of():
         return None

@@ -4,7 +4,9 @@ are, or the weighted sums of a few of them.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from skimp._kernels.chosen import add_chosen
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 
+_PIECE: Final = 1 << 17  # elements that are worked on at once
+
 
 def _along(input: Any, dim: int, size: int, last: bool) -> tuple[Any, Array, Array, int]:
     """A blank result with another size of a dim; both arrays, and where the dim is in them.
@@ -34,6 +38,22 @@ def _along(input: Any, dim: int, size: int, last: bool) -> tuple[Any, Array, Arr
         return result, source, target, dim
     source, target = shaping.dim_last(source, 1), shaping.dim_last(target, 1)
     return result, source, target, dim - 1 if dim > 1 else source.ndim - 1
+
+
+def _pieces(source: Array, target: Array, dim: int) -> Iterator[tuple[Array, Array, int]]:
+    """Both by rows of what comes before `dim`, a few at a time, and where it is in them: what is
+    made of a piece on the way is small, and stays in the cache.
+    """
+    most = max(source.size, target.size)
+    if dim == 0 or most <= _PIECE or not (source.flags.c_contiguous and target.flags.c_contiguous):
+        yield source, target, dim
+        return
+    rows = math.prod(source.shape[:dim])
+    source = source.reshape(rows, *source.shape[dim:])
+    target = target.reshape(rows, *target.shape[dim:])
+    count = max(_PIECE * rows // most, 1)
+    for i in range(0, rows, count):
+        yield source[i : i + count], target[i : i + count], 1
 
 
 def _shaped(weights: Array, like: Array, dim: int) -> Array:
@@ -63,13 +83,14 @@ def resample(input: Any, dim: int, places: Array, weights: Array | None, last: b
     if weights is None:
         source.take(places, dim, out=target, mode="clip")
         return result
-    for tap in range(places.shape[1]):
-        part = source.take(places[:, tap], dim)
-        part *= _shaped(weights[:, tap], part, dim)
-        if tap:
-            target += part
-        else:
-            target[...] = part
+    for given, made, at in _pieces(source, target, dim):
+        for tap in range(places.shape[1]):
+            part = given.take(places[:, tap], at)
+            part *= _shaped(weights[:, tap], part, at)
+            if tap:
+                made += part
+            else:
+                made[...] = part
     return result
 
 
@@ -91,9 +112,9 @@ def _resample_back(
     if weights is None:
         add_chosen(into, dim, places, source)
     else:
-        for tap in range(places.shape[1]):
-            part = source * _shaped(weights[:, tap], source, dim)
-            add_chosen(into, dim, places[:, tap], part)
+        for given, made, at in _pieces(source, into, dim):
+            for tap in range(places.shape[1]):
+                add_chosen(made, at, places[:, tap], given * _shaped(weights[:, tap], given, at))
     if into is not target:
         target[...] = into
     return result

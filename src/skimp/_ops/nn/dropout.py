@@ -11,6 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
+from skimp._engine.autograd.rematerialize import kept_anyway
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.dispatch.operands import middle_array
@@ -32,6 +33,7 @@ ALPHA, SCALE = (
 )  # of selu, whose mean and variance alpha dropout keeps
 
 
+_WIDE = frozenset({dtypes.float32, dtypes.float64})
 FEW = 1 << 17  # elements up to which whole arrays are the shortest way
 
 
@@ -82,8 +84,9 @@ def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
     return mask.to(dtype) * scale
 
 
-def _dropped_back(g: Any, mask: Any, scale: float) -> Any:
-    """`g` times the factors, on arrays where it is small and not recorded."""
+def _dropped_back(g: Any, mask: Any, scale: float, noted: Any) -> Any:
+    """`g` times the factors, on arrays where it is small and not recorded. `noted` is named for
+    `_made_again`, and so kept."""
     x, stays = g._np, mask._np
     if x is None or stays is None or modes.state.grad or g._dtype not in dtypes.FLOATING:
         x = None if modes.state.grad or mask._hollow else middle_array(g)
@@ -113,12 +116,19 @@ def _product(x: Array, stays: Array, scale: float, dtype: dtypes.dtype) -> Tenso
     return made
 
 
-DROPPED = Rule("MulBackward0", input=_dropped_back, at_once=True)
-_RECORDED = recording(DROPPED, ("input", "mask", "scale"))
+def _made_again(noted: Any, mask: Any, scale: float) -> Any:
+    """The result, with the same bits; half precision would round the scale."""
+    if noted is None or noted._dtype not in _WIDE:
+        return None
+    return noted * mask * scale
+
+
+DROPPED = Rule("MulBackward0", input=_dropped_back, at_once=True, rematerialize=_made_again)
+_RECORDED = recording(DROPPED, ("input", "mask", "scale", "noted"))
 
 
 @hidden(rule=DROPPED)
-def _dropped(input: Any, mask: Any, scale: float) -> Any:
+def _dropped(input: Any, mask: Any, scale: float, noted: Any = None) -> Any:
     return input * kept_factors(mask, scale, input._dtype)
 
 
@@ -144,7 +154,7 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
     if whole is not None:
         return whole
     scale = 1.0 / (1.0 - p)
-    return _dropped(input, kept_mask(input, p, feature), scale)
+    return _dropped(input, kept_mask(input, p, feature), scale, kept_anyway(input))
 
 
 def _small_dropout(
@@ -172,7 +182,7 @@ def _small_dropout(
     scale = 1.0 / (1.0 - p)
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
-        _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale)
+        _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale, None)
     return made
 
 
@@ -183,7 +193,7 @@ def _middle_dropout(input: Any, p: float) -> Tensor | None:
     mask, scale = drawn_mask(x.shape, p), 1.0 / (1.0 - p)
     made = _product(x, mask._skimp_array(), scale, input._dtype)
     if input._rg and modes.state.grad:
-        _RECORDED.record(made, input, mask, scale)
+        _RECORDED.record(made, input, mask, scale, kept_anyway(input))
     return made
 
 
