@@ -161,6 +161,17 @@ def test_a_convolution_is_made_in_smaller_pieces_where_there_is_little_room() ->
     assert np.all(g[..., 1:-1, 1:-1] == 576)
 
 
+def test_partial_sums_of_a_convolutions_weights_count() -> None:
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+    w = Window((16, 16), (3, 3), (1, 1), (1, 1), (1, 1), (16, 16))
+    x, weight = np.ones((8, 1, 64, 16, 16), "f4"), np.empty((1, 64, 64, 3, 3), "f4")
+    with torch.memory.budget(full() + 64 * MIB):
+        assert conv_onednn.weights(x, x, weight, w, None)
+        assert scratch.kept() > 4 * weight.nbytes
+    assert weight.max() == 8 * 256
+
+
 def test_gradients_of_activations_take_shorter_pieces_where_there_is_no_room() -> None:
     g, x = np.random.default_rng(0).standard_normal((2, 1 << 17)).astype("f4")
     backward = (
