@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -169,11 +170,10 @@ def _add(
     """Add what some images and channels make to the total, and to the sums of g, or begin them."""
     n, count = x.shape[:2]
     with (
-        Scratch((n * count, *turned.kernel), TYPE) as given,
-        Scratch((n * count, *turned.size), TYPE) as seen,
+        _as_planes(g, turned.kernel) as kernels,
+        _as_planes(x, turned.size) as planes,
         Scratch((n, count, *turned.out), TYPE) as own,
     ):
-        kernels, planes = _as_planes(g, given), _as_planes(x, seen)
         result = own.reshape(1, n * count, 1, *turned.out)
         taken = planes[None, :, None], kernels[:, None, None]
         if not _forward(*taken, None, result, turned, forward):
@@ -184,12 +184,16 @@ def _add(
     return True
 
 
-def _as_planes(a: Array, room: Array) -> Array:
+@contextmanager
+def _as_planes(a: Array, places: Ints) -> Iterator[Array]:
     """(n, groups, 1, *places) as (n * groups, *places), copied where it is not that in memory."""
+    shape = math.prod(a.shape[:_FIRST]), *places
     if a.dtype == TYPE and a.flags.c_contiguous:
-        return a.reshape(room.shape)
-    room.reshape(a.shape)[...] = a
-    return room
+        yield a.reshape(shape)
+        return
+    with Scratch(shape, TYPE) as room:
+        room.reshape(a.shape)[...] = a
+        yield room
 
 
 def _sum(parts: Array, total: Array, begun: bool) -> None:

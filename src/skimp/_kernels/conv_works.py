@@ -17,6 +17,7 @@ import numpy as np
 from skimp._kernels import onednn, shaping
 from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Steps, Three, chain, dense
 from skimp._kernels.im2col import LANES, Ints, Window
+from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]
@@ -371,6 +372,8 @@ class Work:
                 piece.plan.make(where)
             if number:
                 _add(total, into)
+        if len(pieces) > 1:
+            _over(into)
 
     def _bias(self, piece: _Piece, bias: Array) -> Array:
         return bias[piece.channels] if self._groups > 1 else bias[:, piece.channels]
@@ -398,9 +401,11 @@ def _join(ends: list[tuple[Sum, list[Sum]]]) -> None:
     for into, (first, *others) in ends:
         for other in others:
             _add(first, other)
+            _over(other)
         into[0][...] = first[0]
         if into[1] is not None:
             into[1][...] = first[1]
+        _over(first)
 
 
 def _nothing() -> None:
@@ -408,8 +413,16 @@ def _nothing() -> None:
 
 
 def _blank(like: Sum) -> Sum:
-    bias = None if like[1] is None else np.empty(like[1].shape, TYPE)
-    return np.empty(like[0].shape, TYPE), bias
+    """Room for such a sum, until it is `_over`."""
+    weights, bias = like
+    of_bias = None if bias is None else take(bias.size, TYPE).reshape(bias.shape)
+    return take(weights.size, TYPE).reshape(weights.shape), of_bias
+
+
+def _over(part: Sum) -> None:
+    for a in part:
+        if a is not None:
+            give(a)
 
 
 def _add(total: Sum, part: Sum) -> None:

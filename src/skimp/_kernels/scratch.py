@@ -13,7 +13,7 @@ import contextlib
 import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -109,19 +109,27 @@ def spare(length: int, dtype: np.dtype[Any]) -> Array | None:
     return None if found is None else found[:nbytes].view(dtype)
 
 
+def spares(wanted: Iterable[tuple[int, np.dtype[Any]]]) -> list[Array] | None:
+    """`spare` of several, by lengths and types; None, and nothing of it, where there is no room for
+    all of them."""
+    found: list[Array] = []
+    for length, dtype in wanted:
+        room = spare(length, dtype)
+        if room is None:
+            return None
+        found.append(room)
+    return found
+
+
 def rooms(length: int, *dtypes: np.dtype[Any]) -> list[Array]:
     """An array of each type, of `length` elements, for who works in pieces of any length: of fewer
     where there is no room for so many."""
-    while True:
-        found: list[Array] = []
-        for dtype in dtypes:
-            room = spare(length, dtype) if length > _LEAST else take(length, dtype)
-            if room is None:
-                break
-            found.append(room)
-        else:
+    while length > _LEAST:
+        found = spares([(length, dtype) for dtype in dtypes])
+        if found is not None:
             return found
         length = max(length // 4, _LEAST)
+    return [take(length, dtype) for dtype in dtypes]
 
 
 def demand(length: int, dtype: np.dtype[Any]) -> Array:

@@ -12,6 +12,8 @@ import pytest
 import skimp as torch
 from skimp._engine.budget import telling
 from skimp._engine.budget.statistics import counts
+from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -125,6 +127,22 @@ def test_updates_take_shorter_blocks_where_there_is_no_room_for_registers() -> N
             assert all(map(np.array_equal, found, wanted))
 
 
+def test_rows_of_an_expression_are_fewer_where_there_is_no_room() -> None:
+    x = torch.linspace(-1, 1, 1 << 18).view(512, 512)
+
+    def sums(room: int) -> Any:
+        out = np.empty(512, "f4")
+        source = source_of((x * 2).sin() + x, in_order=True)[0]
+        with torch.memory.budget(full() + room, spill=False):
+            counts.reset()
+            map_rows(source, lambda rows, out: np.add.reduce(rows, 1, out=out), (out,), 1)
+            assert not counts.beyond
+        return out
+
+    with config.using(threads=2, threads_from=1, defer="always"):
+        assert np.array_equal(sums(MIB // 2), sums(16 * MIB))
+
+
 def test_a_convolution_is_made_in_smaller_pieces_where_there_is_little_room() -> None:
     if onednn.library() is None:
         pytest.skip("skimp[onednn] is not installed")
@@ -141,6 +159,17 @@ def test_a_convolution_is_made_in_smaller_pieces_where_there_is_little_room() ->
         assert conv_onednn.forward(x, arrays[1], None, g, w)
         assert not counts.beyond
     assert np.all(g[..., 1:-1, 1:-1] == 576)
+
+
+def test_partial_sums_of_a_convolutions_weights_count() -> None:
+    if onednn.library() is None:
+        pytest.skip("skimp[onednn] is not installed")
+    w = Window((16, 16), (3, 3), (1, 1), (1, 1), (1, 1), (16, 16))
+    x, weight = np.ones((8, 1, 64, 16, 16), "f4"), np.empty((1, 64, 64, 3, 3), "f4")
+    with torch.memory.budget(full() + 64 * MIB):
+        assert conv_onednn.weights(x, x, weight, w, None)
+        assert scratch.kept() > 4 * weight.nbytes
+    assert weight.max() == 8 * 256
 
 
 def test_gradients_of_activations_take_shorter_pieces_where_there_is_no_room() -> None:

@@ -59,3 +59,49 @@ def test_what_is_made_of_a_product_costs_its_part_of_it() -> None:
     assert recipes.price(one) == pytest.approx(2.0)
     evict(found[1])
     assert recipes.price(one) == pytest.approx(2.0)
+
+
+def test_nothing_that_is_held_is_given_up_for_what_nobody_asked_for() -> None:
+    x = square(4)
+    kept, product = x.cumsum(0), x @ x
+    asked, mate = product @ kept, torch.cat([product, product, product])
+    del product
+    wanted = asked.tolist(), mate.tolist()
+    evict(asked, mate)
+    with within(3 * MIB):  # the mate would have room in that of `kept`
+        assert asked.tolist() == wanted[0]
+        assert made() == {"matmul": 2}
+        assert is_away(mate)
+        assert not is_away(kept)
+    assert mate.tolist() == wanted[1]
+
+
+def test_what_is_read_for_what_had_no_room_may_go() -> None:
+    x = square(5)
+    kept, other, product = x.cumsum(0), x.cumprod(0), x @ x
+    mate = torch.cat([product, product, other])
+    asked = torch.cat([product, product]).view(2, 512, 512).sum(0) @ kept
+    del product
+    wanted = asked.tolist(), other.tolist()
+    evict(asked, mate)
+    kept._storage.recipe[0].seconds, other._storage.recipe[0].seconds = 0.0, 1.0
+    with within(2 * MIB):  # and that of `other`, which the order does not read any more
+        assert asked.tolist() == wanted[0]
+        assert made() == {"matmul": 2, "cat": 1, "sum": 1}
+        assert is_away(other)
+    assert other.tolist() == wanted[1]
+
+
+def test_what_is_made_of_more_that_is_away_is_left() -> None:
+    x = square(6)
+    kept, product = x.cumsum(0), x @ x
+    asked = product.flip(0)
+    others = [product @ kept, product @ x.cumprod(0)]  # of what is away, and of what nobody has
+    del product
+    wanted = asked.tolist(), [one.tolist() for one in others]
+    evict(asked, *others, kept)
+    with within(64 * MIB):
+        assert asked.tolist() == wanted[0]
+        assert made() == {"matmul": 1, "flip": 1}
+        assert all(map(is_away, [kept, *others]))
+    assert [one.tolist() for one in others] == wanted[1]

@@ -291,7 +291,9 @@ def test_rows_that_are_not_evenly_apart() -> None:
 
 def test_no_thread_is_woken_for_rows_that_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(reductions, "share", lambda work, threads: asked.append(threads) or work())
+    monkeypatch.setattr(
+        reductions, "share", lambda work, threads, helping: asked.append(threads) or work()
+    )
     for shape in ((1, 100), (2, 50)):
         with config.using(threads=3, threads_from=0):
             map_rows(np.zeros(shape, F4), _softmax, (np.empty(shape, F4),), 1)

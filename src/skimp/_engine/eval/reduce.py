@@ -9,17 +9,19 @@ result.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
 from skimp._engine.eval.expr import Array, Expr, Shape
+from skimp._engine.eval.plan import Prepared
 from skimp._engine.eval.program import BRIEF
 from skimp._engine.eval.reducers import Reducer, State
-from skimp._engine.eval.run import Reader, evaluate, prepare_runs, threads_for
+from skimp._engine.eval.run import Reader, evaluate, prepare_runs, spare_reader, threads_for
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly, share
 
@@ -243,14 +245,15 @@ class _Reduction:
     def run(self) -> None:
         numbers = iter(range(self.tasks))  # shared by the threads: next() is atomic
 
-        def work() -> None:
-            most = self.a * self.batch * self.cut.r * self.cut.c
-            reader = Reader(self.source, self.prepared, most, self.acc)
+        most = self.a * self.batch * self.cut.r * self.cut.c
+        source = self.source, self.prepared, most, self.acc
+
+        def work(reader: Reader) -> None:
             for number in numbers:
                 self._do(number, reader)
             reader.close()
 
-        share(work, min(self.threads, self.tasks))
+        _share_reading(Reader(*source), work, min(self.threads, self.tasks), source)
         if not self.cut.direct:
             quietly(self._join)
 
@@ -388,20 +391,52 @@ def map_rows(
         quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
         return
     threads = threads_for(rows * length, steps)
-    step = max(1, min(-(-rows // threads), unit // length) // group) * group
-    prepared = prepare_runs(source)
+    many = max(1, min(-(-rows // threads), unit // length) // group)
+    first, prepared, step = _first_reader(source, many, group, length)
     blocks = range(0, rows, step)
     starts = iter(blocks)
 
-    def work() -> None:
-        reader = Reader(source, prepared, step * length, source.dtype)
+    def work(reader: Reader) -> None:
         for start in starts:
             stop = min(start + step, rows)
             block = reader.run(start * length, stop * length).reshape(stop - start, *row_shape)
             fn(block, *[out[start:stop] for out in flat])
         reader.close()
 
-    share(work, min(threads, len(blocks)))
+    rest = source, prepared, step * length, source.dtype
+    _share_reading(first, work, min(threads, len(blocks)), rest)
+
+
+def _first_reader(
+    source: Expr | Array, many: int, group: int, length: int
+) -> tuple[Reader, Prepared | None, int]:
+    """A reader of so `many` groups of rows, or fewer where there is no room for them; its plan, and
+    the number of rows.
+    """
+    prepared = prepare_runs(source)
+    while True:
+        step = many * group
+        rest = source, prepared, step * length, source.dtype
+        reader = spare_reader(*rest) if many > 1 else Reader(*rest)
+        if reader is not None:
+            return reader, prepared, step
+        many = max(many // 4, 1)
+        prepared = prepare_runs(source, many * group * length)
+
+
+def _share_reading(
+    first: Reader, work: Callable[[Reader], object], threads: int, rest: tuple[Any, ...]
+) -> None:
+    """`work` with a reader each, on so many threads. Helpers that find no room for the buffers of
+    theirs, of the `rest`, leave all to the others.
+    """
+
+    def help_if_there_is_room() -> None:
+        reader = spare_reader(*rest)
+        if reader is not None:
+            work(reader)
+
+    share(partial(work, first), threads, help_if_there_is_room)
 
 
 def is_one_block(rows: int, length: int) -> bool:

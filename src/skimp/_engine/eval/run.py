@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -17,7 +18,7 @@ from skimp._engine.eval.program import BRIEF, Plan
 from skimp._engine.eval.runner import Runner, share_plan
 from skimp._engine.interrupts import insist
 from skimp._kernels import bare, shaping
-from skimp._kernels.scratch import give, take
+from skimp._kernels.scratch import give, spares, take
 from skimp._kernels.threads import Call, at_once, quietly, whole
 from skimp.config import config
 
@@ -361,22 +362,28 @@ class Reader:
     """
 
     def __init__(
-        self, source: Expr | Array, prepared: Prepared | None, most: int, dtype: np.dtype[Any]
+        self,
+        source: Expr | Array,
+        prepared: Prepared | None,
+        most: int,
+        dtype: np.dtype[Any],
+        buffers: list[Array] | None = None,
     ) -> None:
         self._flat = source.reshape(-1) if isinstance(source, np.ndarray) and not prepared else None
         self._prepared = prepared
+        if buffers is None:
+            buffers = [take(*one) for one in _buffers_of(source, prepared, most, dtype)]
+        self._buffers: Final = buffers
         if prepared is not None:
-            self._runner = Runner(prepared)
-            self._buffer = take(most, source.dtype)
-        self._converted = take(most, dtype) if dtype != source.dtype else None
+            registers = len(prepared.plan.scratch)
+            self._runner = Runner(prepared, buffers[:registers])
+            self._buffer = buffers[registers]
+        self._converted = buffers[-1] if dtype != source.dtype else None
 
     def close(self) -> None:
         """Give the buffers back; the reader is of no use any more."""
-        if self._prepared is not None:
-            self._runner.close()
-            give(self._buffer)
-        if self._converted is not None:
-            give(self._converted)
+        for buffer in self._buffers:
+            give(buffer)
 
     def run(self, start: int, stop: int) -> Array:
         """The elements start..stop of C order, as a contiguous 1-d array."""
@@ -417,10 +424,35 @@ class Reader:
             filled += length
 
 
-def prepare_runs(source: Expr | Array) -> Prepared | None:
-    """The plan by which Readers materialize `source`; None where it is read directly."""
+def _buffers_of(
+    source: Expr | Array, prepared: Prepared | None, most: int, dtype: np.dtype[Any]
+) -> list[tuple[int, np.dtype[Any]]]:
+    """The lengths and types of a Reader's buffers."""
+    found = []
+    if prepared is not None:
+        plan = prepared.plan
+        found = [(plan.length, register) for register in plan.scratch]
+        found.append((most, source.dtype))
+    if dtype != source.dtype:
+        found.append((most, dtype))
+    return found
+
+
+def spare_reader(
+    source: Expr | Array, prepared: Prepared | None, most: int, dtype: np.dtype[Any]
+) -> Reader | None:
+    """A reader, where there is room for its buffers."""
+    buffers = spares(_buffers_of(source, prepared, most, dtype))
+    return None if buffers is None else Reader(source, prepared, most, dtype, buffers)
+
+
+def prepare_runs(source: Expr | Array, most: int = sys.maxsize) -> Prepared | None:
+    """The plan by which Readers materialize `source`, with registers of no more than `most`
+    elements; None where it is read directly.
+    """
     if isinstance(source, Expr):
-        return prepare((source,), block=_usual_block(math.prod(source.shape)), tiles=False)
+        block = min(_usual_block(math.prod(source.shape)), most)
+        return prepare((source,), block=block, tiles=False)
     if source.flags.c_contiguous:
         return None
     return prepare((Expr(COPY, (Leaf(None, source),), source.shape, source.dtype),), tiles=False)

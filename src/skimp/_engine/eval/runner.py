@@ -9,7 +9,7 @@ from typing import Any
 
 from skimp._engine.eval.expr import Array, Shape
 from skimp._engine.eval.plan import Prepared
-from skimp._kernels.scratch import give, spare, take
+from skimp._kernels.scratch import give, spares, take
 from skimp._kernels.threads import Call, share
 
 
@@ -84,15 +84,8 @@ class Runner:
 def spare_runner(prepared: Prepared) -> Runner | None:
     """A runner, where there is room for its registers."""
     length = prepared.plan.length
-    registers: list[Array] = []
-    for dtype in prepared.plan.scratch:
-        register = spare(length, dtype)
-        if register is None:
-            for each in registers:
-                give(each)
-            return None
-        registers.append(register)
-    return Runner(prepared, registers)
+    registers = spares([(length, dtype) for dtype in prepared.plan.scratch])
+    return None if registers is None else Runner(prepared, registers)
 
 
 def share_plan(runner: Runner, work: Callable[[Runner], object], threads: int) -> None:
