@@ -6,8 +6,7 @@ input from that of the result; where it needs the result instead of the input, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import pi, sqrt
 from typing import Any, Final
 
@@ -15,9 +14,10 @@ import numpy as np
 
 from skimp._kernels import bare, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
+from skimp._kernels.pieces import in_pieces, rooms_of
 from skimp._kernels.pointwise import Array, blends, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
-from skimp._kernels.scratch import give, giving, rooms, take
+from skimp._kernels.scratch import give, giving
 from skimp._kernels.special.erf import erf
 from skimp._kernels.threads import Call
 
@@ -27,7 +27,6 @@ _ZERO: Final = {char: np.zeros((), char) for char in "fd"}
 _ONE: Final = {char: np.ones((), char) for char in "fd"}
 _HALF: Final = {char: np.array(0.5, char) for char in "fd"}
 _BOOL: Final = np.dtype(np.bool_)
-_BYTE: Final = np.dtype(np.uint8)
 _BITS: Final = np.dtype(np.int32)
 _PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
 _SMALL: Final = 1 << 14  # elements up to which a fresh array costs less than one from the scratch
@@ -48,48 +47,6 @@ def _half(like: Array) -> Any:
     return _HALF.get(like.dtype.char, 0.5)
 
 
-def _rooms(arrays: Sequence[Array], length: int, *dtypes: np.dtype[Any]) -> list[Array]:
-    """Scratch memory of each type for pieces of the arrays, in one buffer, to be given back as the
-    first is: shorter where there is no room, if can be. Types come by their size, largest first."""
-    size, each = arrays[-1].size, _together(dtypes)
-    if _lie_in_a_run(arrays):
-        (room,) = rooms(min(size, length), each)
-    else:
-        room = take(size, each)
-    count, start, found = room.size, 0, []
-    flat = room.view(_BYTE)
-    for dtype in dtypes:
-        end = start + count * dtype.itemsize
-        found.append(flat[start:end].view(dtype))
-        start = end
-    return found
-
-
-@lru_cache
-def _together(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
-    """What takes as much room as an element of each."""
-    return np.dtype((np.void, sum([dtype.itemsize for dtype in dtypes])))
-
-
-def _lie_in_a_run(arrays: Sequence[Array]) -> bool:
-    shape = arrays[-1].shape
-    for a in arrays:  # noqa: SIM110  # a comprehension is a call
-        if getattr(a, "shape", ()) != shape or not a.flags.c_contiguous:
-            return False
-    return True
-
-
-def _in_pieces(*arrays: Array, length: int) -> Iterator[tuple[Array, ...]]:
-    """The same elements of all arrays, `length` at a time where they lie in one run."""
-    whole = arrays[-1]
-    if whole.size <= length or not _lie_in_a_run(arrays):
-        yield arrays
-        return
-    flat = [a.reshape(-1) for a in arrays]
-    for start in range(0, whole.size, length):
-        yield tuple([a[start : start + length] for a in flat])
-
-
 # Rectifiers
 
 
@@ -98,8 +55,8 @@ def threshold_calls(g: Array, x: Array, at: float = 0.0, *, out: Array) -> list[
     if not out.dtype.char == g.dtype.char == x.dtype.char == "f":
         return []
     made: list[Call] = []
-    used = _rooms((g, x, out), 2 * _PIECE, _BITS, _BOOL)
-    for some, one, to in _in_pieces(g, x, out, length=used[0].size):
+    used = rooms_of((g, x, out), 2 * _PIECE, _BITS, _BOOL)
+    for some, one, to in in_pieces(g, x, out, length=used[0].size):
         bits, mask = [room[: to.size].reshape(to.shape) for room in used]
         made += [
             (partial(np.less_equal, one, at, out=mask),),
@@ -134,8 +91,8 @@ def hardtanh_backward(
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
-    used = _rooms((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
-    for some, one, to in _in_pieces(g, x, out, length=used[0].size):
+    used = rooms_of((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
+    for some, one, to in in_pieces(g, x, out, length=used[0].size):
         bits, mask, above = [room[: to.size].reshape(to.shape) for room in used]
         np.less_equal(one, low, out=mask)
         if high is not None:
@@ -171,8 +128,8 @@ def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) ->
     if out.dtype.char not in "fd" or not isinstance(slope, int | float) or not 0 <= slope <= 1:
         select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
         return
-    (room,) = _rooms((g, x, out), _PIECE, out.dtype)
-    for some, one, to in _in_pieces(g, x, out, length=room.size):
+    (room,) = rooms_of((g, x, out), _PIECE, out.dtype)
+    for some, one, to in in_pieces(g, x, out, length=room.size):
         factor = room[: to.size].reshape(to.shape)
         factor[...] = np.greater(one, 0)
         np.maximum(factor, slope, out=factor)
@@ -355,8 +312,8 @@ def gelu(x: Array, *, out: Array) -> None:
     if elementwise_onednn.forward(GELU, x, out):
         return
     if out.dtype == np.float32:
-        (room,) = _rooms((x, out), _PIECE, out.dtype)
-        for one, to in _in_pieces(x, out, length=room.size):
+        (room,) = rooms_of((x, out), _PIECE, out.dtype)
+        for one, to in in_pieces(x, out, length=room.size):
             _over_phi(one, room[: to.size].reshape(to.shape), to)
             np.divide(one, to, out=to)
         give(room)
@@ -371,8 +328,8 @@ def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (Phi(x) + x phi(x)), the normal's distribution and density."""
     if elementwise_onednn.backward(GELU, g, x, out):
         return
-    (room,) = _rooms((g, x, out), _PIECE, out.dtype)
-    for some, one, to in _in_pieces(g, x, out, length=room.size):
+    (room,) = rooms_of((g, x, out), _PIECE, out.dtype)
+    for some, one, to in in_pieces(g, x, out, length=room.size):
         _gelu_backward(some, one, room[: to.size].reshape(to.shape), to)
     give(room)
 
