@@ -2366,6 +2366,9 @@ def rand_like(
 
 def randint(
     *args: Any,
+    low: Any = None,
+    high: Any = None,
+    size: Any = None,
     generator: Generator | None = None,
     out: Tensor | None = None,
     dtype: dtype | None = None,

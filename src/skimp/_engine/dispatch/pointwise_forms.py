@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.dispatch.fast_path import to_write
+from skimp._engine.dispatch.fast_path import spreads, to_write
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import predicate
 from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
@@ -279,7 +279,9 @@ def small_in_place(
     kind = type(other)
     if kind is Tensor or kind in ORDINARY:
         y = other._np
-        if y is None or other._dtype is not dtype or y.shape != x.shape:
+        if y is None or other._dtype is not dtype:
+            return False
+        if y.shape != x.shape and not spreads(y.shape, x.shape):
             return False
         if other._rg and _state.grad:
             return False

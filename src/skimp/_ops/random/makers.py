@@ -46,6 +46,7 @@ from skimp._ops.random.random import FEW, Draw, draw_into, floating, one_by_one
 from skimp.config import config
 
 _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
+_EXACT = 1 << 24  # numbers that float32 holds, all of them
 
 
 def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
@@ -182,13 +183,22 @@ def _whole_range(
 
 @making()
 def randint(
-    *args: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, **options: Any
+    *args: Any,
+    low: Any = None,
+    high: Any = None,
+    size: Any = None,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    **options: Any,
 ) -> Tensor:
     """Whole numbers: `randint(high, size)` or `randint(low, high, size)`.
 
     Dtypes: bool, integers, floating point and complex numbers.
     """
-    given = _whole_range("randint", ("low", "high", "size"), args, options, Options)
+    words = {"low": low, "high": high, "size": size}
+    named = {word: value for word, value in words.items() if value is not None}
+    given = _whole_range("randint", tuple(words), args, {**options, **named}, Options)
     shape = sizes_of((given["size"],))
     engine = engine_of(generator)
     t = dense_tensor(shape, dtype or dtypes.int64, **options) if out is None else out
@@ -261,18 +271,31 @@ _LAST_WHOLE = {  # bfloat16 is not asked
 }
 
 
-def _few_integers(args: tuple[Any, ...], dtype: Any = None, generator: Any = None) -> Tensor | None:
-    if not 2 <= len(args) <= 3 or not (dtype is None or dtype is dtypes.int64):
+def _few_integers(
+    args: tuple[Any, ...], low: Any = None, high: Any = None, size: Any = None, dtype: Any = None,
+    generator: Any = None,
+) -> Tensor | None:  # fmt: skip
+    if size is not None or high is not None:  # those by name come last
+        args = (*args, *[word for word in (low, high, size) if word is not None])
+    elif low is not None:
         return None
-    low: Any = args[0] if len(args) == 3 else 0
+    dtype = dtypes.int64 if dtype is None else dtype
+    if not 2 <= len(args) <= 3 or dtype not in (dtypes.int64, dtypes.float32):
+        return None
+    low = args[0] if len(args) == 3 else 0
     found = None if type(args[-1]) is int else _small_shape((args[-1],))
     if found is None:
         return None
     n, shape = found
+    if dtype is dtypes.float32 and not (
+        type(args[-2]) is int and -_EXACT <= low < args[-2] <= _EXACT
+    ):
+        return None
     made = _few_between(low, args[-2], n, engine_of(generator))
     if made is None:
         return None
-    return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
+    made = made if dtype is dtypes.int64 else made.astype(dtype.np)
+    return fresh(made if len(shape) == 1 else made.reshape(shape), dtype)
 
 
 def _few_integers_like(input: Tensor, args: tuple[Any, ...], dtype: Any = None) -> Tensor | None:
