@@ -162,7 +162,9 @@ def by_address(
     if len(shape) == 2 == len(other):
         found = products_onednn.prepared("f", "f", shape, other[1], strides, others, out[1])
         return None if found is None else found[0]
-    return batches_onednn.prepared(a, b, out) if len(shape) == len(other) else None
+    if adds or len(shape) != len(other):
+        return None
+    return batches_onednn.prepared(a, b, out)
 
 
 def multiplier(a: Array, b: Array, out: Array) -> Callable[[Array], object]:

@@ -116,6 +116,8 @@ def spares(wanted: Iterable[tuple[int, np.dtype[Any]]]) -> list[Array] | None:
     for length, dtype in wanted:
         room = spare(length, dtype)
         if room is None:
+            for other in found:
+                give(other)
             return None
         found.append(room)
     return found

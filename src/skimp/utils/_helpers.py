@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from skimp._engine.tensor.devices import device as Device
 from skimp._ops.assertions import _check
 from skimp._ops.nn import reduction as reductions
+from skimp.nn.utils.pruned_masks import number_of
 from skimp.utils import _pytree
 
 
@@ -79,6 +81,23 @@ def legacy_get_enum(
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))
 
 
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    """How many of so many elements an amount is, however many that are."""
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
+
+
+def _validate_pruning_amount(amount: float, tensor_size: int) -> None:
+    """ValueError for more elements than there are."""
+    number_of(amount, tensor_size)
+
+
+def _unwrap_optional(x: Any) -> Any:
+    """What is there, and an AssertionError for None."""
+    if x is None:
+        raise AssertionError("Unwrapping null optional")
+    return x
+
+
 def _register_pytree_node(
     cls: type,
     flatten_fn: Callable[..., Any],
@@ -94,6 +113,13 @@ def _register_pytree_node(
         FutureWarning,
         stacklevel=2,
     )
+    if to_str_fn is not None or maybe_from_str_fn is not None:
+        warnings.warn(
+            "`to_str_fn` and `maybe_from_str_fn` is deprecated. Please use `to_dumpable_context` "
+            "and `from_dumpable_context` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if _pytree.SUPPORTED_NODES.pop(cls, None) is not None:
         warnings.warn(
             f"{cls} is already registered as pytree node. Overwriting the previous registration.",

@@ -58,3 +58,12 @@ def test_who_takes_over_a_block_is_asked_again_when_another_reads_it(looks: list
         del y  # its block is too small for the result
         empty(BYTES)
         assert not waits(z)
+
+
+def test_many_that_wait_are_looked_at_once(looks: list[int]) -> None:
+    with skimp.config.using(defer="always"):
+        held = [skimp.empty(BYTES // 4) for _ in range(257)]
+        sums = [t + 1 for t in held]
+        for _ in range(4):
+            empty(BYTES)
+        assert (looks, all(map(waits, sums))) == ([0], True)

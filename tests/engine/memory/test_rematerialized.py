@@ -314,6 +314,18 @@ def test_dropout_of_what_is_kept_keeps_its_mask_alone(name: str, rows: int) -> N
     assert host.allocated - before <= y.nbytes + u.nbytes + u.numel()  # a result that waits: less
 
 
+def test_dropout_keeps_its_input_no_longer_than_the_node_below() -> None:
+    """Whose backward may run first, for another branch."""
+    x = skimp.rand(ROWS, 256, requires_grad=True)
+    before = host.allocated
+    h = skimp.relu(x)
+    y = skimp.nn.functional.dropout(h, 0.3)
+    y.data_ptr()
+    skimp.autograd.grad(h.sum(), [x])
+    del h
+    assert host.allocated - before == y.nbytes + y.numel()
+
+
 @pytest.mark.parametrize("unseen", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 def test_dropout_forgets_its_input_when_that_is_written_to(late: bool, unseen: bool) -> None:

@@ -126,12 +126,12 @@ def test_masks(dtype: str) -> None:
     agree(lambda lib, x: lib.nonzero(x, as_tuple=True), x)
     agree(lambda lib, x: lib.argwhere(x), x)
     agree(lambda lib, x: lib.nonzero_static(x, size=20, fill_value=7), x)
-    for dtype, rows in [("float32", False), ("int64", True)]:
+    for kind, rows in [("float32", False), ("int64", True)]:
         agree(
-            lambda lib, x, dtype, rows: lib.nonzero(
-                x, out=lib.zeros(0, dtype=getattr(lib, dtype)), as_tuple=rows
+            lambda lib, x, kind, rows: lib.nonzero(
+                x, out=lib.zeros(0, dtype=getattr(lib, kind)), as_tuple=rows
             ),
-            *(x, dtype, rows),
+            *(x, kind, rows),
             refused=RuntimeError,
             message=70,
         )

@@ -266,7 +266,15 @@ def test_fractional_pooling_takes_and_refuses_what_pytorch_does(nd: int) -> None
     agree(pool, x[:0], 2, 2)
     agree(pool, x[0, :0], 2, 2)
     agree(pool, x[0], [2] * nd, (2,) * nd, torch.rand(4, 3, nd))
-    for kernel, size in [(9, 2), (2, 9), ((2,), 2), (2, (2,) * (nd + 1)), (2, -1)]:
+    agree(pool, x, 3, 5 if nd == 2 else 4)
+    for kernel, size in [
+        (9, 2),
+        (2, 9),
+        *([(3, 5)] if nd == 3 else []),
+        ((2,), 2),
+        (2, (2,) * (nd + 1)),
+        (2, -1),
+    ]:
         agree(pool, x, kernel, size, refused=RuntimeError, message=70)
     for refused in (x[:, :0], x[..., :0], x[None]):
         agree(pool, refused, 2, 2, refused=RuntimeError, message=70)
@@ -303,6 +311,8 @@ def test_pools_of_nothing_and_of_wrong_places(nd: int) -> None:
             *(x, f"{what}_pool{nd}d"),
             refused=RuntimeError,
         )
+    if nd == 1:
+        agree(lambda t, x: t.nn.functional.max_pool1d(x, 0), x, refused=RuntimeError)
 
 
 MODES = [

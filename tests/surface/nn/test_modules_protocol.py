@@ -491,7 +491,7 @@ def test_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["named_parameters", "_named_members"])
-def test_parameters_are_those_that_a_class_names(name: str) -> None:
+def test_parameters_are_those_that_a_class_or_a_module_names(name: str) -> None:
     def shapes(lib: Any) -> list[tuple[int, ...]]:
         general = getattr(lib.nn.Module, name)
 
@@ -499,6 +499,8 @@ def test_parameters_are_those_that_a_class_names(name: str) -> None:
             return iter([*general(self, *args, **more)][:1])
 
         net = type("Net", (lib.nn.Linear,), {name: first})(3, 2)
-        return [tuple(p.shape) for p in net.parameters()]
+        one = lib.nn.Linear(3, 2)
+        setattr(one, name, lambda *args, **more: first(one, *args, **more))
+        return [tuple(p.shape) for module in (net, one) for p in module.parameters()]
 
-    assert shapes(skimp) == shapes(oracle) == [(2, 3)]
+    assert shapes(skimp) == shapes(oracle) == [(2, 3), (2, 3)]

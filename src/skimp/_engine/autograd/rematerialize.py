@@ -16,12 +16,13 @@ Dropout keeps its mask, and nothing of its input. Where that is a result that th
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.eval.expr import Expr, walk
-from skimp._engine.memory.layout import numel
+from skimp._engine.memory.layout import Layout, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, lean
 from skimp._engine.memory.rematerialize import (
@@ -30,6 +31,7 @@ from skimp._engine.memory.rematerialize import (
     rematerialized_of,
 )
 from skimp._engine.memory.storage import Storage, defer
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp.config import config
 
@@ -63,7 +65,7 @@ def instead_of(t: Tensor) -> Tensor:
         if deferred is None:
             return t
         make_rematerialized(deferred, s)
-    alias = _on(deferred, s, t)
+    alias = _on(deferred, s, t._skimp_layout_of(), t._dtype)
     alias._rg = True
     if t._base is None:
         alias._skimp_node, alias._skimp_index = t._skimp_node, t._skimp_index
@@ -74,15 +76,22 @@ def instead_of(t: Tensor) -> Tensor:
 
 
 class Noted:
-    """A tensor that a node's formulas don't read, and that the graph keeps anyway: a write to it is
-    no error, but nothing is made of it from then on.
+    """A tensor that a node's formulas don't read, and that the node below keeps, as long as that
+    does: a write to it is no error, but nothing is made of it from then on.
     """
 
-    __slots__ = ("tensor", "version")
+    __slots__ = ("_dtype", "_layout", "_storage", "version")
 
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.version = tensor._storage.version
+    def __init__(self, t: Tensor) -> None:
+        self._storage = ref(t._storage)
+        self._layout = t._skimp_layout_of()
+        self._dtype = t._dtype
+        self.version = t._storage.version
+
+    def tensor(self) -> Tensor | None:
+        """The tensor; None where nobody keeps it any more."""
+        s = self._storage()
+        return None if s is None else _on(s, s, self._layout, self._dtype)
 
 
 def kept_anyway(t: Tensor) -> Noted | None:
@@ -96,7 +105,7 @@ def kept_anyway(t: Tensor) -> Noted | None:
     s = t._storage
     for value in (node._skimp_saved or ())[::2]:
         if isinstance(value, Tensor) and value._storage is s and not t._hollow:
-            return Noted(_on(s, s, t))
+            return Noted(t)
     return None
 
 
@@ -115,7 +124,7 @@ def of_result(node: Any, t: Tensor) -> Tensor:
     if deferred is None:
         deferred = defer(_apart(expr))
         make_rematerialized(deferred, s)
-    return _on(deferred, s, t)
+    return _on(deferred, s, t._skimp_layout_of(), t._dtype)
 
 
 def _apart(expr: Expr) -> Expr:
@@ -150,13 +159,13 @@ def _saved_below(node: Any, depth: int) -> list[Storage]:
     return found
 
 
-def _on(deferred: Storage, s: Storage, t: Tensor) -> Tensor:
-    """An alias of `t`, whose storage is `s`, on the one that stands for that."""
+def _on(deferred: Storage, s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
+    """A tensor of this layout on the storage that stands for `s`."""
     s.saved = True  # the line of the next write to it matters
     alias = _new(Tensor)
-    alias._skimp_layout = t._skimp_layout_of()
+    alias._skimp_layout = layout
     alias._storage = deferred
-    alias._dtype = t._dtype
+    alias._dtype = dtype
     return alias
 
 
@@ -173,7 +182,7 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
             return None
         value, version = saved[2 * i], saved[2 * i + 1]
         if type(value) is Noted:
-            version, value = value.version, value.tensor
+            version, value = value.version, value.tensor()
         if hasattr(value, "unpack"):  # whatever a hook has made of it
             return None
         if isinstance(value, Tensor) and (

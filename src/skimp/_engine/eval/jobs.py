@@ -68,8 +68,8 @@ def _cuts(size: int, part: int) -> list[Cut]:
 def _run_jobs(pieces: Iterator[_Piece], runner: Runner) -> None:
     for (written, read), box, length in pieces:  # shared: next() is atomic
         runner.leaves = read
-        whole = length == written[0].size
-        outs = list(written) if whole else [out[box] for out in written]
+        at_once = length == written[0].size
+        outs = list(written) if at_once else [out[box] for out in written]
         runner.run((box,), (length,), length, outs)
     runner.close()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skimp._engine.memory.storage import Storage
 
 _ONE: Final = HELD_BY_CALL + 1  # references to what one leaf alone holds
-_MANY: Final = 256  # that are watched, of which most may have died
+_MANY: Final = 256  # that are watched, from which on most may have died
 _UNKNOWN: Final = 1 << 62  # more references than anything has
 
 
@@ -34,9 +34,10 @@ class Watch:
     the lock of those that wait.
     """
 
-    __slots__ = ("_most", "_places", "_refs")
+    __slots__ = ("_many", "_most", "_places", "_refs")
 
     def __init__(self) -> None:
+        self._many = _MANY  # as many: then somebody looks
         self._refs: list[Any] = []  # weak ones
         self._most: list[int] = []
         self._places: dict[int, int] = {}  # in both lists, by id
@@ -63,7 +64,7 @@ class Watch:
     def sees_one_alone(self) -> bool:
         """Whether a storage may be kept alive by expressions alone of which it is not known."""
         refs, most = self._refs, self._most
-        return any(map(le, map(getrefcount, map(call, refs)), most)) or len(refs) > _MANY
+        return any(map(le, map(getrefcount, map(call, refs)), most)) or len(refs) > self._many
 
     def look(self, waiting: Iterable[Storage]) -> set[int]:
         """Begin anew with what these expressions read; the ids of the counted storages that only
@@ -75,6 +76,7 @@ class Watch:
         self._refs = refs  # one step
         self._most = most
         self._places = places
+        self._many = max(_MANY, 2 * len(refs))
         found = compress(refs, map(le, map(getrefcount, map(call, refs)), most))
         return {id(s) for ref in found if (s := ref()) is not None and s.nbytes >= POOLED}
 

@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
-from skimp._engine.memory import copies as told, layout as layouts
+from skimp._engine.memory import copies as told
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare, products
@@ -92,15 +92,6 @@ def tell(name: str, t: Tensor, array: Any) -> None:
             lambda: f"{name} of {describe(t)}, which BLAS can't read in place",
             t,
         )
-
-
-def lies_in_rows(t: Tensor) -> bool:
-    """Whether a tensor of floats is row-major in memory."""
-    a = t._np
-    if a is not None:
-        return a.flags.c_contiguous
-    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
-    return not t._skimp_neg and strides == layouts.contiguous_strides(shape)
 
 
 # -- vectors --------------------------------------------------------------------------------------

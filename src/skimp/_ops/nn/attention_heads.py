@@ -19,10 +19,10 @@ from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.transforms import active
+from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import attention as attend
-from skimp._ops.linalg.matmul_vector import lies_in_rows
 from skimp._ops.nn.attention import described, dropping, in_ops_back
 
 # which of queries, keys and values lie side by side in so many projections
@@ -80,7 +80,7 @@ def _are_plain(parts: Sequence[Tensor], mask: Tensor | None) -> bool:
     for t, pieces in zip(parts, _PIECES[len(parts)], strict=True):
         if type(t) not in ORDINARY or t._dtype is not dtype or shape_of(t)[-1] != pieces * width:
             return False
-        if not lies_in_rows(t):
+        if not _lies_in_rows(t):
             return False
     return mask is None or (
         type(mask) in ORDINARY and not mask._rg and mask._dtype in (dtypes.bool, dtype)
@@ -165,3 +165,12 @@ _RECORDED = recording(
     ("first", "second", "third", "heads", "batch_first", "mask", "causal", "kept", "grow"),
     (1,),
 )
+
+
+def _lies_in_rows(t: Tensor) -> bool:
+    """Whether a tensor of floats is row-major in memory."""
+    a = t._np
+    if a is not None:
+        return a.flags.c_contiguous
+    shape, strides, _ = t._skimp_layout or t._skimp_layout_of()
+    return not t._skimp_neg and strides == contiguous_strides(shape)

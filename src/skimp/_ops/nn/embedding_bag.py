@@ -184,6 +184,7 @@ def _bagged(
         rows = (lookup_sparse if sparse else lookup)(weight, input, -1, by_freq)
         return _summed(rows, input.new_empty(bags), rows.shape[0])
     added = mode != "max" and padding < 0 and weight._dtype is not dtypes.float64
+    added = added and weight.stride(1) == 1
     _check_bags(input, weight.shape[0], not added)
     numbers = numbers_of(input, weight.shape[0])
     live = numbers != padding if padding >= 0 else None

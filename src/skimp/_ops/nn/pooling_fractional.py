@@ -88,7 +88,7 @@ def _check(name: str, nd: int, input: Any, kernel: Ints, sizes: Ints) -> None:
             )
     axes = ("time", "height", "width")[-nd:]
     for axis, s, k, n in zip(axes, sizes, kernel, shape[-nd:], strict=True):
-        if s + k - 1 > n:
+        if s + k - 1 > n - (nd == 3):
             raise RuntimeError(f"{name}: pool {axis} {k} too large relative to input {axis} {n}")
         if k < 1:
             raise RuntimeError(f"{name}: pool {axis} must be at least 1, but got {k}")
@@ -129,7 +129,7 @@ Maxima over windows at random distances.
 
 Shape: (n, channels, ...) or without n; the spatial sizes become `output_size`.
 Dtypes: floating point.
-Raises: ValueError for neither or both of output_size and output_ratio.
+Raises: ValueError for neither output_size nor output_ratio.
 Memory: a new tensor, drawn at the call.
 Source: Graham, 2015."""
 

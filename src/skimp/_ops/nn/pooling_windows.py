@@ -75,13 +75,14 @@ def _pool(
     dilation = per_dim(name, "dilation", dilation, nd)
     if not name.startswith("adaptive"):  # whose shapes are checked by who asks
         _check_input(name, shape, nd)
+    if name == "max_pool1d":
+        for what, (value,) in (("kernel_size", kernel), ("stride", stride)):
+            if value <= 0:
+                raise RuntimeError(
+                    f"max_pool1d() {what} must be greater than zero, but got {value}"
+                )
     if 0 in stride:
-        one = name == "max_pool1d"
-        raise RuntimeError(
-            "max_pool1d() stride must be greater than zero, but got 0"
-            if one
-            else "stride should not be zero"
-        )
+        raise RuntimeError("stride should not be zero")
     for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values):
             raise RuntimeError(

@@ -205,6 +205,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         keepdim = keepdim or keepdims
         if out is None:
             return along(input, dim, keepdim)
+        dims_of(dim, input.ndim)
         if isinstance(out, (tuple, list)) and len(out) == 2:
             for one, dtype in zip(out, (input._dtype, dtypes.int64), strict=True):
                 check_type(one, dtype, name)

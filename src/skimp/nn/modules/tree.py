@@ -270,10 +270,12 @@ class Tree:
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Parameters of this module and, with `recurse`, of those below it."""
-        own = type(self)
+        own, set_here = type(self), self.__dict__
         if (
             own.named_parameters is not Tree.named_parameters
             or own._named_members is not Tree._named_members
+            or "named_parameters" in set_here
+            or "_named_members" in set_here
         ):
             for _, param in self.named_parameters(recurse=recurse):
                 yield param
