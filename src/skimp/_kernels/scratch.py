@@ -116,9 +116,7 @@ def spares(wanted: Iterable[tuple[int, np.dtype[Any]]]) -> list[Array] | None:
     for length, dtype in wanted:
         room = spare(length, dtype)
         if room is None:
-            for other in found:
-                give(other)
-            return None
+            return None  # what was found goes: smaller ones may find room in its place
         found.append(room)
     return found
 
