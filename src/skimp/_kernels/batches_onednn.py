@@ -47,7 +47,9 @@ def multiply(a: Array, b: Array, out: Array, threads: int) -> bool:
 
 @lru_cache(1024)
 def prepared(a: Lies, b: Lies, out: Lies) -> Make | None:
-    """What makes `multiply` of float32 that lies so, by addresses; None where that does not."""
+    """What makes `multiply` of float32 that lies so, by addresses; None where that does not. It is
+    called as `products_onednn.Make` is, and adds nothing: `blas.by_address` asks it for no sums.
+    """
     multiplications, (rows, columns) = math.prod(a[0]) * b[0][-1], out[0][-2:]
     if (
         multiplications < WORTH

@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 _lock = reentrant()
-inside = 0  # how many ask for products on one thread
+_inside = 0
 _before = 0
 FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product
 _WORTH: Final = 1 << 25  # and from which that pays, where its threads have to be woken
@@ -96,19 +96,19 @@ def one_thread() -> Iterator[None]:
 
 
 def _enter(get: Callable[[], int], put: Callable[[int], None]) -> None:
-    global inside, _before
+    global _inside, _before
     with _lock:
-        if inside == 0:
+        if _inside == 0:
             _before = get()
             put(1)
-        inside += 1
+        _inside += 1
 
 
 def _leave(put: Callable[[int], None]) -> None:
-    global inside
+    global _inside
     with _lock:
-        inside -= 1
-        if inside == 0:
+        _inside -= 1
+        if _inside == 0:
             put(_before)
 
 
@@ -133,13 +133,13 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
             all_of_them > products_onednn.SMALL or rows < products_onednn.THIN
         ):
             out = np.empty((rows, columns), a.dtype) if out is None else out
-            if products_onednn.multiply(a, b, out, 1 if inside else config.threads):
+            if products_onednn.multiply(a, b, out, 1 if _inside else config.threads):
                 return out
     elif a.ndim == b.ndim and all_of_them >= batches_onednn.WORTH:
         made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
         if batches_onednn.multiply(a, b, made, threads_for_products()):
             return made  # the batches of others may broadcast
-    functions = _functions() if FEW < rows * depth * columns < _WORTH and not inside else None
+    functions = _functions() if FEW < rows * depth * columns < _WORTH and not _inside else None
     if functions is None:
         return np.matmul(a, b, out=out, order="C")
     _enter(*functions)
@@ -177,12 +177,12 @@ def multiplier(a: Array, b: Array, out: Array) -> Callable[[Array], object]:
 
 def threads_for_products() -> int:
     """One where threads share other work, of which products are pieces."""
-    return 1 if inside else config.threads
+    return 1 if _inside else config.threads
 
 
 def alone(multiplications: int) -> AbstractContextManager[None]:
     """Inside, products of so many stay on the thread that asks, if it is too few for several."""
-    return one_thread() if FEW < multiplications < _WORTH and not inside else nullcontext()
+    return one_thread() if FEW < multiplications < _WORTH and not _inside else nullcontext()
 
 
 def shares(items: int, multiplications: int) -> bool:

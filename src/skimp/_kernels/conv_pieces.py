@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import addressof, c_char
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -277,8 +276,8 @@ class Room:
 
     __slots__ = ("_start", "address", "flat")
 
-    def __init__(self, flat: Any) -> None:
-        first = addressof(c_char.from_buffer(flat))
+    def __init__(self, flat: Array) -> None:
+        first = shaping.address(flat)
         self.flat = flat
         self.address = -(-first // _LINE) * _LINE
         self._start = (self.address - first) // TYPE.itemsize
@@ -286,8 +285,7 @@ class Room:
     def view(self, place: int, shape: Ints) -> Array:
         """An array from one on."""
         start = self._start + place
-        part: Array = self.flat[start : start + math.prod(shape)].reshape(shape)
-        return part
+        return self.flat[start : start + math.prod(shape)].reshape(shape)
 
 
 def room_of(elements: int) -> Room:

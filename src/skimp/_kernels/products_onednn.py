@@ -84,8 +84,8 @@ def prepared(
     turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts, dense = cut
 
     def make(at_a: int, at_b: int, at_out: int, threads: int, add: bool) -> None:
-        here = signals.here.apart  # which makes it so
-        began = teams.gathered(shared > 1) if here and shared and threads > 1 else None
+        apart = signals.here.apart  # asked by each thread before its first: which makes it so
+        began = teams.gathered(shared > 1) if apart and shared and threads > 1 else None
         if began is None:
             put(1)
         elif teams.told.size == threads:

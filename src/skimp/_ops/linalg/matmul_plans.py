@@ -110,7 +110,7 @@ def planned(
         at = addressof(_at(array if plan.strides is None else array.T))
     except (TypeError, ValueError):  # read-only
         at_x, at_y, at = shaping.addresses(x, y, array)
-    threads = 1 if blas.inside else config.threads
+    threads = blas.threads_for_products()
     plan.make(at_x + from_x, at_y + from_y, at, threads, bias is not None)
     return made
 

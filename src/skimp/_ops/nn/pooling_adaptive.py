@@ -19,7 +19,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
-from skimp._ops.nn.pooling_windows import is_plain, per_dim, pool_of
+from skimp._ops.nn.pooling_windows import is_plain, per_dim, side_by_side
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
 
@@ -128,8 +128,7 @@ def _blocks(have: Ints, sizes: Ints) -> Ints | None:
 
 
 def _average(nd: int, input: Any, output_size: Any) -> Any:
-    name = f"adaptive_avg_pool{nd}d"
-    sizes = _sizes(name, nd, input, output_size)
+    sizes = _sizes(f"adaptive_avg_pool{nd}d", nd, input, output_size)
     _check_kernel("avg", nd, input)
     first = input.ndim - nd
     have = tuple(input.shape)[first:]
@@ -137,8 +136,7 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
         return tied(input).mean(list(range(first, input.ndim)), True)
     each = _blocks(have, sizes)
     if each is not None:
-        pool = pool_of(name, input, nd, each, each, 0, 1, False)
-        return _avg_pool(input, pool, True, None)
+        return _avg_pool(input, side_by_side(have, each), True, None)
     given, input = input, tied(input)
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:

@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import NAMESPACES
-from skimp._engine.memory.layout import check_shape
+from skimp._engine.memory.layout import check_shape, normalize_dim
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.nn.pooling import node_of
@@ -39,14 +39,10 @@ def _fractional(
     sizes = _of_each_dim(name, "output_size", output_size, nd)
     kernel = _of_each_dim(name, "kernel_size", kernel_size, nd)
     if _random_samples is None:
-        if input.ndim <= nd:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-input.ndim}, "
-                f"{input.ndim - 1}], but got {-nd - 1})"
-            )
+        channels = input.shape[normalize_dim(-nd - 1, input.ndim)]
         batch = input.shape[0] if input.ndim > nd + 1 else 1
         _random_samples = NAMESPACES[""]["rand"](
-            batch, input.shape[-nd - 1], nd, dtype=input._dtype, device=input.device
+            batch, channels, nd, dtype=input._dtype, device=input.device
         )
     _check(name, nd, input, kernel, sizes)
     _check_samples(nd, input, _random_samples)

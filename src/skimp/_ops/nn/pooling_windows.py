@@ -73,8 +73,7 @@ def _pool(
     stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
     padding = per_dim(name, "padding", padding, nd)
     dilation = per_dim(name, "dilation", dilation, nd)
-    if not name.startswith("adaptive"):  # whose shapes are checked by who asks
-        _check_input(name, shape, nd)
+    _check_input(name, shape, nd)
     if name == "max_pool1d":
         for what, (value,) in (("kernel_size", kernel), ("stride", stride)):
             if value <= 0:
@@ -110,6 +109,13 @@ def _pool(
     if any(o < 1 for o in out):
         raise RuntimeError(_too_small(name, shape[-nd - 1 :], out))
     return Pool(size, kernel, stride, padding, dilation, out)
+
+
+@lru_cache(256)
+def side_by_side(size: Ints, kernel: Ints) -> Pool:
+    """Windows that fill planes of this size, and don't meet; kept as those of `_pool` are."""
+    out = tuple([n // k for n, k in zip(size, kernel, strict=True)])
+    return Pool(size, kernel, kernel, (0,) * len(size), (1,) * len(size), out)
 
 
 def _wide_padding(name: str, kernel: Ints, padding: Ints) -> str:
