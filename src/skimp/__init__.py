@@ -31,7 +31,6 @@ with skimp._engine.interpreter.collector_off():
         linalg,
         masked,
         memory,
-        multiprocessing,
         nn,
         overrides,
         random,
@@ -216,7 +215,15 @@ from skimp.random import fork_rng, thread_safe_generator
 from skimp.version import __version__
 
 if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
-    from skimp import distributions, library, optim, profiler, serialization, testing
+    from skimp import (
+        distributions,
+        library,
+        multiprocessing,
+        optim,
+        profiler,
+        serialization,
+        testing,
+    )
     from skimp.serialization import load, save
 
 short, int, long, half, float, double, cfloat, cdouble = (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_origin
 
 from skimp._compat import notices
 from skimp._compat.modules import lookup as _lookup, public as _public
-from skimp.multiprocessing.futures import Future
+from skimp.utils.futures import Future
 from skimp.nn.modules.module import Module
 
 __all__ = [

@@ -112,8 +112,8 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     printed = python(
         """
         import sys
-        before = list(sys.path), list(sys.meta_path)
         import skimp, skimp._compat
+        before = list(sys.path), list(sys.meta_path)
         skimp._compat.install()
         import torch.nn
         skimp._compat.uninstall()
@@ -234,6 +234,7 @@ def test_a_home_hides_no_module_of_ours(tmp_path: Path) -> None:
         """
         import importlib.util, sys
         import skimp, skimp.distributions, skimp.multiprocessing.spawning, skimp.serialization
+        import skimp.utils.data
         from skimp._compat.homes import HOMES
         for home in HOMES:
             name = f"skimp.{home}".rstrip(".")

@@ -19,7 +19,7 @@ import pytest
 import skimp
 import skimp.multiprocessing as mp
 from skimp._engine.memory.ledger import host
-from skimp.multiprocessing import sharing
+from skimp._ops.create import sharing
 
 LARGE = 1 << 15
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="starts many processes")

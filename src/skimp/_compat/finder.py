@@ -10,8 +10,10 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from skimp._compat import homes
+from skimp._compat.arrivals import forget, when_imported
 from skimp._compat.missing import nearest
 from skimp._compat.table import OURS, THEIRS, ours, theirs
 
@@ -73,7 +75,7 @@ def install() -> None:
     sys.path.insert(1, SHIM)
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
-    _preload([CHILD])
+    when_imported("multiprocessing", _preload)
 
 
 def _installed() -> bool:
@@ -114,13 +116,14 @@ def uninstall() -> None:
         if ours(name) != name and module is sys.modules.get(ours(name)):
             module.__name__ = ours(name)
             del sys.modules[name]
-    _preload(["__main__"])
+    forget("multiprocessing", _preload)
+    started = sys.modules.get("multiprocessing")
+    if started is not None:
+        started.set_forkserver_preload(["__main__"])
 
 
-def _preload(modules: list[str]) -> None:
-    import multiprocessing  # with sockets, for programs that say `torch`
-
-    multiprocessing.set_forkserver_preload(modules)
+def _preload(multiprocessing: Any) -> None:
+    multiprocessing.set_forkserver_preload([CHILD])
 
 
 _BARE = ("Tensor", "Size", "dtype", "device")

@@ -7,23 +7,29 @@ with a factor of the type at hand, where NumPy has them.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-_UFUNCS: Final[Any] = getattr(np.fft, "_pocketfft_umath", None)
 _SINGLE: Final = np.dtype(np.float32)
 # What is multiplied by, 1, 1 / sqrt(n) or 1 / n, as NumPy names it: by the direction that divides.
 _FORWARD: Final[dict[str, Any]] = {"none": "backward", "ortho": "ortho", "all": "forward"}
 _INVERSE: Final[dict[str, Any]] = {"none": "forward", "ortho": "ortho", "all": "backward"}
 
 
+@cache
+def _ufuncs() -> Any:
+    """NumPy's module of them, which `import numpy` alone does not load."""
+    return getattr(np.fft, "_pocketfft_umath", None)
+
+
 def along(a: Array, axis: int, norm: str, forward: bool) -> Array:
     """Complex numbers transformed along an axis."""
-    if a.dtype == np.complex64 and _UFUNCS is not None:
-        run = _UFUNCS.fft if forward else _UFUNCS.ifft
+    if a.dtype == np.complex64 and (ufuncs := _ufuncs()) is not None:
+        run = ufuncs.fft if forward else ufuncs.ifft
         return _run(run, a, axis, a.shape[axis], norm, np.empty_like(a))
     if forward:
         return np.fft.fft(a, axis=axis, norm=_FORWARD[norm])
@@ -32,17 +38,17 @@ def along(a: Array, axis: int, norm: str, forward: bool) -> Array:
 
 def half(a: Array, axis: int, norm: str) -> Array:
     """Real numbers transformed along an axis, without what is the conjugate of the rest."""
-    if a.dtype == _SINGLE and _UFUNCS is not None:
+    if a.dtype == _SINGLE and (ufuncs := _ufuncs()) is not None:
         n = a.shape[axis]
-        run = _UFUNCS.rfft_n_odd if n % 2 else _UFUNCS.rfft_n_even
+        run = ufuncs.rfft_n_odd if n % 2 else ufuncs.rfft_n_even
         return _run(run, a, axis, n, norm, _blank(a, axis, n // 2 + 1, np.complex64))
     return np.fft.rfft(a, axis=axis, norm=_FORWARD[norm])
 
 
 def whole(a: Array, size: int, axis: int, norm: str) -> Array:
     """The real numbers, `size` along the axis, of which `half` is the transform."""
-    if a.dtype == np.complex64 and _UFUNCS is not None:
-        return _run(_UFUNCS.irfft, a, axis, size, norm, _blank(a, axis, size, np.float32))
+    if a.dtype == np.complex64 and (ufuncs := _ufuncs()) is not None:
+        return _run(ufuncs.irfft, a, axis, size, norm, _blank(a, axis, size, np.float32))
     return np.fft.irfft(a, size, axis=axis, norm=_INVERSE[norm])
 
 

@@ -25,7 +25,7 @@ from skimp.distributed.reduce_ops import PremulSum, ReduceOp
 from skimp.distributed.reductions import all_reduce, all_reduce_coalesced
 from skimp.distributed.transfers import sends_apart
 from skimp.distributed.work import progress
-from skimp.multiprocessing.futures import Future
+from skimp.utils.futures import Future
 
 Hook = Callable[[Any, "GradBucket"], Any]
 FIRST = 1 << 20  # bytes of the first bucket: communication begins early

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from skimp._engine.memory import call_site
 from skimp.distributed import watch
 from skimp.distributed.errors import DistBackendError
-from skimp.multiprocessing.futures import Future
+from skimp.utils.futures import Future
 
 SPINS = 64  # polls without a pause: two ranks that meet lose nothing
 YIELDING = 0.05  # seconds in which the core is only offered to others between polls

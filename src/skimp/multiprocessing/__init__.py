@@ -11,7 +11,6 @@ from multiprocessing import *  # noqa: F403
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from skimp._compat.modules import listed as _listed, lookup as _lookup
-from skimp.multiprocessing import sharing
 
 if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
     from skimp.multiprocessing.spawning import (
@@ -24,8 +23,8 @@ if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
 
 __all__ = [
     "ProcessContext", "ProcessExitedException", "ProcessRaisedException",
-    "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "sharing",
-    "spawn", "start_processes",
+    "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "spawn",
+    "start_processes",
 ]  # fmt: skip
 
 __all__ += _multiprocessing.__all__

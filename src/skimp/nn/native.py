@@ -440,4 +440,5 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
 for _name in __all__:
     _f = globals()[_name]
-    _f.__doc__ = completed(_f.__doc__, said_of_same(_f.__doc__))
+    if _f.__doc__:
+        _f.__doc__ = completed(_f.__doc__, said_of_same(_f.__doc__))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any
 
 from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.fields import exchange
 from skimp._engine.tensor.tensor import Tensor
-from skimp.utils import _pickling, _pytree, checkpoint, data, deterministic, dlpack, hooks
+from skimp.utils import _pickling, _pytree, checkpoint, deterministic, dlpack, hooks
+
+if _TYPE_CHECKING:  # imported when a program names it
+    from skimp.utils import data
 
 __all__ = [
     "_pytree", "checkpoint", "data", "deterministic", "dlpack", "hooks", "set_module",

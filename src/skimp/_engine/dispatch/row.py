@@ -53,9 +53,15 @@ REQUIRED = _Required()  # the default of an argument that has none
 SPREAD = ("order", "sizes")  # starred arguments: a list that methods alone take number by number
 
 
-@dataclass(eq=False)
-class Op:
-    """One declared op.
+class _Asked:
+    """What is found when somebody asks, in a dict of its own; nobody asks most ops."""
+
+    __slots__ = ("__dict__",)
+
+
+@dataclass(eq=False, slots=True)
+class Op(_Asked):
+    """One declared op. (With fields of its own: a dict of so many takes 1.5 KiB.)
 
     `fast` is the op on small arrays (`Tensor._np`), or None where a call is not for it; the
     wrapper asks it first, and records what it gives: by `rule`, or by `fast_rule` where the body is

@@ -1,6 +1,9 @@
 """torch.nn.utils: gradients, parametrizations, sequences, and other helpers of training."""
 
-from skimp.nn.utils import parametrizations, parametrize, prune, rnn, stateless
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from skimp._compat.modules import lookup as _lookup
+from skimp.nn.utils import parametrizations, parametrize, rnn, stateless
 from skimp.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -23,6 +26,9 @@ from skimp.nn.utils.memory_format import (
 from skimp.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from skimp.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
+if _TYPE_CHECKING:  # imported when a program names it
+    from skimp.nn.utils import prune
+
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
     "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format",
@@ -31,3 +37,4 @@ __all__ = [
     "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "stateless",
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+__getattr__ = _lookup(__name__)

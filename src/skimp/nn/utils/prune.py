@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from skimp._compat.finder import join as _join
 from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
@@ -496,3 +497,6 @@ def is_pruned(module: Module) -> bool:
         for inner in module.modules()
         for hook in inner._forward_pre_hooks.values()
     )
+
+
+_join()

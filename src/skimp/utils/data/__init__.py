@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skimp._compat.finder import join as _join
 from skimp._compat.modules import lookup as _lookup
 from skimp.utils.data import dataloader, dataset, distributed, sampler
 from skimp.utils.data._utils.collate import default_collate, default_convert
@@ -35,3 +36,4 @@ __all__ = [
     "sampler",
 ]  # fmt: skip
 __getattr__ = _lookup(__name__)
+_join()

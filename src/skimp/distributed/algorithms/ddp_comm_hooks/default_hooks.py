@@ -10,7 +10,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.groups import chosen
 from skimp.distributed.reducer import GradBucket
 from skimp.distributed.reductions import all_reduce
-from skimp.multiprocessing.futures import Future
+from skimp.utils.futures import Future
 
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook",

@@ -11,7 +11,7 @@ from skimp.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from skimp.distributed.groups import chosen
 from skimp.distributed.reducer import GradBucket, done
 from skimp.distributed.reductions import all_reduce
-from skimp.multiprocessing.futures import Future
+from skimp.utils.futures import Future
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 

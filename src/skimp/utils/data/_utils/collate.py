@@ -13,9 +13,9 @@ import numpy as np
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create import sharing
 from skimp._ops.create.creation import as_tensor, tensor
 from skimp._ops.shape.joining import stack
-from skimp.multiprocessing import sharing
 from skimp.utils.data._utils import worker
 
 Collate = Callable[..., Any]

@@ -1,10 +1,8 @@
 """Storages in shared memory, and how tensors go to other processes.
 
 A shared storage is a mapping of an anonymous file (`memfd_create` on Linux). Its descriptor, not a
-name, goes from
-process to process, so the kernel frees the memory with the last process that has it: nothing can
-leak, however a program
-ends, and `/dev/shm` and its limit are not involved.
+name, goes from process to process, so the kernel frees the memory with the last process that has
+it: nothing can leak, however a program ends, and `/dev/shm` and its limit are not involved.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ import os
 import sys
 import threading
 import weakref
-from multiprocessing import reduction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from skimp._compat.arrivals import when_imported
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
@@ -30,9 +28,8 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp._ops.create.storages import UntypedStorage
 
-SHARE_FROM = (
-    1 << 16
-)  # bytes from which a storage goes to another process in shared memory; smaller ones are copied
+# bytes from which a storage goes to another process in shared memory; smaller ones are copied
+SHARE_FROM = 1 << 16
 CAN_SHARE = hasattr(os, "memfd_create") or os.name == "posix"
 
 
@@ -121,7 +118,7 @@ def _reduce_storage(s: Storage) -> Any:
         if len(s) < SHARE_FROM or not CAN_SHARE:
             return s.__reduce__()
         share(s)
-    handle = reduction.DupFd(_SEGMENTS[s].fd)
+    handle = sys.modules[_PICKLING].DupFd(_SEGMENTS[s].fd)
     _forget_with_pool(handle)
     return received, (handle, len(s))
 
@@ -160,8 +157,14 @@ def _reduce_tensor(t: Tensor) -> Any:
     return t.__reduce_ex__(2)
 
 
-reduction.ForkingPickler.register(Storage, _reduce_storage)
-reduction.ForkingPickler.register(Tensor, _reduce_tensor)
+def _register(reduction: Any) -> None:
+    """Tell the pickler between processes how tensors go there."""
+    reduction.ForkingPickler.register(Storage, _reduce_storage)
+    reduction.ForkingPickler.register(Tensor, _reduce_tensor)
+
+
+_PICKLING: Final = "multiprocessing.reduction"
+when_imported(_PICKLING, _register)
 
 
 # -- as methods -----------------------------------------------------------------------------------
