@@ -214,13 +214,7 @@ def back_of_small(
 
 
 def back_of_rows(
-    g: Tensor,
-    x: Tensor,
-    mean: Array,
-    rstd: Array,
-    weight: Array | None,
-    given: bool,
-    into: Array,
+    g: Tensor, x: Tensor, mean: Array, rstd: Array, weight: Array | None, given: bool, into: Array
 ) -> tuple[Array, list[Array]]:
     """g's values, and `line_back`, of images whose channels are rows; what `gradient_rows` says of
     `into`."""

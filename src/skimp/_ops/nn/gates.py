@@ -216,34 +216,35 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return input.narrow(dim, 0, n), input.narrow(dim, n, n)
 
 
-def _small_halves(input: Tensor, dim: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """Where the halves of a small row-major tensor are; None for any other, and what is refused."""
+def _small_halves(input: Tensor, dim: Any) -> tuple[Any, Any, Any]:
+    """The elements of a small row-major tensor, and where its halves are in them; nothing of any
+    other, and of what is refused."""
     a = input._np
     if a is None or input._dtype not in dtypes.FLOATING or not a.flags.c_contiguous:
-        return None
-    if type(dim) is not int or not -a.ndim <= dim < a.ndim or not a.size:
-        return None
-    n, before = a.shape[dim], (slice(None),) * (dim % a.ndim)
-    return None if n % 2 else ((*before, slice(n // 2)), (*before, slice(n // 2, n)))
+        return None, None, None
+    if type(dim) is not int or not -a.ndim <= dim < a.ndim or not a.size or a.shape[dim] % 2:
+        return None, None, None
+    n, before = a.shape[dim] // 2, (slice(None),) * (dim % a.ndim)
+    return a, (*before, slice(n)), (*before, slice(n, None))
 
 
 def _small_glu(input: Tensor, dim: Any = -1) -> Any:
-    halves = _small_halves(input, dim)
-    if halves is None:
+    a, *halves = _small_halves(input, dim)
+    if a is None:
         return None
-    first, gate = [np.ascontiguousarray(input._np[half]) for half in halves]
+    first, gate = [np.ascontiguousarray(a[half]) for half in halves]
     made = np.empty(gate.shape, gate.dtype)
     quietly(partial(A.glu, first, gate, out=made))
     return fresh(made, input._dtype)
 
 
 def _small_glu_back(grad: Tensor, input: Tensor, dim: Any) -> Any:
-    halves, g = _small_halves(input, dim), grad._np
-    if halves is None or g is None or grad._dtype is not input._dtype:
+    (a, *halves), g = _small_halves(input, dim), grad._np
+    if a is None or g is None or grad._dtype is not input._dtype:
         return None
     g = np.ascontiguousarray(g)
-    first, gate = [np.ascontiguousarray(input._np[half]) for half in halves]
-    made, room = bare.empty_like(input._np), np.empty(gate.shape, gate.dtype)
+    first, gate = [np.ascontiguousarray(a[half]) for half in halves]
+    made, room = np.empty(a.shape, a.dtype), np.empty(gate.shape, gate.dtype)
     for half, kernel, read in (
         (halves[0], A.glu, (g, gate)),
         (halves[1], A.glu_gate_backward, (g, first, gate)),

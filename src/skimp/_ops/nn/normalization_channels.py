@@ -147,19 +147,19 @@ def _batch_back_in_rows(
 ) -> Any:
     """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c, which
     is g * a where statistics are given. `spread` as `_batch_back_of_few` has it."""
-    like, rstd = _numbers(mean), _numbers(spread)
-    assert like is not None and rstd is not None
-    if eps is not None:
-        rstd = quietly(channel_few.over_deviation, rstd, eps)
+    centre, rstd, scale = [_numbers(t) for t in (mean, spread, weight)]
+    assert centre is not None
+    assert rstd is not None
     given = eps is not None
-    scale = _numbers(weight)
+    if given:
+        rstd = quietly(channel_few.over_deviation, rstd, eps)
     x, g = channel_sums.small(input), g0._np
     if x is not None and g is not None and x.dtype == g.dtype:
-        made = quietly(channel_sums.back_of_small, g, x, like, rstd, scale, given)
+        made = quietly(channel_sums.back_of_small, g, x, centre, rstd, scale, given)
         return [fresh(each, input._dtype) for each in made]
     # first: a gradient that waits is not to be made for room that is asked for while it is read
     dx, into = blank(shape_of(input), dtypes.accumulator(input._dtype))
-    g, (*line, dw, db) = channel_sums.back_of_rows(g0, input, like, rstd, scale, given, into)
+    g, (*line, dw, db) = channel_sums.back_of_rows(g0, input, centre, rstd, scale, given, into)
     channel_sums.blend(g, input._skimp_array(), into, *line)
     return dx, _vector(dw), _vector(db)
 
