@@ -59,9 +59,9 @@ def test_bits_are_those_of_one_operation_after_the_other(
     with np.errstate(over="ignore"):
         _same(own, _by_numpy(x, a, b, (0, inf)))
         want = (x * b + c) + g * a
-    assert channels_onednn.blended(g, x, a, b, c, out)
+    assert channels_onednn.blended(g, x, out, a, b, c)
     _same(out, want)
-    assert channels_onednn.blended(g, x, a, b, c, g)
+    assert channels_onednn.blended(g, x, g, a, b, c)
     _same(g, want)
 
 

@@ -94,7 +94,8 @@ def test_our_own_threads_share_images() -> None:
             np.testing.assert_array_equal(got, want)
 
 
-def test_what_it_is_not_asked_for() -> None:
+def test_what_it_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv_products, "_BRIEF", 0)  # NumPy takes images with gaps
     x, weight, w = _numbers(2, 1, 8, 16, 16), _numbers(1, 8, 8, 1, 1), _window((16, 16))
     y = np.empty_like(x)
     for arrays, window in (
@@ -111,6 +112,25 @@ def test_what_it_is_not_asked_for() -> None:
     x, weight = np.empty((1, 1, 2000, 4, 4), "f4"), np.empty((1, 8, 2000, 1, 1), "f4")
     y = np.empty((1, 1, 8, 4, 4), "f4")
     assert not _made("forward", (x, weight, y), None, _window((4, 4)))  # long sums
+
+
+@pytest.mark.parametrize("face", ["forward", "adjoint", "weights"])
+def test_what_is_brief_has_the_values_wherever_it_lies(face: str) -> None:
+    """By NumPy, of images with gaps, with their channels last, and of one image."""
+    whole, weight, w = _numbers(3, 1, 9, 4, 5), _numbers(1, 6, 4, 1, 1, seed=2), _window((4, 5))
+    for x in (whole[:, :, 2:6], whole[1:2, :, 3:7], np.moveaxis(_numbers(2, 1, 4, 5, 4), 4, 2)):
+        g, bias = _numbers(len(x), 1, 6, 4, 5, seed=1), _numbers(1, 6, seed=3)
+        add = None if face == "adjoint" else bias
+        arrays = [x, weight, g]
+        made = ["adjoint", "weights", "forward"].index(face)
+        wanted = dict(
+            zip(("forward", "adjoint", "weights", "bias"), _wanted(*arrays, bias), strict=True)
+        )
+        arrays[made] = np.empty_like(arrays[made])
+        assert _made(face, tuple(arrays), add, w)
+        np.testing.assert_allclose(arrays[made], wanted[face], rtol=1e-5, atol=1e-5)
+        if face == "weights":
+            np.testing.assert_allclose(bias, wanted["bias"], rtol=1e-5, atol=1e-5)
 
 
 def test_both_gradients_where_one_is_no_product() -> None:

@@ -105,3 +105,21 @@ def test_largest_of_blocks_and_their_places_are_pytorchs(wrong: float) -> None:
         have = skimp.nn.functional.adaptive_max_pool2d(skimp.from_numpy(x), size, True)
         for w, h in zip(want, have, strict=True):
             np.testing.assert_array_equal(h.numpy(), w.numpy())
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("step", [1, 2])
+def test_gradients_of_windows_that_overlap_are_added_in_pytorchs_order(
+    step: int, last: bool
+) -> None:
+    """One window after the other, as planes and as images whose channels lie last."""
+    rng = np.random.default_rng(5)
+    x, found = rng.standard_normal((2, 3, 9, 8)).astype(np.float32), []
+    for lib in (skimp, torch):
+        t = lib.from_numpy(x.copy())
+        t = t.contiguous(memory_format=lib.channels_last) if last else t
+        y = lib.nn.functional.max_pool2d(t.requires_grad_(), 3, step, 1)
+        g = np.random.default_rng(6).standard_normal(y.shape).astype(np.float32)
+        y.backward(lib.from_numpy(g))
+        found.append(t.grad.numpy())
+    np.testing.assert_array_equal(*found)

@@ -90,9 +90,10 @@ def calls(
     return [] if runs is None or at is None else runs.calls(at)
 
 
-def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> bool:
-    """out = (x * b + c) + g * a, which may be where g is; whether oneDNN makes it."""
-    sizes = _sizes(x, (a, b, c), g, out)
+def blended(g: Array, x: Array, out: Array, a: Array, *rest: Array) -> bool:
+    """out = (x * b + c) + g * a, of which the `rest` are b and c, or g * a without any; it may be
+    where g is. Whether oneDNN makes it."""
+    sizes = _sizes(x, (a, *rest), g, out)
     if sizes is None:
         return False
     team = together(x.size >= SHARED)
@@ -100,9 +101,10 @@ def blended(g: Array, x: Array, a: Array, b: Array, c: Array, out: Array) -> boo
     second = _runs(sizes, True, True, None, team)
     if first is None or second is None:
         return False
-    of_g, of_x, at, at_a, at_b, at_c = shaping.addresses(g, x, out, a, b, c)
+    of_g, of_x, at, at_a, *more = shaping.addresses(g, x, out, a, *rest)
     first.make((of_g, at_a, at), team)
-    second.make((of_x, at_b, at, at_c), team)
+    if more:
+        second.make((of_x, more[0], at, more[1]), team)
     return True
 
 

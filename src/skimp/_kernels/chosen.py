@@ -19,7 +19,7 @@ from skimp._kernels.rows import run_of
 Array = np.ndarray[Any, Any]
 Pairs = list[tuple[Any, Any]]  # where in a dim something goes, and where it is
 
-_KEPT: Final = 1 << 10  # places of which the pairs are kept
+_KEPT: Final = 1 << 12  # places of which the pairs are kept
 _ROUNDS: Final = 16  # that come to one place
 _SLICES: Final = 4  # that are sooner than an index
 
@@ -43,7 +43,7 @@ def add_chosen(target: Array, dim: int, places: Array, source: Array) -> None:
         target[(*before, to)] += part
 
 
-@lru_cache(256)
+@lru_cache(128)
 def _kept(places: bytes, n: int) -> Pairs | None:
     return _pairs(np.frombuffer(places, np.int64), n)
 

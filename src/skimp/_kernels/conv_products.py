@@ -21,7 +21,7 @@ from skimp._kernels.conv_pieces import TYPE
 from skimp._kernels.im2col import LANES, Ints, Window
 from skimp._kernels.onednn_runs import Runs, together
 from skimp._kernels.scratch import give, row_sums, take
-from skimp._kernels.threads import share
+from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -35,12 +35,13 @@ _KIND: Final = b"brg"  # how the name of code begins whose sums are cut so
 _ADDED: Final = 4  # times what an element of an image takes, one of these takes
 _SHARED: Final = 1 << 21  # multiplications from which threads that are awake pay
 _MOVED: Final = 32  # multiplications that take as long as moving an element
+_BRIEF: Final = 1 << 19  # multiplications that NumPy has done before oneDNN's is called
 
 
 class Product(NamedTuple):
     """How a face is made of arrays of some shapes and strides: by products of a few images after
     the other, each with how many bytes behind the arrays' first elements its own are, or by one
-    that a team shares."""
+    that a team shares. Without any NumPy multiplies."""
 
     face: str
     parts: list[tuple[Runs, Ints]]
@@ -50,6 +51,9 @@ class Product(NamedTuple):
 
     def make(self, x: Array, weight: Array, g: Array, bias: Array | None) -> None:
         """Make one of `conv_onednn`'s faces."""
+        if not self.parts:
+            quietly(self._make_brief, x, weight, g, bias)
+            return
         if self.face == "weights":
             self._make_weights(x, weight, g, bias)
             return
@@ -61,6 +65,25 @@ class Product(NamedTuple):
             beside = np.ascontiguousarray(bias)  # which is read until then
             self._run(shaping.addresses(matrix, *ends, beside))
 
+    def _make_brief(self, x: Array, weight: Array, g: Array, bias: Array | None) -> None:
+        """The same by NumPy, which reads and writes images where they lie as matrices."""
+        n, co, ci = self.sizes
+        seen, given = x.reshape(n, ci, -1), g.reshape(n, co, -1)
+        matrix = weight.reshape(co, ci)
+        if self.face == "forward":
+            np.matmul(matrix, seen, out=given)
+            if bias is not None:
+                np.add(given, bias.reshape(co, 1), out=given)
+        elif self.face == "adjoint":
+            np.matmul(matrix.T, given, out=seen)
+            if bias is not None:
+                np.add(seen, bias.reshape(ci, 1), out=seen)
+        else:
+            parts = np.matmul(given, seen.transpose(0, 2, 1))
+            np.add.reduce(parts.reshape(n, *weight.shape), 0, out=weight)
+            if bias is not None:
+                _sum_channels(given, bias)
+
     def _make_weights(self, x: Array, out: Array, g: Array, bias: Array | None) -> None:
         """Each image's own gradient of the weights, and their sum in the order of the images."""
         n, co, ci = self.sizes
@@ -70,8 +93,7 @@ class Product(NamedTuple):
         out[...] = total.reshape(out.shape)
         give(room)
         if bias is not None:
-            rows = row_sums(np.ascontiguousarray(g).reshape(n * co, -1))
-            bias[...] = np.add.reduce(rows.reshape(n, co), 0)
+            _sum_channels(g.reshape(n, co, -1), bias)
 
     def _run(self, at: list[int]) -> None:
         """Multiply what lies at these addresses: the factors, the product, and a bias, if any."""
@@ -83,6 +105,13 @@ class Product(NamedTuple):
             share(work, min(config.threads, len(self.parts)))
         else:
             _run_each(self.parts, at)
+
+
+def _sum_channels(g: Array, bias: Array) -> None:
+    """bias = the sums of g (n, channels, places) for each channel."""
+    n, co, _ = g.shape
+    rows = row_sums(np.ascontiguousarray(g).reshape(n * co, -1))
+    bias[...] = np.add.reduce(rows.reshape(n, co), 0)
 
 
 def _run_each(parts: Iterable[tuple[Runs, Ints]], at: list[int]) -> None:
@@ -109,6 +138,8 @@ def product(
     seen, given = _lies((n, groups, ci, *w.size), lie[0]), _lies((n, groups, co, *w.out), lie[2])
     if seen is None or given is None:
         return None
+    if n * co * ci * math.prod(w.out) <= _BRIEF:
+        return Product(face, [], None, (n, co, ci), 0)
     effort = n * math.prod(w.out) * (co * ci + _MOVED * (co + ci))
     a: Lies
     b: Lies

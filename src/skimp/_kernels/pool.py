@@ -25,6 +25,8 @@ Ints = tuple[int, ...]
 _UNIT: Final = 1 << 19  # elements of the planes worked on at once: of fewer, the calls show
 _LEAST_UNIT: Final = 1 << 16  # the same where threads would else have too few to share
 _BRIEF: Final = 1 << 14  # elements of which a copy costs less than a call for each tap
+_SHOWN: Final = 1 << 18  # elements that all taps show of what is worked on at once
+_PLACES: Final = 1 << 16  # windows whose places are written out at once
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,25 @@ class Pool:
     @cached_property
     def _seen(self) -> dict[Ints, tuple[Any, ...]]:
         return {tap: (..., *self._steps(tap)) for tap in self.taps}
+
+    def lies(self, pitches: Ints) -> tuple[Array, Array]:
+        """Where each tap lies behind the corner of its window, and each corner in its plane, whose
+        dims are so far apart."""
+        found = self._lies.get(pitches)
+        if found is None:
+            taps = [
+                sum([t * d * p for t, d, p in zip(tap, self.dilation, pitches, strict=True)])
+                for tap in self.taps
+            ]
+            corner = np.zeros((), np.int64)
+            for o, s, p, pitch in zip(self.out, self.stride, self.padding, pitches, strict=True):
+                corner = corner[..., None] + (np.arange(o) * s - p) * pitch
+            found = self._lies[pitches] = np.array(taps, np.int64), corner
+        return found
+
+    @cached_property
+    def _lies(self) -> dict[Ints, tuple[Array, Array]]:
+        return {}
 
     def around(self, x: Array) -> Ints:
         """The shape of `x` with padded planes."""
@@ -210,12 +231,26 @@ def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> Non
     if w.apart and w.kernel == (2, 2) and taps is not None:
         _maximum_of_four(x, best, taps, w)
         return
+    if taps is not None:
+        step = max(1, _SHOWN * len(x) // max(1, len(w.taps) * best.size))
+        for start in range(0, len(x), step):
+            some = slice(start, start + step)
+            _maximum_and_tap(x[some], best[some], taps[some], w)
+        return
     source = _around(x, w, lowest(x.dtype))
     best[...] = source[w.seen(w.taps[0])]
     for tap in w.taps[1:]:
         np.maximum(best, source[w.seen(tap)], out=best)
-    if taps is not None:
-        _find(source, best, taps, w)
+
+
+def _maximum_and_tap(x: Array, best: Array, taps: Array, w: Pool) -> None:
+    """What each tap shows is read twice, so it is laid out in the order of the results first."""
+    source = _around(x, w, lowest(x.dtype))
+    shown = [source[w.seen(tap)].copy("K") for tap in w.taps]
+    best[...] = shown[0]
+    for each in shown[1:]:
+        np.maximum(best, each, out=best)
+    _find(source, shown, best, taps, w)
 
 
 def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
@@ -237,16 +272,17 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     np.add(taps, rows, out=taps)
 
 
-def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
-    count = len(w.taps)
+def _find(source: Array, shown: list[Array], best: Array, taps: Array, w: Pool) -> None:
+    count = len(shown)
     padded = w.padded != w.size and bare.count_nonzero(best == lowest(best.dtype))
     if padded or bare.count_nonzero(best != best):
         _find_carefully(source, taps, w)
         return
     taps[...] = 0
-    rank = bare.empty_like(taps)
-    for number, tap in enumerate(w.taps):  # the first of equals has the highest rank
-        np.multiply(source[w.seen(tap)] == best, taps.dtype.type(count - number), out=rank)
+    rank, equal = bare.empty_like(taps), bare.empty_like(best, np.bool_)
+    for number, each in enumerate(shown):  # the first of equals has the highest rank
+        np.equal(each, best, out=equal)
+        np.multiply(equal, taps.dtype.type(count - number), out=rank)
         np.maximum(taps, rank, out=taps)
     np.subtract(taps.dtype.type(count), taps, out=taps)
 
@@ -271,14 +307,32 @@ def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
         _each(w, g, lambda planes: _spread_apart(g[planes], taps[planes], out[planes], w))
         return
 
+    count = max(1, _PLACES * len(g) // max(1, g.size))
+
     def fn(planes: slice) -> None:
-        made = w.filled(out[planes], 0, _sum_dtype(out.dtype))
-        own, at = g[planes], taps[planes]
-        for number, tap in enumerate(w.taps):
-            made[w.seen(tap)] += bare.where(at == number, own, own.dtype.type(0))
-        out[planes] = made[w.inner]
+        for start in range(planes.start, min(planes.stop, len(g)), count):
+            some = slice(start, min(start + count, planes.stop))
+            _add_at_taps(g[some], taps[some], out[some], w)
 
     _each(w, g, fn)
+
+
+def _add_at_taps(g: Array, taps: Array, out: Array, w: Pool) -> None:
+    """Each window's g is added where its tap lies, one window after the other."""
+    wide = _sum_dtype(out.dtype)
+    made = out if out.dtype == wide else bare.empty_like(out, wide)
+    made[...] = 0
+    pitches = tuple([step // made.itemsize for step in made.strides])
+    lead = made.ndim - len(w.size)
+    offset, corner = w.lies(pitches[lead:])
+    at = offset.take(taps)
+    at += corner
+    for dim in range(lead):
+        each = np.arange(made.shape[dim]) * pitches[dim]
+        at += each.reshape(-1, *(1,) * (at.ndim - 1 - dim))
+    np.add.at(made.ravel("K"), at.reshape(-1), g.astype(wide, copy=False).reshape(-1))
+    if made is not out:
+        out[...] = made
 
 
 def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
@@ -304,17 +358,7 @@ def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
 
 def positions(taps: Array, out: Array, w: Pool) -> None:
     """out = taps as positions in the flattened plane (int64)."""
-    pitches = [math.prod(w.size[d + 1 :]) for d in range(len(w.size))]
-    offset = np.array(
-        [
-            sum(t * d * p for t, d, p in zip(tap, w.dilation, pitches, strict=True))
-            for tap in w.taps
-        ],
-        np.int64,
-    )
-    corner = np.zeros((), np.int64)
-    for o, s, p, pitch in zip(w.out, w.stride, w.padding, pitches, strict=True):
-        corner = corner[..., None] + (np.arange(o) * s - p) * pitch
+    offset, corner = w.lies(tuple([math.prod(w.size[d + 1 :]) for d in range(len(w.size))]))
     np.take(offset, taps, out=out, mode="clip")  # with "raise" it would write a copy first
     out += corner
 

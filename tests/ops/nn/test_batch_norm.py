@@ -219,6 +219,34 @@ def test_gradients_of_few_in_evaluation_have_the_bits_of_the_ops(shape: tuple[in
             assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (3, 4, 40, 40), (8, 4, 64, 72)])
+def test_gradients_of_rows_in_evaluation(shape: tuple[int, ...]) -> None:
+    """Behind a rectifier, whose gradient may wait: the same bits however they are made, PyTorch's
+    values, and the input's gradient is the same where the norm is frozen."""
+    rng = np.random.default_rng(4)
+    x, g = [rng.standard_normal(shape, np.float32) for _ in range(2)]
+    weight, bias, mean = rng.standard_normal((3, shape[1]), np.float32)
+
+    def step(lib: Any, affine: bool, dtype: str = "f4") -> list[Array]:
+        leaves = [lib.from_numpy(a.astype(dtype)) for a in (x, weight, bias)]
+        for leaf in leaves[: 3 if affine else 1]:
+            leaf.requires_grad_()
+        given = [lib.from_numpy(a.astype(dtype)) for a in (mean, mean**2 + 0.5)]
+        lib.relu(lib.nn.functional.batch_norm(leaves[0], *given, *leaves[1:])).backward(
+            lib.from_numpy(g.astype(dtype))
+        )
+        return [leaf.grad.numpy() for leaf in leaves if leaf.grad is not None]
+
+    found = step(skimp, True)
+    for ours, theirs in zip(found, step(torch, True, "f8"), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5 * np.abs(theirs).max())
+    np.testing.assert_array_equal(found[0], *step(skimp, False))
+    for mode in ("always", "never"):
+        with config.using(defer=mode):
+            for a, b in zip(found, step(skimp, True), strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("shape", [(2, 3), (32, 64), (70, 5), (600, 1), (4, 3, 5), (1, 3, 2, 2)])
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e25])
 def test_few_rows_give_the_bits_of_the_ops(shape: tuple[int, ...], scale: float) -> None:

@@ -85,13 +85,19 @@ def back_of_few(
     return np.multiply(dx, scale, out=dx), dw, db
 
 
+def over_deviation(var: Array, eps: float) -> Array:
+    """One over the deviation, of a variance that is given."""
+    scale: Array = np.add(var, bare.number(eps, var.dtype))
+    rsqrt(scale, out=scale)
+    return scale
+
+
 def back_of_line(
     g: Array, x: Array, mean: Array, var: Array, weight: Array | None, eps: float, affine: bool
 ) -> tuple[Array | None, ...]:
     """The same where mean and variance are given, as in evaluation; those of weight and bias only
     if they are asked for (`affine`)."""
-    scale = np.add(var, bare.number(eps, var.dtype))
-    rsqrt(scale, out=scale)
+    scale = over_deviation(var, eps)
     slope = scale if weight is None else np.multiply(scale, weight)
     dx = np.multiply(g, beside(x, (slope,))[0], order="C")
     if not affine:

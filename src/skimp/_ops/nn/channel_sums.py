@@ -200,11 +200,11 @@ def around(mean: Array, apart: Array | None, total: Array, product: Array) -> No
 
 
 def back_of_small(
-    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
+    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None, given: bool
 ) -> tuple[Array, ...]:
     """The gradients of input, weight and bias of `small` arrays, in two passes."""
     g = np.ascontiguousarray(g)
-    *line, dw, db = _line_of(g, x, mean, rstd, weight)
+    *line, dw, db = _line_of(g, x, mean, rstd, weight, given)
     out = np.empty(x.shape, x.dtype)
     if x.size > _WIDE:
         blend(g, x, out, *line)
@@ -214,16 +214,16 @@ def back_of_small(
 
 
 def back_of_rows(
-    g: Tensor, x: Tensor, mean: Array, rstd: Array, weight: Array | None, into: Array
+    g: Tensor, x: Tensor, mean: Array, rstd: Array, weight: Array | None, given: bool, into: Array
 ) -> tuple[Array, list[Array]]:
     """g's values, and `line_back`, of images whose channels are rows; what `gradient_rows` says of
     `into`."""
     values, source = x._skimp_array(), _source(g)
     if isinstance(source, np.ndarray) and _in_place(source, values, into):
-        return source, quietly(_line_of, source, values, mean, rstd, weight)
+        return source, quietly(_line_of, source, values, mean, rstd, weight, given)
     apart = quietly(far, mean, rstd)
     rows, own = _gradient_rows(source, values, mean, apart, into)
-    n = values.size // values.shape[1]
+    n = 0 if given else values.size // values.shape[1]
     return own, quietly(line_back, n, mean, rstd, weight, rows, apart)
 
 
@@ -234,14 +234,16 @@ def _in_place(source: Array, x: Array, into: Array) -> bool:
     return source.size < _DIRECT or (source.flags.c_contiguous and x.flags.c_contiguous)
 
 
-def _line_of(g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None) -> list[Array]:
+def _line_of(
+    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None, given: bool
+) -> list[Array]:
     """`line_back` of what is in memory."""
     n, count = x.shape[:2]
     flat, other = _flat(g, n * count), _flat(x, n * count)
     apart = far(mean, rstd)
     marks = () if apart is None else _beside_rows(n, mean, apart)
     rows = _row_products(flat, other, *marks).reshape(2, n, count)
-    return line_back(x.size // count, mean, rstd, weight, rows, apart)
+    return line_back(0 if given else x.size // count, mean, rstd, weight, rows, apart)
 
 
 def _flat(a: Array, rows: int) -> Array:
@@ -354,7 +356,8 @@ def line_back(
     n: int, mean: Array, rstd: Array, weight: Any, rows: Array, apart: Array | None
 ) -> list[Array]:
     """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from `gradient_rows` of
-    channels of n places; in float64, as rows are joined everywhere."""
+    channels of n places; in float64, as rows are joined everywhere. With statistics that are given
+    (n is 0) it is g * a."""
     dtype = mean.dtype
     rows = rows.astype(np.float64)
     total, product = rows[:, 0] if rows.shape[1] == 1 else np.add.reduce(rows, 1)
@@ -362,6 +365,8 @@ def line_back(
     around(mean, apart, total, product)
     dw = np.multiply(product, rstd, out=product)
     a = rstd if weight is None else rstd * weight.astype(np.float64)
+    if not n:
+        return [v.astype(dtype) for v in (a, dw, total)]
     of_sums = np.divide(a, bare.number(-n, a.dtype))
     b = dw * rstd
     np.multiply(b, of_sums, out=b)
@@ -376,25 +381,24 @@ def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
     return [v.reshape(shape) for v in numbers]
 
 
-def blend(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
-    """out = (x * b + c) + g * a, with a number of each for each channel; it may be g itself."""
-    if g.size >= channels_onednn.LEAST:
-        of_g, of_x, more = beside(x, (a, b, c))
-        if channels_onednn.blended(g, x, of_g, of_x, more, out):
-            return
+def blend(g: Array, x: Array, out: Array, *line: Array) -> None:
+    """out = (x * b + c) + g * a, with a number of each for each channel in `line`, or g * a of one
+    alone; it may be g itself."""
+    if g.size >= channels_onednn.LEAST and channels_onednn.blended(g, x, out, *beside(x, line)):
+        return
     if g.size <= _WIDE:
-        quietly(_mixed, *_as_runs(x.shape, (g, x, out), (a, b, c)))
+        quietly(_mixed, *_as_runs(x.shape, (g, x, out), line))
         return
     n, count, *size = x.shape
     short = _in_images(n, count, math.prod(size))
-    line = [v.repeat(math.prod(size)) for v in (a, b, c)] if short else []
+    long = [v.repeat(math.prod(size)) for v in line] if short else []
 
     def mix(own: Array, seen: Array, into: Array, *numbers: Array) -> None:
         rows = [v.reshape(len(v), -1) for v in (own, seen, into)]
         for start in range(0, rows[0].shape[1], _WIDE):
-            _mixed(*[v[:, start : start + _WIDE] for v in rows], *(numbers or line))
+            _mixed(*[v[:, start : start + _WIDE] for v in rows], *(numbers or long))
 
-    along = [] if short else [_beside_rows(n, v)[0].reshape(n, count, 1) for v in (a, b, c)]
+    along = [] if short else [_beside_rows(n, v)[0].reshape(n, count, 1) for v in line]
     _over(g, 1 if short else 2, mix, x, out, *along, steps=_STEPS)
 
 
@@ -416,12 +420,14 @@ def _as_runs(
     return [*[v.reshape(n, count, places) for v in images], *[v[:, None] for v in numbers]]
 
 
-def _mixed(g: Array, x: Array, out: Array, a: Array, b: Array, c: Array) -> None:
-    if out.size > _BRIEF:
+def _mixed(g: Array, x: Array, out: Array, a: Array, *rest: Array) -> None:
+    if not rest:
+        np.multiply(g, a, out=out)
+    elif out.size > _BRIEF:
         with Scratch(out.shape, out.dtype) as room:
-            _mix(np.multiply(g, a, out=room), x, out, b, c)
+            _mix(np.multiply(g, a, out=room), x, out, *rest)
     else:
-        _mix(np.multiply(g, a), x, out, b, c)
+        _mix(np.multiply(g, a), x, out, *rest)
 
 
 def _mix(scaled: Array, x: Array, out: Array, b: Array, c: Array) -> None:

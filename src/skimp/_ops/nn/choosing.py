@@ -85,12 +85,10 @@ def resample(input: Any, dim: int, places: Array, weights: Array | None, last: b
         return result
     for given, made, at in _pieces(source, target, dim):
         for tap in range(places.shape[1]):
-            part = given.take(places[:, tap], at)
+            part = given.take(places[:, tap], at, made if not tap else None, "clip")
             part *= _shaped(weights[:, tap], part, at)
             if tap:
                 made += part
-            else:
-                made[...] = part
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT, zeros
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.tensor import Tensor, adopt, empty
+from skimp._engine.tensor.tensor import Tensor, adopt, empty, fresh
 from skimp._kernels import activation as A, bare
 from skimp._kernels.random.normal import uniform53
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid
@@ -214,9 +216,48 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return input.narrow(dim, 0, n), input.narrow(dim, n, n)
 
 
+def _small_halves(input: Tensor, dim: Any) -> tuple[Any, Any, Any]:
+    """The elements of a small row-major tensor, and where its halves are in them; nothing of any
+    other, and of what is refused."""
+    a = input._np
+    if a is None or input._dtype not in dtypes.FLOATING or not a.flags.c_contiguous:
+        return None, None, None
+    if type(dim) is not int or not -a.ndim <= dim < a.ndim or not a.size or a.shape[dim] % 2:
+        return None, None, None
+    n, before = a.shape[dim] // 2, (slice(None),) * (dim % a.ndim)
+    return a, (*before, slice(n)), (*before, slice(n, None))
+
+
+def _small_glu(input: Tensor, dim: Any = -1) -> Any:
+    a, *halves = _small_halves(input, dim)
+    if a is None:
+        return None
+    first, gate = [np.ascontiguousarray(a[half]) for half in halves]
+    made = np.empty(gate.shape, gate.dtype)
+    quietly(partial(A.glu, first, gate, out=made))
+    return fresh(made, input._dtype)
+
+
+def _small_glu_back(grad: Tensor, input: Tensor, dim: Any) -> Any:
+    (a, *halves), g = _small_halves(input, dim), grad._np
+    if a is None or g is None or grad._dtype is not input._dtype:
+        return None
+    g = np.ascontiguousarray(g)
+    first, gate = [np.ascontiguousarray(a[half]) for half in halves]
+    made, room = np.empty(a.shape, a.dtype), np.empty(gate.shape, gate.dtype)
+    for half, kernel, read in (
+        (halves[0], A.glu, (g, gate)),
+        (halves[1], A.glu_gate_backward, (g, first, gate)),
+    ):
+        quietly(partial(kernel, *read, out=room))
+        made[half] = room
+    return fresh(made, input._dtype)
+
+
 @general(
     method=False,
     namespaces=("nn.functional",),
+    fast=_small_glu,
     out=True,
     rule=Rule("GluBackward0", input=lambda g, input, dim: _glu_back(g, input, dim)),
     batch=batching.dims.by_dims("dim"),
@@ -256,6 +297,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
 
 
 @hidden(
+    fast=_small_glu_back,
     rule=Rule(
         "GluBackwardBackward0", grad=lambda g, input, dim: _grad_back(g, input, dim), input=_second
     ),

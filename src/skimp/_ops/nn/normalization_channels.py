@@ -85,15 +85,15 @@ def _batch_back(
     eps: float,
     needs: Any,
 ) -> Any:
-    if training and not (modes.state.grad or g0._hollow):
+    affine = "weight" in needs or "bias" in needs
+    given = (result1, result2) if training else (running_mean, running_var)
+    if not (modes.state.grad or g0._hollow) and (training or affine):
         images = in_sums_order(input)
         if channel_sums.has_rows(images):
-            return _batch_back_in_rows(g0, images, weight, result1, result2)
-        if channel_places.lie_last(images):
+            return _batch_back_in_rows(g0, images, weight, *given, None if training else eps)
+        if training and channel_places.lie_last(images):
             return _batch_back_of_places(g0, images, weight, result1, result2)
-    affine = "weight" in needs or "bias" in needs
     if not modes.state.grad:
-        given = (result1, result2) if training else (running_mean, running_var)
         few = _batch_back_of_few(g0, input, weight, *given, None if training else eps, affine)
         if few is not None:
             return few
@@ -142,19 +142,26 @@ def in_sums_order(input: Any) -> Any:
     return input if lies else in_format(input, input)
 
 
-def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
-    """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c."""
-    mean, rstd = result1._skimp_array(), result2._skimp_array()
-    scale = None if weight is None else accumulated(weight)._skimp_array()
+def _batch_back_in_rows(
+    g0: Any, input: Any, weight: Any, mean: Any, spread: Any, eps: float | None
+) -> Any:
+    """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c, which
+    is g * a where statistics are given. `spread` as `_batch_back_of_few` has it."""
+    centre, rstd, scale = [_numbers(t) for t in (mean, spread, weight)]
+    assert centre is not None
+    assert rstd is not None
+    given = eps is not None
+    if given:
+        rstd = quietly(channel_few.over_deviation, rstd, eps)
     x, g = channel_sums.small(input), g0._np
     if x is not None and g is not None and x.dtype == g.dtype:
-        made = quietly(channel_sums.back_of_small, g, x, mean, rstd, scale)
+        made = quietly(channel_sums.back_of_small, g, x, centre, rstd, scale, given)
         return [fresh(each, input._dtype) for each in made]
     # first: a gradient that waits is not to be made for room that is asked for while it is read
     dx, into = blank(shape_of(input), dtypes.accumulator(input._dtype))
-    g, (*line, dw, db) = channel_sums.back_of_rows(g0, input, mean, rstd, scale, into)
+    g, (*line, dw, db) = channel_sums.back_of_rows(g0, input, centre, rstd, scale, given, into)
     channel_sums.blend(g, input._skimp_array(), into, *line)
-    return dx, fresh(dw, result1._dtype), fresh(db, result1._dtype)
+    return dx, _vector(dw), _vector(db)
 
 
 def _batch_back_of_places(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:

@@ -22,7 +22,7 @@ from skimp._kernels.sampling import cubic_weights
 from skimp._ops.nn.choosing import resample, selected
 
 Ints = tuple[int, ...]
-_SHORT: Final = 1 << 10  # elements of a dim up to which its taps are kept
+_SHORT: Final = 1 << 12  # elements of a dim up to which its taps are kept
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 
@@ -130,7 +130,7 @@ def _taps(way: _Way) -> tuple[Array, Array]:
     return found
 
 
-_taps_at_hand = lru_cache(maxsize=64)(_taps)
+_taps_at_hand = lru_cache(maxsize=32)(_taps)
 
 
 # -- interpolate ----------------------------------------------------------------------------------
