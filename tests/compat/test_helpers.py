@@ -25,6 +25,12 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     *[("nn.utils.prune._compute_nparams_toprune", (a, 7)) for a in (0.5, 2, 9)],
     *[("nn.utils.prune._validate_pruning_amount", (a, 7)) for a in (0.5, 2, 9)],
     *[("jit._unwrap_optional", (a,)) for a in (0, None)],
+    *[("autograd.functional._tuple_postprocess", (((1,),), a)) for a in (True, False)],
+    *[
+        ("autograd.functional._tuple_postprocess", ((((1,), (2,))), (a, b)))
+        for a in (True, False)
+        for b in (True, False)
+    ],
     ("utils._pytree._is_leaf", (3,)),
     ("utils._pytree._is_leaf", ([3],)),
     ("cuda.nccl.version", ()),
