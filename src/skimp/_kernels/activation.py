@@ -158,6 +158,7 @@ def hardshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
 def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     """x moved towards zero by `size`, and 0 within it."""
     np.subtract(x, np.minimum(np.maximum(x, -size), size), out=out)
+    np.copysign(out, x, out=out)  # what is within keeps its sign
 
 
 def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> None:
@@ -418,10 +419,12 @@ def elu(
     np.expm1(out, out=out)
     if alpha * scale != 1:
         np.multiply(out, alpha * scale, out=out)
+    if not (alpha * scale > 0 and scale > 0 and input_scale > 0):
+        select(np.less(x, 0), out, np.multiply(x, scale), out=out)
+        return
     right = np.maximum(x, 0)
     np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
-    if alpha * scale > 0 and scale > 0 and input_scale > 0:
-        np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
+    np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
 
 
 def elu_backward(
