@@ -158,7 +158,6 @@ def hardshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
 def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     """x moved towards zero by `size`, and 0 within it."""
     np.subtract(x, np.minimum(np.maximum(x, -size), size), out=out)
-    np.copysign(out, x, out=out)  # what is within keeps its sign
 
 
 def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> None:

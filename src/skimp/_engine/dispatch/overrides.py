@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from inspect import signature
@@ -140,6 +141,11 @@ IN_PYTHON = frozenset(
     {"skimp.functional", "skimp.nn.functional", "torch.functional", "torch.nn.functional"}
 )
 
+PLAIN_METHOD = (
+    "Defining your `__torch_function__ as a plain method is deprecated and will be an error in "
+    "future, please define it as a classmethod."
+)
+
 # Functions that give the class that they are asked for, or always plain tensors: only modes see
 # them.
 OF_MODES = frozenset({"as_subclass", "from_dlpack", "tensor"})
@@ -257,7 +263,10 @@ def hand_over(
         with modes(state.modes[:-1]):
             return mode.__torch_function__(func, types, args, kwargs)
     for value in found:
-        result = type(value).__torch_function__(func, types, args, kwargs)
+        handler = value.__torch_function__
+        if getattr(handler, "__self__", None) is value:
+            warnings.warn(PLAIN_METHOD, DeprecationWarning, stacklevel=2)
+        result = handler(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
     if not found:
