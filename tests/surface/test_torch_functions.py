@@ -225,3 +225,15 @@ def test_a_class_on_the_left_of_a_division_may_take_numbers_there(lib: Any) -> N
     assert (Vector([1.0, 3.0]) / lib.tensor(2.0)).of == [0.5, 1.5]
     with pytest.raises(TypeError, match="unsupported operand"):
         object() / lib.tensor(2.0)
+
+
+@pytest.mark.parametrize("lib", [skimp, torch])
+def test_a_plain_method_is_asked_with_a_warning(lib: Any) -> None:
+    class Foreign:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func.__name__, types
+
+    with pytest.warns(DeprecationWarning, match="as a plain method is deprecated"):
+        assert lib.nn.functional.relu(Foreign()) == ("relu", (Foreign,))

