@@ -25,6 +25,12 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     *[("nn.utils.prune._compute_nparams_toprune", (a, 7)) for a in (0.5, 2, 9)],
     *[("nn.utils.prune._validate_pruning_amount", (a, 7)) for a in (0.5, 2, 9)],
     *[("jit._unwrap_optional", (a,)) for a in (0, None)],
+    *[("autograd.functional._tuple_postprocess", (((1,),), a)) for a in (True, False)],
+    *[
+        ("autograd.functional._tuple_postprocess", ((((1,), (2,))), (a, b)))
+        for a in (True, False)
+        for b in (True, False)
+    ],
     ("utils._pytree._is_leaf", (3,)),
     ("utils._pytree._is_leaf", ([3],)),
     ("cuda.nccl.version", ()),
@@ -93,3 +99,33 @@ def test_fillings_have_pytorchs_names() -> None:
         private = getattr(init, f"_no_grad_{name}_")(t, *rest).tolist()
         skimp.manual_seed(0)
         assert private == getattr(init, f"{name}_")(t, *rest).tolist()
+
+
+def test_the_line_search_has_pytorchs_form() -> None:
+    def found(lib: Any) -> list[float]:
+        names = importlib.import_module(f"{lib.__name__}.optim.lbfgs")
+
+        def f(x: Any, t: Any, d: Any) -> Any:
+            at = x + t * d - 3
+            return at.pow(4).sum().item(), 4 * at.pow(3)
+
+        x = lib.arange(3.0)
+        loss, grad = f(x, 0, x)
+        step = names._strong_wolfe(f, x, 1.0, -grad, loss, grad, -grad.dot(grad), max_ls=9)
+        slopes = lib.tensor([-1.0, 0.5])
+        inner = names._cubic_interpolate(0.0, 1.0, slopes[0], 1.0, 0.9, slopes[1], (0.1, 0.7))
+        return [step[0], *step[1].tolist(), float(step[2]), step[3], float(inner)]
+
+    assert found(skimp) == pytest.approx(found(torch), rel=1e-5)
+
+
+def test_a_basis_of_several_tensors_is_pytorchs() -> None:
+    def found(lib: Any) -> list[Any]:
+        make = importlib.import_module(f"{lib.__name__}.autograd.functional")
+        tensors = (lib.ones(2), lib.ones(1, 3, dtype=lib.float64))
+        return [
+            (t.tolist(), str(t.dtype)[-7:])
+            for t in make._construct_standard_basis_for(tensors, (2, 3))
+        ]
+
+    assert found(skimp) == found(torch)

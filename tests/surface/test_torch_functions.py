@@ -181,3 +181,59 @@ def test_questions_inside_a_handler_are_not_asked_again() -> None:
     assert x.shape == (2, 3, 7)
     assert x.size() == (2, 3)
     assert (x @ x.T).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+
+
+WRITTEN_IN_PYTHON: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("interpolate", ((12, 9),), {"mode": "bilinear"}),
+    ("max_pool2d", (2,), {}),
+    ("cross_entropy", (1, None, True), {}),
+    ("layer_norm", ((3,), 2), {}),
+    ("dropout", (0.1,), {"inplace": True}),
+    ("elu", (), {}),
+    ("kl_div", (1,), {"reduction": "sum"}),
+    ("gelu", (), {}),  # this one is not
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), WRITTEN_IN_PYTHON)
+def test_a_handler_gets_by_name_what_has_a_default(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    def seen(lib: Any) -> Any:
+        class Foreign:
+            @classmethod
+            def __torch_function__(
+                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                same = func is getattr(lib.nn.functional, name)
+                return same or name == "max_pool2d", len(args), args[1:], list(kwargs.items())
+
+        return getattr(lib.nn.functional, name)(Foreign(), *args, **kwargs)
+
+    assert seen(skimp) == seen(torch)
+
+
+@pytest.mark.parametrize("lib", [skimp, torch])
+def test_a_class_on_the_left_of_a_division_may_take_numbers_there(lib: Any) -> None:
+    class Vector:
+        def __init__(self, of: list[float]) -> None:
+            self.of = of
+
+        def __rmul__(self, by: Any) -> Vector:
+            return Vector([float(v * by) for v in self.of])
+
+    assert (Vector([1.0, 3.0]) / lib.tensor(2.0)).of == [0.5, 1.5]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        object() / lib.tensor(2.0)
+
+
+@pytest.mark.parametrize("lib", [skimp, torch])
+def test_a_plain_method_is_asked_with_a_warning(lib: Any) -> None:
+    class Foreign:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func.__name__, types
+
+    with pytest.warns(DeprecationWarning, match="as a plain method is deprecated"):
+        assert lib.nn.functional.relu(Foreign()) == ("relu", (Foreign,))

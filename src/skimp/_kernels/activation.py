@@ -418,10 +418,12 @@ def elu(
     np.expm1(out, out=out)
     if alpha * scale != 1:
         np.multiply(out, alpha * scale, out=out)
+    if not (alpha * scale > 0 and scale > 0 and input_scale > 0):
+        select(np.less(x, 0), out, np.multiply(x, scale), out=out)
+        return
     right = np.maximum(x, 0)
     np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
-    if alpha * scale > 0 and scale > 0 and input_scale > 0:
-        np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
+    np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
 
 
 def elu_backward(

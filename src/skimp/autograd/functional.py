@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from skimp._compat.modules import lookup
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor.tensor import Tensor
+
+__getattr__ = lookup(__name__)
 
 Function = Callable[..., Any]
 Tuple = tuple[Tensor, ...]

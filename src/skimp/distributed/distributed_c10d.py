@@ -65,7 +65,7 @@ from skimp.distributed.work import Work
 __all__ = [
     "Backend", "GroupMember", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "Work",
     "_CoalescingManager", "_coalescing_manager", "_get_default_group", "_get_default_store",
-    "_get_process_group_name",
+    "_get_global_rank", "_get_process_group_name",
     "_make_nccl_premul_sum", "_rank_not_in_group", "all_gather",
     "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
     "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
@@ -78,6 +78,9 @@ __all__ = [
     "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
     "supports_complex",
 ]  # fmt: skip
+
+
+_get_global_rank = get_global_rank  # PyTorch's older name
 
 
 class _CoalescingManager:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from skimp._compat.modules import lookup
 from skimp._engine.autograd.modes import enable_grad, no_grad
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
 from skimp.optim.line_search import Point, search
 from skimp.optim.steps import Declared, hyperparameters, number
+
+__getattr__ = lookup(__name__)
 
 # what a step notes when it is over, in PyTorch's order
 _NOTED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")

@@ -42,7 +42,8 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> 
 class StrongWolfe:
     """One search along a direction."""
 
-    c1, c2 = 1e-4, 0.9
+    c1 = 1e-4
+    c2 = 0.9
     tolerance = 1e-9
 
     def __init__(self, evaluate: Evaluate, direction: Tensor, start: Point, most: int) -> None:
@@ -121,3 +122,30 @@ def search(
 ) -> tuple[Point, int]:
     """Find a step length from `t` on."""
     return StrongWolfe(evaluate, direction, start, most).run(t)
+
+
+def _strong_wolfe(
+    obj_func: Callable[..., tuple[float, Tensor]],
+    x: Any,
+    t: Any,
+    d: Tensor,
+    f: float,
+    g: Tensor,
+    gtd: Tensor,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    tolerance_change: float = 1e-9,
+    max_ls: int = 25,
+) -> tuple[float, Tensor, Any, int]:
+    """PyTorch's name and form of a search: loss, gradient, step length and evaluations."""
+    one = StrongWolfe(lambda step: obj_func(x, step, d), d, Point(0, f, g, gtd), max_ls)
+    one.c1, one.c2, one.tolerance = c1, c2, tolerance_change
+    found, count = one.run(t)
+    return found.loss, found.grad, found.t, count
+
+
+def _cubic_interpolate(
+    x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: tuple[Any, Any] | None = None
+) -> Any:
+    """PyTorch's name and form of `cubic_minimum`."""
+    return cubic_minimum(Point(x1, f1, g1, g1), Point(x2, f2, g2, g2), bounds)

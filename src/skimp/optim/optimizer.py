@@ -30,6 +30,8 @@ class Watcher(Protocol):
 
 WATCHERS: Final[list[Watcher]] = []
 Hooks = OrderedDict[int, Callable[..., Any]]
+ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+StateDict = dict[str, Any]
 _STEP_PRE: Hooks = OrderedDict()
 _STEP_POST: Hooks = OrderedDict()
 

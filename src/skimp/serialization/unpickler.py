@@ -109,7 +109,7 @@ class Unpickler(Machine):
             if isinstance(found, Module):
                 states.check_module(found, state)
             _set_state(found, state)
-        elif isinstance(found, np.ndarray | np.dtype) and self._whole:
+        elif isinstance(found, np.ndarray | np.dtype) and (self._whole or kind in self.users):
             self._fill_numpy(found, state)
         elif kind in listed.fillers() and (self._whole or id(kind) in self._named):
             listed.fillers()[kind](found, state)

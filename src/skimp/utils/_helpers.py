@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.tensor.devices import device as Device
+from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.assertions import _check
 from skimp._ops.nn import reduction as reductions
 from skimp.nn.utils.pruned_masks import number_of
@@ -137,3 +138,32 @@ def _is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
         stacklevel=2,
     )
     return _pytree.tree_is_leaf(tree, is_leaf)
+
+
+def _tuple_postprocess(res: Any, to_unpack: bool | tuple[bool, bool]) -> Any:
+    """Results as their functions take them: alone where they were no tuples."""
+    if isinstance(to_unpack, tuple):
+        outer, inner = to_unpack
+        found = res if inner else tuple([row[0] for row in res])
+        return found if outer else found[0]
+    return res if to_unpack else res[0]
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+    """Gradients, nested as they are, without history that nobody has asked for."""
+    if not isinstance(inputs[0], Tensor):
+        return tuple([_grad_postprocess(one, create_graph) for one in inputs])
+    return inputs if create_graph else tuple([t.detach() for t in inputs])
+
+
+def _construct_standard_basis_for(
+    tensors: tuple[Tensor, ...], tensor_numels: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    """For each tensor its columns of the unit matrix over the elements of all."""
+    total, start, made = sum(tensor_numels), 0, []
+    for t, n in zip(tensors, tensor_numels, strict=True):
+        rows = t.new_zeros((total, n))
+        rows.diagonal(-start).fill_(1)
+        made.append(rows)
+        start += n
+    return tuple(made)

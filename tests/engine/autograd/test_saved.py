@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 import skimp
 from tests.support.programs import Program, into, leaf, same
@@ -219,3 +222,17 @@ def test_what_is_deferred_costs_nothing() -> None:
         x = skimp.ones(100, requires_grad=True)
         y = x.exp()
         assert [s.kind for s in skimp.autograd.saved(y.sum())] == ["deferred"]
+
+
+@pytest.mark.parametrize("lib", [skimp, torch])
+def test_what_a_node_saved_is_listed(lib: Any) -> None:
+    """Pruners and drawings of graphs go through `dir(grad_fn)`."""
+    x = lib.ones(2, 5, requires_grad=True) * 1
+    expected = {"_saved_dim": 1, "_saved_self_sym_sizes": (2, 5)}
+    for pieces, sizes in ((2, {"_saved_split_size": 2}), ([1, 4], {"_saved_split_sizes": (1, 4)})):
+        node = lib.split(x, pieces, 1)[0].grad_fn
+        shown = {n: getattr(node, n) for n in dir(node) if n.startswith("_saved_")}
+        assert shown == {**expected, **sizes}
+    matrices = (x @ x.T).grad_fn
+    assert {"_saved_self", "_saved_mat2", "_saved_mat2_sym_sizes"} <= set(dir(matrices))
+    assert matrices._saved_mat2_sym_sizes == (5, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -272,3 +273,22 @@ def test_the_gradient_of_a_singular_matrix_is_no_number_and_no_error(name: str) 
         found = f(x)
         (grad,) = lib.autograd.grad(found[1] if isinstance(found, tuple) else found, x)
         assert not grad.isfinite().any()
+
+
+@pytest.mark.parametrize("types", [("float64", "float32"), ("float32", "complex64")])
+@pytest.mark.parametrize("left", [True, False])
+def test_a_triangular_systems_right_side_becomes_the_matrixs_type(
+    types: tuple[str, str], left: bool
+) -> None:
+    def found(lib: Any) -> Any:
+        a = lib.tensor([[2.0, 0.0], [1.0, 4.0]], dtype=getattr(lib, types[0]))
+        b = lib.tensor([[1.0, 2.0], [3.0, -1.0]], dtype=getattr(lib, types[1])).requires_grad_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what imaginary parts are dropped
+            result = lib.linalg.solve_triangular(a, b, upper=False, left=left)
+            result.sum().backward()
+        return str(result.dtype)[-7:], result.tolist(), str(b.grad.dtype)[-7:], b.grad.tolist()
+
+    assert found(skimp) == found(torch)
+    with pytest.raises(RuntimeError, match="Expected b and A to have the same dtype"):
+        skimp.triangular_solve(skimp.ones(2, 1), skimp.eye(2, dtype=skimp.float64))

@@ -274,9 +274,11 @@ def test_large_and_small_give_the_same_bits() -> None:
         np.testing.assert_array_equal(array(deferred), array(eager))
 
 
-@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
-def test_the_sign_of_a_zero_stays(name: str) -> None:
-    x = torch.tensor([-0.0, 0.0, -1.0, 2.0]).repeat(33)
-    theirs = getattr(torch.nn.functional, name)(x)
-    ours = getattr(skimp.nn.functional, name)(twin(x))
+@pytest.mark.parametrize(
+    ("name", "args"), [("elu", ()), ("selu", ()), ("celu", ()), ("elu", (0.0,)), ("elu", (-1.0,))]
+)
+def test_the_sign_of_a_zero_stays(name: str, args: tuple[float, ...]) -> None:
+    x = torch.tensor([-0.0, 0.0, -1.0, 2.0, -0.25]).repeat(33)
+    theirs = getattr(torch.nn.functional, name)(x, *args)
+    ours = getattr(skimp.nn.functional, name)(twin(x), *args)
     np.testing.assert_array_equal(np.signbit(array(ours)), np.signbit(theirs.numpy()))

@@ -31,6 +31,8 @@ x.t()
 x.conj()
 x.is_conj()
 x.is_neg()
+x.resolve_conj()
+x.resolve_neg()
 ! x.transpose(0, 5)
 ! x.swapaxes(0, -6)
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -211,3 +212,21 @@ def test_text_in_names_is_not_offered_as_code() -> None:
         skimp.load(file, weights_only=False)
     assert "import x" not in str(refusal.value)
     assert "from a\nb" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("library", [skimp, torch])
+def test_arrays_are_read_where_the_program_has_named_their_classes(library: Any) -> None:
+    arrays = {"a": np.arange(3, dtype=np.int32), "b": np.array(["a", "bc"]), "c": np.dtype("f4")}
+    file = io.BytesIO()
+    library.save(arrays, file)
+    named = [np._core.multiarray._reconstruct, np.ndarray, np.dtype]
+    for kinds in ([np.dtypes.Int32DType, np.dtypes.StrDType, np.dtypes.Float32DType], []):
+        file.seek(0)
+        with library.serialization.safe_globals([*named, *kinds]):
+            if kinds:
+                found = library.load(file)
+                assert all(np.array_equal(found[k], v) for k, v in arrays.items())
+                assert found["a"].dtype == np.int32
+            else:
+                with pytest.raises(pickle.UnpicklingError):
+                    library.load(file)

@@ -33,6 +33,9 @@ class OpNode(Node):
     def __getattr__(self, name: str) -> Any:
         return saving.attribute(self, name)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *saving.attributes(self)]
+
 
 class FoldedNode(OpNode):
     """The node of a rule that unfolds (folded.py)."""
@@ -47,6 +50,10 @@ class FoldedNode(OpNode):
     def __getattr__(self, name: str) -> Any:
         self._skimp_unfold()
         return getattr(self, name)
+
+    def __dir__(self) -> list[str]:
+        self._skimp_unfold()
+        return dir(self)
 
     def _skimp_more(self) -> Extra:
         self._skimp_unfold()

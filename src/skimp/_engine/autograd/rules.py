@@ -163,6 +163,7 @@ class Rule:
 
     `at_once`: a formula works on the arrays of several tensors, not by ops that read one after the
     other: within a budget all of them are there before it takes the first.
+    `shows`: what PyTorch's node has as an attribute and this one finds out when somebody asks.
     """
 
     __slots__ = (
@@ -176,6 +177,7 @@ class Rule:
         "recordings",
         "releases_early",
         "rematerialize",
+        "shows",
         "unfolds",
     )  # fmt: skip
 
@@ -190,6 +192,7 @@ class Rule:
         at_once: bool = False,
         numbers: Mapping[str, Rule] | None = None,
         unfolds: Callable[[Any], None] | None = None,
+        shows: Mapping[str, Callable[[Any], Any]] | None = None,
         **named: Formula,
     ) -> None:
         self.name = name
@@ -197,6 +200,7 @@ class Rule:
         self.releases_early = releases_early
         self.at_once = at_once
         self.unfolds = unfolds
+        self.shows = shows or {}
         self.formulas: dict[Any, Formula] = {**(formulas or {}), **named}
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.numbers = numbers or {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from skimp._engine.autograd import errors, modes, rematerialize as rematerialized
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
@@ -380,12 +380,27 @@ def attribute(node: Any, name: str) -> Any:
                 or _alias_back(wanted) in node._skimp_plan.rule.names
             ):
                 return None  # a tensor that these gradients do not need
+            if not raw and wanted in node._skimp_plan.rule.shows:
+                return node._skimp_plan.rule.shows[wanted](node)
     raise AttributeError(f"'{type(node).__name__}' object has no attribute '{name}'")
+
+
+def attributes(node: Any) -> list[str]:
+    """The names of what a node with a rule shows."""
+    plan = node._skimp_plan
+    names = [_alias(slot.name) for slot in plan.slots if slot.name != "needs"]
+    return [f"_saved_{name}" for name in dict.fromkeys([*names, *plan.rule.shows])]
 
 
 def _alias(name: str) -> str:
     """PyTorch's name of what a formula calls by the op's argument."""
-    return {"input": "self", "input_shape": "self_sym_sizes"}.get(name, name)
+    first, _, last = name.rpartition("_")
+    if first and last in _OF_LAYOUT:
+        return f"{_alias(first)}_{_OF_LAYOUT[last]}"
+    return "self" if name == "input" else name
+
+
+_OF_LAYOUT: Final = {"shape": "sym_sizes", "strides": "sym_strides"}
 
 
 def _alias_back(name: str) -> str:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from inspect import signature
 from types import MethodType
 from typing import Any
 
@@ -133,6 +136,16 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 # -- the transform --------------------------------------------------------------------------------
 
 
+# Where PyTorch's functions are Python, which hands over all that has a default, by name.
+IN_PYTHON = frozenset(
+    {"skimp.functional", "skimp.nn.functional", "torch.functional", "torch.nn.functional"}
+)
+
+PLAIN_METHOD = (
+    "Defining your `__torch_function__ as a plain method is deprecated and will be an error in "
+    "future, please define it as a classmethod."
+)
+
 # Functions that give the class that they are asked for, or always plain tensors: only modes see
 # them.
 OF_MODES = frozenset({"as_subclass", "from_dlpack", "tensor"})
@@ -153,8 +166,10 @@ class Overrides:
         if call.form.name in OF_MODES and not (state.modes and state.everything):
             with DisableTorchFunctionSubclass():
                 return call.below()
-        args, kwargs = as_given(call.form.f, call.args, call.kwargs)
-        return hand_over(public(call.form.f, call.form.name), args, kwargs)
+        f = public(call.form.f, call.form.name)
+        if getattr(f, "__module__", None) in IN_PYTHON and f is not METHODS.get(call.form.name):
+            return hand_over(f, *as_spelled(f, call.args, call.kwargs))
+        return hand_over(f, *as_given(call.form.f, call.args, call.kwargs))
 
 
 def asks(t: Tensor) -> bool:
@@ -173,12 +188,35 @@ def public(f: Function, name: str) -> Function:
         return found.__get__
     if found is f or isinstance(f, MethodType):
         return f
+    if any([functions.get(name) is f for functions in NAMESPACES.values()]):
+        return f
     op = FORMS[f].op if f in FORMS else None
     for functions in (METHODS, *NAMESPACES.values()):
         known = functions.get(name)
         if known is f or (op is not None and known in FORMS and FORMS[known].op is op):
             return known
     return METHODS.get(name) or NAMESPACES[""].get(name) or f
+
+
+_signature = cache(signature)
+
+
+def as_spelled(
+    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments without a default, and by their names all that have one."""
+    form = _signature(f)
+    try:
+        bound = form.bind(*args, **kwargs)
+    except TypeError:
+        return as_given(f, args, kwargs)
+    bound.apply_defaults()
+    if any(p.kind is p.VAR_POSITIONAL for p in form.parameters.values()):
+        return bound.args, bound.kwargs
+    needed = tuple(
+        [bound.arguments.pop(n) for n, p in form.parameters.items() if p.default is p.empty]
+    )
+    return needed, dict(bound.arguments)
 
 
 def as_given(
@@ -225,7 +263,10 @@ def hand_over(
         with modes(state.modes[:-1]):
             return mode.__torch_function__(func, types, args, kwargs)
     for value in found:
-        result = type(value).__torch_function__(func, types, args, kwargs)
+        handler = value.__torch_function__
+        if getattr(handler, "__self__", None) is value:
+            warnings.warn(PLAIN_METHOD, DeprecationWarning, stacklevel=2)
+        result = handler(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
     if not found:

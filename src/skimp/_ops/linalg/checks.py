@@ -79,6 +79,15 @@ def check_like(name: str, a: Tensor, b: Tensor) -> None:
         )
 
 
+def check_same_type(b: Tensor, A: Tensor) -> None:
+    if b._dtype is not A._dtype:
+        given, own = (promotion.scalar_type_name(t._dtype) for t in (b, A))
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {given} and A of type "
+            f"{own} instead."
+        )
+
+
 def check_factor(name: str, b: Tensor, A: Tensor) -> None:
     """Refuse a right side and a factor that don't go together, in PyTorch's words."""
     for what, t in (("b", b), ("u", A)):
@@ -86,12 +95,7 @@ def check_factor(name: str, b: Tensor, A: Tensor) -> None:
             raise RuntimeError(
                 f"{what} should have at least 2 dimensions, but has {t.ndim} dimensions instead"
             )
-    if b._dtype is not A._dtype:
-        given, own = (promotion.scalar_type_name(t._dtype) for t in (b, A))
-        raise RuntimeError(
-            f"Expected b and A to have the same dtype, but found b of type {given} and A of type "
-            f"{own} instead."
-        )
+    check_same_type(b, A)
     (n, m), (rows, columns) = A.shape[-2:], b.shape[-2:]
     if n != m:
         raise RuntimeError(

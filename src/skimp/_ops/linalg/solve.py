@@ -25,6 +25,7 @@ from skimp._ops.linalg.checks import (
     check_like,
     check_matrices,
     check_number,
+    check_same_type,
     check_square,
     columns,
     failed_inverse,
@@ -224,12 +225,11 @@ def solve_triangular(
 ) -> Tensor:
     """The X of A X = B (X A = B without `left`), reading only a triangle of A."""
     name = "linalg.solve_triangular"
-    check_like(name, input, B)
     check_square(name, input)
     check_matrices(name, B, "B")
     check_sides(name, input, B, left)
     check_number(name, input, "triangular_solve_cpu")
-    a, b = _batched(input, B)
+    a, b = _batched(input, B if B._dtype is input._dtype else B.to(input._dtype))
     if left:
         return _solve_triangular(a, b, upper, unitriangular)
     turned = _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
@@ -249,6 +249,7 @@ def triangular_solve(
 ) -> Any:
     """The X of A X = input with a triangle of A, and A (deprecated by `solve_triangular`)."""
     warn_once(older.TRIANGULAR_SOLVE)
+    check_same_type(input, A)
     a, side = (A.mT, not upper) if transpose else (A, upper)
     found = solve_triangular(a, input, upper=side, unitriangular=unitriangular)
     copied = _batched(A, input)[0].mT.clone(memory_format=formats.contiguous_format).mT

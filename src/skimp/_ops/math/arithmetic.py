@@ -488,8 +488,13 @@ plain_operators("floordiv", floor_divide, Tensor.floor_divide_)
 def _rtruediv(self: Tensor, other: Any) -> Any:
     """other * (1 / self): PyTorch's rounding."""
     if not isinstance(other, (*OPERANDS, np.ndarray)):
-        return offered(other, divide, other, self)
-    return self.reciprocal() * other
+        result = offered(other, divide, other, self)
+        if result is not NotImplemented:
+            return result
+    try:
+        return self.reciprocal() * other  # which a class that knows numbers on its left may answer
+    except TypeError:
+        return NotImplemented
 
 
 _rdiv = named(_rtruediv, "__rdiv__", _rtruediv.__doc__)  # PyTorch's name of both

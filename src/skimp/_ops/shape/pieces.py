@@ -31,10 +31,27 @@ def _stacked(grads: Any, dim: int) -> Tensor:
     return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
 
 
+def _lengths(node: Any) -> tuple[int, ...]:
+    """How long the pieces are that a node has cut."""
+    return tuple([shape[node._saved_dim] for shape, _ in node._skimp_metas()])
+
+
+def _whole(node: Any) -> tuple[int, ...]:
+    """The shape of what was cut."""
+    shape = list(node._skimp_metas()[0][0])
+    shape[node._saved_dim] = sum(_lengths(node))
+    return tuple(shape)
+
+
+_EQUAL: Final = {"self_sym_sizes": _whole, "split_size": lambda node: _lengths(node)[0]}
+_GIVEN: Final = {"self_sym_sizes": _whole, "split_sizes": _lengths}
 _PIECES, _SECTIONS, _UNSAFE, _UNSAFE_SECTIONS = (
-    Rule(f"{name}Backward0", input=lambda grads, dim: _joined(grads, dim))
-    for name in ("Split", "SplitWithSizes", "UnsafeSplit", "UnsafeSplitWithSizes")
-)
+    Rule(f"{name}Backward0", shows=shows, input=lambda grads, dim: _joined(grads, dim))
+    for name, shows in (
+        ("Split", _EQUAL), ("SplitWithSizes", _GIVEN),
+        ("UnsafeSplit", _EQUAL), ("UnsafeSplitWithSizes", _GIVEN),
+    )
+)  # fmt: skip
 
 
 def _layouts(layout: Layout, pieces: Any, dim: int) -> list[Layout]:

@@ -73,6 +73,12 @@ class Turned(Tensor):
     def is_neg(self) -> bool:
         return False
 
+    def resolve_conj(self) -> Any:
+        return self
+
+    def resolve_neg(self) -> Any:
+        return self
+
 
 def _several(dims: Any) -> tuple[int, ...]:
     return (dims,) if isinstance(dims, int) else tuple(dims)
