@@ -48,8 +48,12 @@ def add_rows(target: Array, places: Array, source: Array) -> None:
     """target[places[i]] += source[i] for all i: `merge_rows` of arrays that lie row by row, of any
     dims behind the first.
     """
-    rows = source.reshape(places.size, -1)
-    merge_rows(target.reshape(len(target), -1), places, taking(rows))
+    into = target.reshape(len(target), -1)
+    rows = source.reshape(places.size, into.shape[1])
+    if rows.size <= _ELEMENTS and rows.dtype == target.dtype:
+        _merge_listed(into, places, rows, np.add)
+    else:
+        merge_rows(into, places, taking(rows))
 
 
 def add_slices(target: Array, dim: int, places: Array, source: Array) -> None:
@@ -132,12 +136,17 @@ def _merge_one(row: Array, numbers: Array, give: Give, ufunc: Any) -> None:
 def _merge_elements(target: Array, places: Array, give: Give, ufunc: Any) -> None:
     width = target.shape[1]
     step = max(1, _ELEMENTS // max(1, width))
-    flat, columns = target.reshape(-1), np.arange(width)
     for first in range(0, places.size, step):
         numbers = np.arange(first, min(first + step, places.size))
         rows = np.empty((numbers.size, width), target.dtype)
         give(numbers, rows)
-        at = places[first : first + step].astype(np.int64, copy=False)
-        if width != 1:
-            at = at[:, None] * width + columns
-        ufunc.at(flat, at.reshape(-1), rows.reshape(-1))
+        _merge_listed(target, places[first : first + step], rows, ufunc)
+
+
+def _merge_listed(target: Array, places: Array, rows: Array, ufunc: Any) -> None:
+    """Rows that are there, element by element."""
+    width = target.shape[1]
+    at = places.astype(np.int64, copy=False)
+    if width != 1:
+        at = at[:, None] * width + np.arange(width)
+    ufunc.at(target.reshape(-1), at.reshape(-1), rows.reshape(-1))

@@ -68,6 +68,26 @@ def test_layer_norm(data: Any, laid: str, dtype: Any) -> None:
     same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
 
 
+LOSSES = {
+    "mse_loss": {},
+    "smooth_l1_loss": {"beta": 0.5},
+    "huber_loss": {"delta": 2.0},
+    "binary_cross_entropy_with_logits": {},
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(st.data(), LAID, TYPES, st.sampled_from(["mean", "sum"]))
+@settings(max_examples=20, deadline=None)
+def test_losses_of_pairs(name: str, data: Any, laid: str, dtype: Any, reduction: str) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), max_size=3)))
+    if laid == "turned" and not shape:
+        laid = "rows"
+    pair = [numbers(data.draw, *shape, dtype=dtype) for _ in range(2)]
+    call = lambda x, y: getattr(F, name)(x, y, reduction=reduction, **LOSSES[name])  # noqa: E731
+    same_both_ways(call, pair, laid)
+
+
 @given(st.data(), LAID, TYPES)
 @settings(max_examples=60, deadline=None)
 def test_rms_norm(data: Any, laid: str, dtype: Any) -> None:

@@ -41,6 +41,9 @@ from skimp._ops.index.masked_select import selected
 from skimp._ops.index.masks import as_fill, masked_fill_
 from skimp._ops.index.small_places import SEQUENCES, index_arrays, small_list, small_put
 from skimp._ops.index.writers import writer
+from skimp.config import config
+
+Ints = tuple[int, ...]
 
 MASKS = (dtypes.bool, dtypes.uint8)
 INDICES = (dtypes.int64, dtypes.int32, dtypes.bool, dtypes.uint8)
@@ -194,12 +197,17 @@ def _only_mask(indices: Any, ndim: int, kinds: Any = (dtypes.bool,)) -> Tensor |
 # -- reading -------------------------------------------------------------------------------------
 
 
-_RULE = Rule(
-    "IndexBackward0",
-    input=lambda g, input_shape, indices: index_put(
-        g.new_zeros(tuple(input_shape)), indices, g, True
-    ),
-)
+def _picked_back(g: Tensor, input_shape: Ints, indices: Any) -> Tensor:
+    """Zeros to which the gradient is added at its places."""
+    y = g._np
+    if y is not None and type(g) is Tensor and g._dtype in dtypes.FLOATING:
+        small = math.prod(input_shape) < config.small_below and not (modes.state.grad or active)
+        if small and small_put(made := np.zeros(input_shape, y.dtype), indices, g, True):
+            return fresh(made, g._dtype)
+    return index_put(g.new_zeros(tuple(input_shape)), indices, g, True)  # type: ignore[no-any-return]
+
+
+_RULE = Rule("IndexBackward0", input=_picked_back)
 _RECORDING = recording(_RULE, ("input", "indices"))
 
 

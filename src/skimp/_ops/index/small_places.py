@@ -14,6 +14,7 @@ from skimp._engine.memory.layout import broadcast_shapes
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
+from skimp._kernels.order import farthest
 from skimp._kernels.rows import add_rows, add_slices, are_distinct
 
 _NUMBERS = {int}
@@ -102,10 +103,11 @@ def _put(x: Array, lead: int, arrays: tuple[Array, ...], source: Array, accumula
     if len(arrays) > 1:
         np.add.at(x, whole + arrays, source)
         return
-    rows = arrays[0].reshape(-1)
-    rows = counted_from_front(rows, x.shape[lead])
-    if first_outside(rows, 0, x.shape[lead]) is not None:
-        raise IndexError
+    rows, n = arrays[0].reshape(-1), x.shape[lead]
+    if farthest(rows) >= n:
+        rows = counted_from_front(rows, n)
+        if first_outside(rows, 0, n) is not None:
+            raise IndexError
     source = source.reshape((*x.shape[:lead], rows.size, *x.shape[lead + 1 :]))
     if are_distinct(rows):
         x[(*whole, rows)] += source

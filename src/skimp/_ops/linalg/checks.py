@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -39,16 +40,16 @@ def linear(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[...
 def check_matrices(name: str, t: Tensor, what: str = "A") -> None:
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(t).__name__}")
-    if t.ndim < 2:
+    if len(shape_of(t)) < 2:
         raise RuntimeError(f"{name}: The input tensor {what} must have at least 2 dimensions.")
 
 
 def check_square(name: str, t: Tensor, what: str = "A") -> None:
     check_matrices(name, t, what)
-    if t.shape[-1] != t.shape[-2]:
+    *_, m, n = shape_of(t)
+    if m != n:
         raise RuntimeError(
-            f"{name}: {what} must be batches of square matrices, but they are {t.shape[-2]} by "
-            f"{t.shape[-1]} matrices"
+            f"{name}: {what} must be batches of square matrices, but they are {m} by {n} matrices"
         )
 
 
@@ -143,8 +144,10 @@ def first_bad(info: Tensor) -> tuple[int, int]:
     if info._hollow:
         return -1, 0
     flat = info._skimp_array().reshape(-1)
-    bad = np.flatnonzero(flat)
-    return (int(bad[0]), int(flat[bad[0]])) if bad.size else (-1, 0)
+    if not bare.count_nonzero(flat):
+        return -1, 0
+    at = int(flat.nonzero()[0][0])
+    return at, int(flat[at])
 
 
 def failed_inverse(name: str, info: Tensor) -> None:

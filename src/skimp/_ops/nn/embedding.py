@@ -17,7 +17,7 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._kernels.order import farthest
-from skimp._kernels.rows import merge_rows, taking
+from skimp._kernels.rows import add_rows, merge_rows, taking
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -70,7 +70,7 @@ def _small_table_back(
     if numbers.size == 1:
         total[numbers.item()] += rows[0]
     else:
-        quietly(merge_rows, total, numbers, taking(rows))
+        quietly(add_rows, total, numbers, rows)
     return fresh(total, dtype)
 
 

@@ -19,7 +19,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.nn.losses_reduced import loss_of, reduced
+from skimp._ops.nn.losses_reduced import loss_of, reduced, small_loss
 from skimp._ops.nn.reduction import check_reduction, loss
 
 PAIR = ("input", "target")
@@ -105,7 +105,14 @@ HUBER = Pointwise(
 )
 
 
-@loss(composite=False)
+def _small_mse(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: Any, weight: Any
+) -> Any:
+    plain = size_average is None is reduce and weight is None
+    return small_loss(MSE, input, target, (), reduction) if plain else None
+
+
+@loss(composite=False, fast=_small_mse)
 def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """The squares of the differences.
 
@@ -149,7 +156,14 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None
     return _weighted_mean(input, loss, weight, reduction)
 
 
-@loss(composite=False)
+def _small_smooth(
+    input: Any, target: Any, size_average: Any, reduce: Any, reduction: Any, beta: Any
+) -> Any:
+    plain = size_average is None is reduce and type(beta) is float and beta > 0
+    return small_loss(SMOOTH, input, target, (beta,), reduction) if plain else None
+
+
+@loss(composite=False, fast=_small_smooth)
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """Half the squared difference over beta where it is below beta, else the absolute one less
     half of beta.
@@ -165,6 +179,11 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
         return l1_loss(input, target, reduction=reduction)
     _real("smooth_l1_cpu", input, target)
     return loss_of(SMOOTH, input, target, (float(beta),), reduction)
+
+
+def _small_huber(input: Any, target: Any, reduction: Any, delta: Any, weight: Any) -> Any:
+    plain = weight is None and type(delta) is float and delta > 0
+    return small_loss(HUBER, input, target, (delta,), reduction) if plain else None
 
 
 def huber_loss(
@@ -361,7 +380,20 @@ BCE_LOGITS = Pointwise(
 )
 
 
-@loss()
+def _small_bce_logits(
+    input: Any,
+    target: Any,
+    weight: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: Any,
+    pos_weight: Any,
+) -> Any:
+    plain = weight is None is pos_weight and size_average is None is reduce
+    return small_loss(BCE_LOGITS, input, target, (), reduction) if plain else None
+
+
+@loss(fast=_small_bce_logits)
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
@@ -396,5 +428,6 @@ def binary_cross_entropy_with_logits(
 
 
 export(
-    "huber_loss", huber_loss, ("nn.functional",), method=False, composite=False, autocast="float32"
-)
+    "huber_loss", huber_loss, ("nn.functional",), method=False, composite=False, autocast="float32",
+    fast=_small_huber,
+)  # fmt: skip
