@@ -412,12 +412,12 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
         np.multiply(out, weight if near else np.subtract(1, weight), out=out)
         (np.add if near else np.subtract)(a if near else b, out, out=out)
         return
-    near = np.less(np.abs(weight), 0.5)
+    far = np.greater_equal(np.abs(weight), bare.literal(0.5, weight.dtype))
     from_b = np.multiply(out, np.subtract(bare.literal(1, weight.dtype), weight))
     np.subtract(b, from_b, out=from_b)
     np.multiply(out, weight, out=out)
     np.add(a, out, out=out)
-    bare.copyto(out, from_b, where=~near)
+    bare.copyto(out, from_b, where=far)
 
 
 def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
