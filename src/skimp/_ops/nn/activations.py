@@ -72,7 +72,7 @@ def _fast(row: Pointwise) -> Callable[..., Tensor | None]:
 
     def fast(input: Tensor, inplace: bool = False) -> Tensor | None:
         if inplace:
-            return None
+            return input if row.fast_inplace(input) else None
         made = row.fast(input)
         return alike(row, (input,), ()) if made is None else made
 
@@ -211,7 +211,13 @@ export(
     fast=_fast(RELU),
     row=RELU,
 )
-export("relu_", relu_, EVERYWHERE, row=RELU)
+export(
+    "relu_",
+    relu_,
+    EVERYWHERE,
+    fast=lambda input: input if RELU.fast_inplace(input) else None,
+    row=RELU,
+)
 
 
 def dtype_of(input: Any) -> dtypes.dtype | None:
