@@ -200,7 +200,7 @@ def logsigmoid(x: Array, *, out: Array) -> None:
     np.negative(out, out=out)
     np.exp(out, out=out)
     np.log1p(out, out=out)
-    np.subtract(np.minimum(x, 0), out, out=out)
+    np.subtract(np.minimum(x, bare.zero(x.dtype)), out, out=out)
 
 
 def logsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -256,9 +256,10 @@ def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
 
 def hardsigmoid(x: Array, *, out: Array) -> None:
     """(x + 3) / 6 clamped to [0, 1]."""
-    np.add(x, 3, out=out)
-    clamp(out, 0, 6, out=out)
-    np.divide(out, 6, out=out)
+    six = bare.literal(6, out.dtype)
+    np.add(x, bare.literal(3, out.dtype), out=out)
+    clamp(out, bare.zero(out.dtype), six, out=out)
+    np.divide(out, six, out=out)
 
 
 def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -268,10 +269,11 @@ def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
 
 def hardswish(x: Array, *, out: Array) -> None:
     """x hardsigmoid(x)."""
-    np.add(x, bare.number(3, out.dtype), out=out)
-    clamp(out, 0, 6, out=out)
+    six = bare.literal(6, out.dtype)
+    np.add(x, bare.literal(3, out.dtype), out=out)
+    clamp(out, bare.zero(out.dtype), six, out=out)
     np.multiply(x, out, out=out)
-    np.divide(out, bare.number(6, out.dtype), out=out)
+    np.divide(out, six, out=out)
 
 
 def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -412,7 +414,8 @@ def elu(
     x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *, out: Array
 ) -> None:
     """scale x above zero, else scale alpha (exp(input_scale x) - 1)."""
-    np.minimum(x, 0, out=out)
+    none = bare.zero(out.dtype)
+    np.minimum(x, none, out=out)
     if input_scale != 1:
         np.multiply(out, input_scale, out=out)
     np.expm1(out, out=out)
@@ -421,7 +424,7 @@ def elu(
     if not (alpha * scale > 0 and scale > 0 and input_scale > 0):
         select(np.less(x, 0), out, np.multiply(x, scale), out=out)
         return
-    right = np.maximum(x, 0)
+    right = np.maximum(x, none)
     np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
     np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
 
@@ -459,9 +462,10 @@ def _tanh_softplus(x: Array, out: Array) -> None:
     """tanh(log(1 + e)) = n / (n + 2), where e = exp(x), n = e (e + 2)."""
     np.minimum(x, _MISH_FLAT, out=out)
     np.exp(out, out=out)
-    n = np.add(out, 2)
+    two = bare.literal(2, out.dtype)
+    n = np.add(out, two)
     n = np.multiply(n, out)
-    np.divide(n, np.add(n, 2), out=out)
+    np.divide(n, np.add(n, two), out=out)
 
 
 def mish(x: Array, *, out: Array) -> None:

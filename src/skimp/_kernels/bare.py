@@ -34,12 +34,15 @@ def remembering(make: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array
     kept = lru_cache(maxsize=256, typed=True)(make)
 
     def number(value: Any, dtype: Any) -> Array:
-        return kept(value, dtype) if value else make(value, dtype)  # zeros have two signs
+        if value or type(value) is int:
+            return kept(value, dtype)
+        return make(value, dtype)  # zeros have two signs
 
     return number
 
 
 number: Final = remembering(np.array)  # as ufuncs take it soonest beside arrays of this type
+literal: Final = lru_cache(maxsize=256, typed=True)(np.array)  # the same, of what is not zero
 
 
 @lru_cache(maxsize=64)

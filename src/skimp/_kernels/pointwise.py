@@ -94,8 +94,9 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
         np.remainder(a, b, out=out)
         return
     fmod(a, b, out=out)
-    wrong = np.not_equal(np.less(out, 0), np.less(b, 0))
-    wrong = np.logical_and(wrong, out)
+    none = bare.zero(out.dtype)
+    wrong = np.not_equal(np.less(out, none), np.less(b, none))
+    wrong = np.logical_and(wrong, np.not_equal(out, none))
     if bare.count_nonzero(wrong):
         np.add(out, b, out=out, where=wrong)
 
@@ -247,9 +248,15 @@ def sign(x: Array, *, out: Array) -> None:
         np.not_equal(x, 0, out=out)
         return
     np.sign(x, out=out)
-    flat = out.reshape(-1) if out.dtype.char in "fd" and out.flags.c_contiguous else None
-    if out.dtype.kind == "f" and (flat is None or is_nan(flat.dot(flat))):
+    if _may_have_nan(out):
         bare.copyto(out, 0, where=np.isnan(out))
+
+
+def _may_have_nan(x: Array) -> bool:
+    if x.dtype.char not in "fd" or not x.flags.c_contiguous:
+        return x.dtype.kind == "f"
+    flat = x.reshape(-1)
+    return is_nan(flat.dot(flat))
 
 
 def sgn(x: Array, *, out: Array) -> None:
@@ -302,9 +309,9 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
         x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
         return
     if out.dtype.kind == "f":
-        if _is_plain(low):
+        if type(low) is not np.ndarray and _is_plain(low):
             low = bare.number(low, out.dtype)
-        if _is_plain(high):
+        if type(high) is not np.ndarray and _is_plain(high):
             high = bare.number(high, out.dtype)
         if (
             CLIP is not None
@@ -331,8 +338,9 @@ def _is_number(bound: Any) -> bool:
 
 def heaviside(x: Array, values: Any, *, out: Array) -> None:
     """1 above zero, `values` at zero, else 0; 0 for NaN (NumPy: NaN)."""
-    np.greater(x, 0, out=out)
-    bare.copyto(out, values, where=np.equal(x, 0), casting="same_kind")
+    none = bare.zero(x.dtype)
+    np.greater(x, none, out=out)
+    bare.copyto(out, values, where=np.equal(x, none), casting="same_kind")
 
 
 def nan_to_num(
@@ -347,11 +355,11 @@ def nan_to_num(
 
     For float16 and bfloat16, which arrive widened, the caller names the limits.
     """
-    out[...] = x
-    if out.dtype.kind not in "fc":
+    bare.copyto(out, x)
+    kind = out.dtype.kind
+    if kind not in "fc":
         return
-    parts = (out.real, out.imag) if out.dtype.kind == "c" else (out,)
-    for part in parts:
+    for part in (out.real, out.imag) if kind == "c" else (out,):
         if bare.count_nonzero(np.isfinite(part)) < part.size:
             largest = float(np.finfo(out.dtype).max)
             high, low = part == inf, part == -inf
@@ -365,7 +373,8 @@ def nan_to_num(
 
 def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
     np.subtract(a, b, out=out)
-    bare.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
+    if _may_have_nan(out):
+        bare.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
     np.abs(out, out=out)
     np.negative(out, out=out)
     exp(out, out=out)
@@ -403,24 +412,36 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
         np.multiply(out, weight if near else np.subtract(1, weight), out=out)
         (np.add if near else np.subtract)(a if near else b, out, out=out)
         return
-    near = np.less(np.abs(weight), 0.5)
-    from_b = np.multiply(out, np.subtract(1, weight))
+    far = np.greater_equal(np.abs(weight), bare.literal(0.5, weight.dtype))
+    from_b = np.multiply(out, np.subtract(bare.literal(1, weight.dtype), weight))
     np.subtract(b, from_b, out=from_b)
     np.multiply(out, weight, out=out)
     np.add(a, out, out=out)
-    bare.copyto(out, from_b, where=~near)
+    bare.copyto(out, from_b, where=far)
 
 
 def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a * b."""
-    np.multiply(a, b, out=out) if value == 1 else np.multiply(np.multiply(value, a), b, out=out)
+    if _is_one(value):
+        np.multiply(a, b, out=out)
+    else:
+        np.multiply(value, a, out=out)
+        np.multiply(out, b, out=out)
     np.add(x, out, out=out)
 
 
 def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a / b."""
-    np.divide(a, b, out=out) if value == 1 else np.divide(np.multiply(value, a), b, out=out)
+    if _is_one(value):
+        np.divide(a, b, out=out)
+    else:
+        np.multiply(value, a, out=out)
+        np.divide(out, b, out=out)
     np.add(x, out, out=out)
+
+
+def _is_one(value: Any) -> bool:
+    return (value.item() if type(value) is np.ndarray else value) == 1  # type: ignore[no-any-return]
 
 
 # Complex numbers and angles

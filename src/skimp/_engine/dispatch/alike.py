@@ -107,11 +107,16 @@ def _spread(t: Tensor, shape: tuple[int, ...]) -> Leaf | None:
     return Leaf(t._storage, shaping.broadcast(array, shape))
 
 
-@lru_cache(maxsize=1024, typed=True)
 def bound(kernel: Kernel, *params: Any) -> Kernel:
     """The kernel with its plain values; the same one for the same values, because plans are cached
     by kernels.
     """
+    signed = any([type(p) is float and not p for p in params])  # a zero, which has two
+    return _bound(kernel, repr(params) if signed else "", *params)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _bound(kernel: Kernel, _: str, *params: Any) -> Kernel:
     fn = kernel.fn
 
     def run(*arrays: Any, out: Array) -> None:

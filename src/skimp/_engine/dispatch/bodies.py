@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.row import Function
+from skimp._engine.dispatch.settled import settle
 from skimp._engine.dispatch.signatures import arguments_of
 from skimp._engine.dispatch.wrappers import Parameters
 from skimp._engine.generated import function_of
-
-F = TypeVar("F", bound=Callable[..., Any])
+from skimp._engine.tensor.tensor import Tensor
 
 
 def pointwise(
@@ -34,14 +34,20 @@ def pointwise(
     aliases: tuple[str, ...] = (),
     fast: Function | None = None,
     fast_in_place: Function | None = None,
+    free: str | None = None,
     **known: Any,
-) -> Callable[[F], F]:
+) -> Callable[[Function], Callable[..., Tensor]]:
     """Declare a function and `name_` by a body with `out` and `inplace`, for the latter of which
-    `out` is its first argument. `in_place`: the namespaces of `name_`;
-    `says_in_place`: sections of its docstring that the row does not know.
+    `out` is its first argument; by one that decides (`settled.py`), if it answers a `Run`.
+    `in_place`: the namespaces of `name_`; `says_in_place`: sections of its docstring that the row
+    does not know.
     """
 
-    def declare(body: F) -> F:
+    def declare(body: Function) -> Function:
+        nonlocal fast, fast_in_place
+        if body.__annotations__["return"] == "Run":
+            body, made, over = settle(body, free)
+            fast, fast_in_place = fast or made, fast_in_place or over
         titles = (body.__name__, *aliases)
         main = form_of(body, body.__name__, ("inplace",))
         for title in titles:

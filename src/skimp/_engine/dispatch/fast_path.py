@@ -119,13 +119,11 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
     """f(*tensors, *params): the same over the first argument, recorded; whether the call was for
     it.
     """
-    if row.unwatched:
-        return lambda *_: None
     names = _Names(row)
     anew = forgets(row)
     text = [
         f"def function({names.given}):",
-        "    if type(a0) not in ordinary:",
+        f"    if type(a0) not in ordinary{' or a0._rg' if row.unwatched else ''}:",
         "        return",
         *_typed_text(row, names),
         "    mine = a0._np",
@@ -172,6 +170,46 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "rebase": rebase, "rule": row.rule, "spread": spread, "to_write": to_write,
     }  # fmt: skip
     return function_of(f"{row.name}_fast_", text, space)
+
+
+def fast_into_of(row: Pointwise) -> Callable[..., bool | None]:
+    """f(out, *tensors, *params): the same into a small row-major tensor of the result's type and
+    shape, unrecorded; it may be one of the tensors.
+    """
+    names = _Names(row)
+    text = [
+        f"def function(out, {names.given}):",
+        "    if type(out) not in ordinary or (out._rg and state.grad):",
+        "        return",
+        "    mine = out._np",
+        "    if mine is None or not mine.flags.c_contiguous:",
+        "        return",
+        *_typed_text(row, names),
+        "    if odd or shape != mine.shape or typed.result is not out._dtype:",
+        "        return",
+        "    if needed and state.grad:",
+        "        return",
+        "    s = out._storage",
+        "    over = typed.rounded is not None",
+    ]
+    for a in names.tensors:
+        text += [
+            f"    if {a} is out:",
+            "        over = over or not typed.kernel.aliases",
+            f"    elif type({a}) in ordinary and {a}._storage is s:",
+            "        return",
+        ]
+    text += [
+        "    mine = to_write(out)",
+        "    if over:",
+        "        array = empty(shape, typed.made)",
+        f"        typed.kernel.fn({names.passed}, out=array)",
+        "        mine[...] = array",
+        "    else:",
+        f"        typed.kernel.fn({names.passed}, out=mine)",
+        "    return True",
+    ]
+    return function_of(f"{row.name}_into", text, _space(row) | {"to_write": to_write})
 
 
 # of a tensor that an op has made, beside which nothing else has to move when another writes over it

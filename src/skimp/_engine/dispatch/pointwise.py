@@ -16,7 +16,14 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.alike import alike, bound
 from skimp._engine.dispatch.expressions import expression
-from skimp._engine.dispatch.fast_path import Typed, fast_inplace_of, fast_of, put_small, takes_small
+from skimp._engine.dispatch.fast_path import (
+    Typed,
+    fast_inplace_of,
+    fast_into_of,
+    fast_of,
+    put_small,
+    takes_small,
+)
 from skimp._engine.dispatch.operands import number_of, scalar_tensor
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
 from skimp._engine.dispatch.transforms import rows_of
@@ -48,9 +55,9 @@ class Pointwise:
     """
 
     __slots__ = (
-        "args", "bare", "check", "fast", "fast_inplace", "kernels", "masks", "name", "numbers",
-        "opmath", "overlap", "own", "params", "plain", "recording", "row_major", "rule", "title",
-        "typed", "types", "unwatched",
+        "args", "bare", "check", "fast", "fast_inplace", "fast_into", "kernels", "masks", "name",
+        "numbers", "opmath", "overlap", "own", "params", "plain", "recording", "row_major", "rule",
+        "title", "typed", "types", "unwatched",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +106,7 @@ class Pointwise:
         self.plain = plain_dtypes(self)
         self.fast = self._fast  # asked first; made when it is
         self.fast_inplace = self._fast_inplace
+        self.fast_into = self._fast_into
         self.typed: dict[Any, Typed | None] = {}  # what follows from types (`fast_path.py`)
 
     def _fast(self, *args: Any) -> Tensor | None:
@@ -108,6 +116,10 @@ class Pointwise:
     def _fast_inplace(self, *args: Any) -> bool | None:
         self.fast_inplace = fast_inplace_of(self)
         return self.fast_inplace(*args)
+
+    def _fast_into(self, *args: Any) -> bool | None:
+        self.fast_into = fast_into_of(self)
+        return self.fast_into(*args)
 
     def converts_nothing(self, result: dtypes.dtype, tensors: Sequence[Tensor]) -> bool:
         """Whether `out=` must have the result's own type; a complex number's size goes anywhere."""
@@ -178,7 +190,9 @@ def call(
     elif inplace:
         if row.fast_inplace(*args, *params) or over(row, args, params):
             return out
-    elif takes_small(out, args) and put_small(out, row.fast(*args, *params)):
+    elif row.fast_into(out, *args, *params) or (
+        takes_small(out, args) and put_small(out, row.fast(*args, *params))
+    ):
         return out
     if params:  # by value, as graphs keep them too: the fast paths leave such calls to this
         params = tuple([p.item() if isinstance(p, Tensor) and not p._hollow else p for p in params])

@@ -30,6 +30,15 @@ def told(nbytes: int, op: str, reason: Callable[[], str], source: Any) -> None:
     host.copy(nbytes, op, reason() if host.watched else "", source)
 
 
+def small(nbytes: int, op: str, reason: Callable[..., str], source: Any, *more: Any) -> None:
+    """`told` of what is made often: `reason` is asked with the source, and `more`."""
+    if host.watched or _forbidden.get():
+        told(nbytes, op, lambda: reason(source, *more), source)
+    else:
+        host.copies = host.copies + 1
+        host.copied = host.copied + nbytes
+
+
 def written(nbytes: int, source: Any) -> None:
     """Tell of `source`, whose elements are about to be written over others, if somebody listens."""
     if host.watched:

@@ -8,6 +8,7 @@ needs more words than are left, and goes the general way, which has the engine m
 from __future__ import annotations
 
 import math
+from math import cos, log1p, sin, sqrt
 from typing import Any, Final
 
 import numpy as np
@@ -189,12 +190,12 @@ def _serial(n: int, engine: Engine) -> F32 | None:
     engine.next_double = None
     found = [] if kept is None else [kept]
     words = engine.words[start:end].tolist()
-    for i in range(0, 4 * pairs, 4):
-        a, b, c, d = words[i : i + 4]
+    each = iter(words)
+    for a, b, c, d in zip(each, each, each, each, strict=True):
         angle = ((a << 32 | b) & _LOW53) * _STEP53 * _TWO_PI
-        length = math.sqrt(-2.0 * math.log1p(-(((c << 32 | d) & _LOW53) * _STEP53)))
-        found.append(length * math.cos(angle))
-        found.append(length * math.sin(angle))
+        length = sqrt(-2.0 * log1p(-(((c << 32 | d) & _LOW53) * _STEP53)))
+        found += length * cos(angle), length * sin(angle)
     if len(found) > n:
         engine.next_double = found.pop()
-    return np.array(found, np.float64).astype(np.float32) + np.float32(0)
+    made = np.array(found, np.float32)
+    return made + np.float32(0) if 0.0 in found else made  # of zeros, only, one may be negative

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import older
@@ -23,11 +21,13 @@ from skimp._engine.dispatch.operands import (
     require_tensor,
     unrecorded,
 )
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
+from skimp._engine.dispatch.pointwise import Pointwise, Refused
 from skimp._engine.dispatch.pointwise_forms import named, target_is_small
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
+from skimp._engine.dispatch.settled import Run, settle
 from skimp._engine.dispatch.targets import c_name
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -39,12 +39,19 @@ from skimp._ops.index.masks import where
 NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex types")
 
 
+_CLAMP = Kernel("clamp", K.clamp)
+_CLAMP_ONE = Kernel("clamp", K.clamp, aliases=True)  # by numbers, or by one tensor
+
+
 def _kernels(kernel: Any) -> Any:
     return {**dict.fromkeys(range(3), kernel), COMPLEX: NO_COMPLEX}
 
 
 def _above(x: Any, high: Any, *, out: Any) -> None:
     K.clamp(x, None, high, out=out)
+
+
+_CLAMP_ABOVE = Kernel("clamp", _above, aliases=True)
 
 
 def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
@@ -88,20 +95,20 @@ def _limits(node: str, kernel: Any, formulas: Any, *args: str) -> Pointwise:
 
 # By the limits that are given, and whether tensors are among them.
 CLAMPS = {
-    ("min", "max", True): _limits("ClampBackward0", K.clamp, OF_BOTH, "min", "max"),
-    ("min", True): _limits("ClampBackward0", K.clamp, BY_MIN | OF_MIN, "min"),
-    ("max", True): _limits("ClampBackward0", _above, BY_MAX | OF_MAX, "max"),
+    ("min", "max", True): _limits("ClampBackward0", _CLAMP, OF_BOTH, "min", "max"),
+    ("min", True): _limits("ClampBackward0", _CLAMP_ONE, BY_MIN | OF_MIN, "min"),
+    ("max", True): _limits("ClampBackward0", _CLAMP_ABOVE, BY_MAX | OF_MAX, "max"),
     ("min", "max", False): _limits(
-        "ClampBackward1", K.clamp, {"input": OF_BOTH["input"]}, "min", "max"
+        "ClampBackward1", _CLAMP_ONE, {"input": OF_BOTH["input"]}, "min", "max"
     ),
-    ("min", False): _limits("ClampBackward1", K.clamp, BY_MIN, "min"),
-    ("max", False): _limits("ClampBackward1", _above, BY_MAX, "max"),
+    ("min", False): _limits("ClampBackward1", _CLAMP_ONE, BY_MIN, "min"),
+    ("max", False): _limits("ClampBackward1", _CLAMP_ABOVE, BY_MAX, "max"),
 }
 ONE_SIDED = {
-    ("min", True): _limits("ClampMinBackward1", K.clamp, BY_MIN | OF_MIN, "min"),
-    ("min", False): _limits("ClampMinBackward0", K.clamp, BY_MIN, "min"),
-    ("max", True): _limits("ClampMaxBackward1", _above, BY_MAX | OF_MAX, "max"),
-    ("max", False): _limits("ClampMaxBackward0", _above, BY_MAX, "max"),
+    ("min", True): _limits("ClampMinBackward1", _CLAMP_ONE, BY_MIN | OF_MIN, "min"),
+    ("min", False): _limits("ClampMinBackward0", _CLAMP_ONE, BY_MIN, "min"),
+    ("max", True): _limits("ClampMaxBackward1", _CLAMP_ABOVE, BY_MAX | OF_MAX, "max"),
+    ("max", False): _limits("ClampMaxBackward0", _CLAMP_ABOVE, BY_MAX, "max"),
 }
 
 
@@ -163,46 +170,13 @@ def _numbers(dtype: dtypes.dtype, min: Any, max: Any) -> bool:
     return min is not None or max is not None
 
 
-def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
-    x = input._np
-    if x is None or input._dtype not in _CLAMPED or not x.flags.c_contiguous:
-        return None
-    if not _numbers(input._dtype, min, max):
-        return None
-    target = np.empty(x.shape, x.dtype)
-    K.clamp(x, min, max, out=target)
-    made = fresh(target, input._dtype)
-    if input._rg and modes.state.grad:
-        given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
-        rule = CLAMPS[(*given, False)].rule
-        assert rule is not None
-        record(rule, {"input": input, **given}, made)
-    return made
+def _shown(made: Tensor, input: Tensor, min: Any, max: Any) -> None:
+    """The limit that is left out is an edge to nothing."""
+    if recorded(made):
+        present(made, "ClampBackward0", [input, min, max], [] if made is input else [input])
 
 
-def _small_clamp_min(input: Any, min: Any) -> Tensor | None:
-    return None if input._rg and modes.state.grad else _small_clamp(input, min)
-
-
-def _small_clamp_max(input: Any, max: Any) -> Tensor | None:
-    return None if input._rg and modes.state.grad else _small_clamp(input, None, max)
-
-
-def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
-    x = input._np
-    if x is None or not target_is_small(input) or not _numbers(input._dtype, min, max):
-        return None
-    K.clamp(x, min, max, out=to_write(input))
-    return input  # type: ignore[no-any-return]
-
-
-def _small_clamp_max_(input: Any, max: Any) -> Tensor | None:
-    return _small_clamp_(input, None, max)
-
-
-@pointwise(
-    CLAMPS["min", "max", True], aliases=("clip",), fast=_small_clamp, fast_in_place=_small_clamp_
-)
+@pointwise(CLAMPS["min", "max", True], aliases=("clip",))
 def clamp(
     input: Tensor,
     min: Any = None,
@@ -210,7 +184,7 @@ def clamp(
     *,
     out: Tensor | None = None,
     inplace: bool = False,
-) -> Tensor:
+) -> Run:
     """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
     limits = (("min", min), ("max", max))
     given = {name: _limit(v, input) for name, v in limits if v is not None}
@@ -222,32 +196,24 @@ def clamp(
         tensors = [isinstance(v, Tensor) for v in given.values()]
     _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
     row = CLAMPS[(*given, all(tensors))]
-    made = call(row, (input, *given.values()), (), out, inplace)
-    if len(given) == 1 and all(tensors) and recorded(made):  # the other limit is an edge to nothing
-        present(made, "ClampBackward0", [input, min, max], [] if inplace else [input])
-    return made
+    then = _shown if len(given) == 1 and all(tensors) else None
+    return Run(row, (input, *given.values()), (), then)
 
 
-@pointwise(ONE_SIDED["min", True], fast=_small_clamp_min, fast_in_place=_small_clamp_, foreach=2)
-def clamp_min(
-    input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False
-) -> Tensor:
+@pointwise(ONE_SIDED["min", True], foreach=2)
+def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None, inplace: bool = False) -> Run:
     """Each element, but not below `min`."""
     min = _plain(min)
     _check_limits("clamp_min", input, {"min": min})
-    return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out, inplace)
+    return Run(ONE_SIDED["min", isinstance(min, Tensor)], (input, min))
 
 
-@pointwise(
-    ONE_SIDED["max", True], fast=_small_clamp_max, fast_in_place=_small_clamp_max_, foreach=2
-)
-def clamp_max(
-    input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False
-) -> Tensor:
+@pointwise(ONE_SIDED["max", True], foreach=2)
+def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None, inplace: bool = False) -> Run:
     """Each element, but not above `max`."""
     max = _plain(max)
     _check_limits("clamp_max", input, {"max": max})
-    return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out, inplace)
+    return Run(ONE_SIDED["max", isinstance(max, Tensor)], (input, max))
 
 
 # -- lerp -----------------------------------------------------------------------------------------
@@ -288,7 +254,11 @@ LERP = Pointwise(
 
 
 def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
-    if type(weight) is not float or not target_is_small(input, end):
+    if type(weight) is not float:
+        if not target_is_small(input, end, weight) or not LERP.fast_inplace(input, end, weight):
+            return None
+        return input  # type: ignore[no-any-return]
+    if not target_is_small(input, end):
         return None
     x, y = input._np, end._np
     if x is None or y is None:  # another thread's budget has taken them meanwhile
@@ -316,10 +286,10 @@ def _share(weight: float, dtype: Any) -> tuple[Array, bool]:
     return np.array(w if near else 1 - w, dtype), near
 
 
-@pointwise(LERP, in_place=(), fast_in_place=_small_lerp_)
+@pointwise(LERP, in_place=(), fast_in_place=_small_lerp_, free="weight")
 def lerp(
     input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None, inplace: bool = False
-) -> Tensor:
+) -> Run:
     """input + weight * (end - input), for a number or a tensor of weights."""
     for i, (name, t) in enumerate((("input", input), ("end", end))):
         require_tensor("lerp", name, t, i + 1)
@@ -333,9 +303,7 @@ def lerp(
                 f"{c_name(t._dtype)}"
             )
     refuse_complex(input._dtype, weight)
-    return call(
-        LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace
-    )
+    return Run(LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight))
 
 
 # -- addcmul, addcdiv -----------------------------------------------------------------------------
@@ -391,15 +359,15 @@ INTEGER_DIVISION = (
 
 
 def _add_product(row: Pointwise, doc: str, takes: str) -> None:
-    def run(
-        args: Any, rest: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool
-    ) -> Tensor:
-        if rest:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
-            if len(rest) > 1 or isinstance(args[1], Tensor):
-                says = f"takes 3 positional arguments but {3 + len(rest)} were given"
-                raise TypeError(f"{row.name}() {says}")
-            args, value = (args[0], args[2], rest[0]), args[1]
-            older.say(f"{row.name}{'_' * inplace}", *_VALUE_FIRST)
+    def decide(
+        input: Tensor,
+        tensor1: Any,
+        tensor2: Any,
+        value: Any = 1,
+        out: Tensor | None = None,
+        inplace: bool = False,
+    ) -> Run:
+        args = (input, tensor1, tensor2)
         if row is ADDCDIV and all(
             [isinstance(t, Tensor) and t._dtype.category <= INT for t in args[1:]]
         ):
@@ -408,7 +376,17 @@ def _add_product(row: Pointwise, doc: str, takes: str) -> None:
             tensors = [t for t in args if isinstance(t, Tensor)]
             wide = next((t for t in tensors if t._dtype.is_complex), tensors[0])
             refuse_complex(wide._dtype, value)
-        return call(row, (*args, value), (), out, inplace)
+        return Run(row, (*args, value))
+
+    run, fast, fast_in_place = settle(decide, "value")
+
+    def in_order(name: str, args: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Of (input, value, tensor1, tensor2), which PyTorch has deprecated, the value last."""
+        if len(rest) > 1 or isinstance(args[1], Tensor):
+            says = f"takes 3 positional arguments but {3 + len(rest)} were given"
+            raise TypeError(f"{row.name}() {says}")
+        older.say(name, *_VALUE_FIRST)
+        return args[0], args[2], rest[0], args[1]
 
     def function(
         input: Tensor,
@@ -418,15 +396,22 @@ def _add_product(row: Pointwise, doc: str, takes: str) -> None:
         value: Any = 1,
         out: Tensor | None = None,
     ) -> Tensor:
-        return run((input, tensor1, tensor2), rest, value, out, False)
+        if rest:
+            given = in_order(row.name, (input, tensor1, tensor2), rest)
+            return run(*given, out)  # type: ignore[no-any-return]
+        return run(input, tensor1, tensor2, value, out)  # type: ignore[no-any-return]
 
     def function_(input: Tensor, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
-        return run((input, tensor1, tensor2), rest, value, input, True)
+        if rest:
+            given = in_order(f"{row.name}_", (input, tensor1, tensor2), rest)
+            return run(*given, None, True)  # type: ignore[no-any-return]
+        return run(input, tensor1, tensor2, value, None, True)  # type: ignore[no-any-return]
 
     kinds = f"Dtypes: {takes}."
-    export(row.name, named(function, row.name, f"{doc}\n\n{kinds}"), foreach=3)
+    main = named(function, row.name, f"{doc}\n\n{kinds}")
+    export(row.name, main, foreach=3, fast=fast)
     in_place = named(function_, f"{row.name}_", f"{doc} In place.\n\n{kinds}")
-    export(f"{row.name}_", in_place, namespaces=())
+    export(f"{row.name}_", in_place, namespaces=(), fast=fast_in_place)
 
 
 _add_product(

@@ -14,6 +14,7 @@ from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import floating, same
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, binary_row, node_name, unary_row
+from skimp._engine.dispatch.settled import Run
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
@@ -118,10 +119,9 @@ LOGIT = Pointwise(
 @pointwise(LOGIT, BOTH)
 def logit(
     input: Tensor, eps: float | None = None, *, out: Tensor | None = None, inplace: bool = False
-) -> Tensor:
+) -> Run:
     """log(input / (1 - input)), of the input held within eps and 1 - eps."""
-    low = None if eps is None or eps < 0 else float(eps)
-    return call(LOGIT, (input,), (low,), out, inplace)
+    return Run(LOGIT, (input,), (None if eps is None or eps < 0 else float(eps),))
 
 
 # -- polygamma, mvlgamma --------------------------------------------------------------------------
@@ -213,12 +213,12 @@ def _dimension(input: Tensor, p: Any) -> tuple[int]:
 
 
 @pointwise(MVLGAMMA, in_place=())
-def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None, inplace: bool = False) -> Tensor:
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None, inplace: bool = False) -> Run:
     """The logarithm of the multivariate gamma function of dimension p.
 
     Dtypes: integers and floating point.
     """
-    return call(MVLGAMMA, (input,), _dimension(input, p), out, inplace)
+    return Run(MVLGAMMA, (input,), _dimension(input, p))
 
 
 _alias("multigammaln", "mvlgamma")

@@ -27,6 +27,7 @@ from skimp._engine.dispatch.rows import (
     unary_row,
     zeros,
 )
+from skimp._engine.dispatch.settled import Run
 from skimp._engine.eval.expr import COPY
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
@@ -264,7 +265,7 @@ ROUND_AT = Pointwise(
 @pointwise(ROUND, foreach=1, sparse="values")
 def round(
     input: Tensor, *, decimals: int = 0, out: Tensor | None = None, inplace: bool = False
-) -> Tensor:
+) -> Run:
     """To the nearest integer, halves to even; or to so many decimals.
 
     >>> torch.tensor([0.5, 1.5, 2.5]).round()
@@ -272,9 +273,7 @@ def round(
 
     Raises: NotImplementedError for bool and complex numbers, and for integers with `decimals`.
     """
-    if decimals:
-        return call(ROUND_AT, (input,), (int(decimals),), out, inplace)
-    return call(ROUND, (input,), (), out, inplace)
+    return Run(ROUND_AT, (input,), (int(decimals),)) if decimals else Run(ROUND, (input,))
 
 
 def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
@@ -423,9 +422,9 @@ def nan_to_num(
     *,
     out: Tensor | None = None,
     inplace: bool = False,
-) -> Tensor:
+) -> Run:
     """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type."""
-    return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), out, inplace)
+    return Run(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf))
 
 
 def _exponents(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:

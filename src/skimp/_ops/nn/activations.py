@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from skimp._engine.dispatch.operands import refuse_complex, unrecorded
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
+from skimp._engine.dispatch.row import Function
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, formula_of, node_name, zeros
+from skimp._engine.dispatch.settled import Run, settle
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
@@ -31,7 +33,6 @@ from skimp._kernels import activation as A, bare
 from skimp._kernels.pointwise import BLENDED, CLIP
 from skimp._ops.index.masks import where
 
-F = TypeVar("F", bound=Callable[..., Any])
 Formula = Callable[..., Any]
 FUNCTIONAL = ("nn.functional",)
 EVERYWHERE = ("", *FUNCTIONAL)
@@ -45,17 +46,22 @@ def functional(
     *,
     in_place: bool = False,
     **known: Any,
-) -> Callable[[F], F]:
-    """Declare a function of nn.functional by the row that it runs; `in_place`: and `name_`."""
+) -> Callable[[Function], Callable[..., Tensor]]:
+    """Declare a function of nn.functional by the row that it runs, or one that decides which
+    (`settled.py`); `in_place`: and `name_`.
+    """
 
-    def declare(f: F) -> F:
+    def declare(f: Function) -> Function:
+        over = None
+        if f.__annotations__["return"] == "Run":
+            f, known["fast"], over = settle(f)
         code = f.__code__
         alone = code.co_varnames[: code.co_argcount] == ("input", "inplace")
         if row is not None and alone and not row.params:
             known["fast"] = _fast(row)
         export(f.__name__, f, namespaces, method, row=row, **known)
         if in_place:
-            export(f"{f.__name__}_", in_place_of(f), namespaces, method, row=row)
+            export(f"{f.__name__}_", in_place_of(f), namespaces, method, row=row, fast=over)
         return f
 
     return declare
@@ -66,11 +72,17 @@ def _fast(row: Pointwise) -> Callable[..., Tensor | None]:
 
     def fast(input: Tensor, inplace: bool = False) -> Tensor | None:
         if inplace:
-            return None
+            return input if row.fast_inplace(input) else None
         made = row.fast(input)
         return alike(row, (input,), ()) if made is None else made
 
     return fast
+
+
+def run(row: Pointwise, input: Tensor, params: tuple[Any, ...]) -> Run:
+    if complex in map(type, params) and (dtype := dtype_of(input)) is not None:
+        refuse_complex(dtype, *params)
+    return Run(row, (input,), params)
 
 
 def apply(
@@ -199,7 +211,13 @@ export(
     fast=_fast(RELU),
     row=RELU,
 )
-export("relu_", relu_, EVERYWHERE, row=RELU)
+export(
+    "relu_",
+    relu_,
+    EVERYWHERE,
+    fast=lambda input: input if RELU.fast_inplace(input) else None,
+    row=RELU,
+)
 
 
 def dtype_of(input: Any) -> dtypes.dtype | None:
@@ -217,9 +235,9 @@ def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
 
 
 @functional(THRESHOLD, EVERYWHERE, in_place=True)
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Run:
     """The input where it is above the threshold, else `value`."""
-    return apply(THRESHOLD, input, _whole(input, threshold, value), inplace)
+    return run(THRESHOLD, input, _whole(input, threshold, value))
 
 
 _CUT = Kernel("hardtanh", A.hardtanh, brief=True)
@@ -248,19 +266,19 @@ HARDTANH = row(
 @functional(HARDTANH, in_place=True)
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Tensor:
+) -> Run:
     """The input held within the limits."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if dtype_of(input) is dtypes.uint8 and min_val < 0:
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-    return apply(HARDTANH, input, _whole(input, min_val, max_val), inplace)
+    return run(HARDTANH, input, _whole(input, min_val, max_val))
 
 
 @functional(HARDTANH)
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+def relu6(input: Tensor, inplace: bool = False) -> Run:
     """The input held within 0 and 6."""
-    return apply(HARDTANH, input, (0, 6), inplace)
+    return run(HARDTANH, input, (0, 6))
 
 
 LEAKY_BACK = back("leaky_relu_backward", A.leaky_relu_backward, None, "slope")
@@ -287,9 +305,9 @@ LEAKY_IN_PLACE = row(
 
 
 @functional(LEAKY, in_place=True)
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Run:
     """The input above zero, else the slope times it."""
-    return apply(LEAKY_IN_PLACE if inplace else LEAKY, input, (negative_slope,), inplace)
+    return run(LEAKY_IN_PLACE if inplace else LEAKY, input, (negative_slope,))
 
 
 # -- elu and its kin ------------------------------------------------------------------------------
@@ -335,9 +353,9 @@ ELU = {
 
 
 @functional(ELU["elu", False])
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Run:
     """The input above zero, else alpha (exp(input) - 1)."""
-    return apply(ELU["elu", bool(inplace)], input, (alpha, 1, 1), inplace)
+    return run(ELU["elu", bool(inplace)], input, (alpha, 1, 1))
 
 
 @functional(ELU["elu", True])
@@ -352,14 +370,14 @@ SELU = (A.SELU_ALPHA, A.SELU_SCALE, 1)
 
 
 @functional(ELU["selu", False], EVERYWHERE, in_place=True)
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
+def selu(input: Tensor, inplace: bool = False) -> Run:
     """elu with the two constants of self-normalising networks."""
-    return apply(ELU["selu", bool(inplace)], input, SELU, inplace)
+    return run(ELU["selu", bool(inplace)], input, SELU)
 
 
 @functional(ELU["celu", False], EVERYWHERE, in_place=True)
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Run:
     """elu with a slope of 1 at zero for every alpha."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return apply(ELU["celu", bool(inplace)], input, (alpha, 1, 1 / alpha), inplace)
+    return run(ELU["celu", bool(inplace)], input, (alpha, 1, 1 / alpha))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.rows import FLOAT
+from skimp._engine.dispatch.settled import Run
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
@@ -17,7 +17,7 @@ SOFTSHRINK = row("softshrink", A.softshrink, SHRINK_BACK, "lambd", title="softsh
 
 
 @functional(HARDSHRINK, EVERYWHERE, True)
-def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Run:
     """The input outside [-lambd, lambd], else 0."""
     if isinstance(lambd, Tensor):  # it would stay with the kernel that it is bound to
         if lambd.ndim:
@@ -25,11 +25,11 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
                 "hardshrink(): argument 'lambd' (position 1) must be Number, not Tensor"
             )
         lambd = lambd.item()
-    return call(HARDSHRINK, (input,), (lambd,), out)
+    return Run(HARDSHRINK, (input,), (lambd,))
 
 
 @functional(SOFTSHRINK)
-def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Run:
     """The input moved towards zero by lambd, 0 within it."""
     dtype = dtype_of(input)
     if dtype is not None and dtype.category == FLOAT:
@@ -39,7 +39,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
                 f"lambda must be in range [0, {largest:.6g}] for input dtype "
                 f"{promotion.scalar_type_name(dtype)}, but found {lambd:g}"
             )
-    return call(SOFTSHRINK, (input,), (lambd,), out)
+    return Run(SOFTSHRINK, (input,), (lambd,))
 
 
 HARDSIGMOID_BACK = back("hardsigmoid_backward", A.hardsigmoid_backward)

@@ -9,6 +9,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT
+from skimp._engine.dispatch.settled import Run
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
 from skimp._ops.index.masks import where
@@ -95,11 +96,11 @@ SOFTPLUS = row("softplus", A.softplus, SOFTPLUS_BACK, "beta", "threshold")
 @functional(SOFTPLUS)
 def softplus(
     input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None
-) -> Tensor:
+) -> Run:
     """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold."""
     if isinstance(input, Tensor):
         refuse_complex(input._dtype, beta, threshold)
-    return call(SOFTPLUS, (input,), (beta, threshold), out)
+    return Run(SOFTPLUS, (input,), (beta, threshold))
 
 
 LOGSIGMOID_BACK = back(

@@ -26,10 +26,8 @@ TO_COPY = Rule("ToCopyBackward0", input=lambda g, input_dtype: g.to(input_dtype)
 
 @hidden("_to_copy", rule=TO_COPY, batch=batching.dims.ELEMENTWISE)
 def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
-    def why() -> str:
-        return f"to({dtype}) of {describe(input)} of {input._dtype}"
-
-    return copied(input, formats.strides_for(input, memory_format), dtype, "to", why)
+    strides = formats.strides_for(input, memory_format)
+    return copied(input, strides, dtype, "to", lambda: _why(input, dtype))
 
 
 @sampled(
@@ -117,8 +115,7 @@ def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
     x, have = input._np, input._dtype
     if x is None or not (x.flags.c_contiguous or not any(x.strides)):
         return None
-    why = lambda: f"to({dtype}) of {describe(input)} of {have}"  # noqa: E731  (read if it is asked)
-    told.told(x.size * dtype.itemsize, "to", why, input)
+    told.small(x.size * dtype.itemsize, "to", _why, input, dtype)
     if (have, dtype) in _AS_NUMPY:
         array = x.astype(dtype.np, "C")
     else:
@@ -129,6 +126,10 @@ def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
         given = {"input": input, "dtype": dtype, "memory_format": None}
         record(TO_COPY, given, made)
     return made
+
+
+def _why(input: Tensor, dtype: dtypes.dtype) -> str:
+    return f"to({dtype}) of {describe(input)} of {input._dtype}"
 
 
 # casts that NumPy's `astype` makes as PyTorch does, without warnings

@@ -22,6 +22,7 @@ from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import zeros
 from skimp._engine.dispatch.writing import assign
+from skimp._engine.eval.convert import convert
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr
 from skimp._engine.memory import (
@@ -37,6 +38,7 @@ from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
 from skimp._kernels import shaping
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp.config import config
 
@@ -196,9 +198,9 @@ def _are_apart(x: Any) -> bool:
 
 
 def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor | None:
-    if type(other) not in ORDINARY or other._dtype is not input._dtype:
-        return None
-    if type(non_blocking) is not bool:  # the general way refuses it
+    if type(other) not in ORDINARY or type(non_blocking) is not bool:
+        return None  # the general way refuses some
+    if other._dtype is not input._dtype and not _PLAIN.issuperset((other._dtype, input._dtype)):
         return None
     x, y = input._np, other._np
     if x is None or y is None or not (y.shape == x.shape or spreads(y.shape, x.shape)):
@@ -213,8 +215,14 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     history.before_inplace(input)
     if host.watched:
         told.written(x.nbytes, other)
-    input._skimp_writable()[...] = y
+    if y.dtype is x.dtype:
+        input._skimp_writable()[...] = y
+    else:
+        quietly(convert, y, input._skimp_writable())
     return input
+
+
+_PLAIN = dtypes.FLOATING | dtypes.INTEGRAL | {dtypes.bool, *dtypes.HALVES}
 
 
 def write_small(target: Tensor, other: Tensor, y: Any) -> None:
@@ -222,8 +230,12 @@ def write_small(target: Tensor, other: Tensor, y: Any) -> None:
     history.before_inplace(target)
     kept = history.prepare(target, COPIED, {"input": target, "other": other})
     if host.watched:
-        told.written(layouts.numel(target.shape) * y.itemsize, other)
-    target._skimp_writable()[...] = y
+        told.written(layouts.numel(target.shape) * target._dtype.itemsize, other)
+    out = target._skimp_writable()
+    if y.dtype is out.dtype:
+        out[...] = y
+    else:
+        quietly(convert, y, out)
     history.rebase(target, kept)
 
 
