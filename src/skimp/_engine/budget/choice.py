@@ -47,16 +47,22 @@ def choose(
     with all beneath it only as long as it may be one of the cheapest.
     """
     keys = list(known)
+    if large:
+        first = [s for s in _resident(known, tried, keys) if s.nbytes >= KEPT]
+        step = max(len(first) // SAMPLE, 1)
+        for some in (first[_random.randrange(step) :: step], first):
+            if found := _best(some, can_spill, lacking):
+                return found
     step = len(keys) // SAMPLE
     if step > 1:
         sampled = keys[_random.randrange(step) :: step]
-        if found := _best(_resident(known, tried, sampled), can_spill, large, lacking):
+        if found := _best(_resident(known, tried, sampled), can_spill, lacking):
             return found
-    return _best(_resident(known, tried, keys), can_spill, large, lacking)
+    return _best(_resident(known, tried, keys), can_spill, lacking)
 
 
 def _best(
-    candidates: list[Evictable], can_spill: bool, large: bool, lacking: int
+    candidates: list[Evictable], can_spill: bool, lacking: int
 ) -> list[Evictable]:
     now = perf_counter()
     lowest = []
@@ -66,8 +72,7 @@ def _best(
             gain = s.nbytes * (now - s.used + 1e-6)
             lowest.append(((least + CALL) / gain, id(s), gain, s))
     lowest.sort()
-    first = [one for one in lowest if one[3].nbytes >= KEPT] if large else []
-    return _cheapest(first, can_spill, lacking) or _cheapest(lowest, can_spill, lacking)
+    return _cheapest(lowest, can_spill, lacking)
 
 
 def _cheapest(
