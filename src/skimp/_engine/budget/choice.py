@@ -38,17 +38,23 @@ def goes_from(budget: int) -> int:
 
 
 def choose(
-    known: Known, tried: Collection[int], can_spill: bool, large: bool, lacking: int
+    known: Known, tried: Collection[int], can_spill: bool, period: int | None, lacking: int
 ) -> list[Evictable]:
     """The storages to evict next, the first one last, among those that are `known` and not `tried`,
-    no more than give the `lacking` bytes; none: there is none. `large`: small ones go last.
+    no more than give the `lacking` bytes; none: there is none. `period`: what can't go in a plan
+    goes last, as small ones do, and what can be had by a recipe of before this period alone.
 
     What has died is forgotten on the way. What a storage costs at least is looked up, what it costs
     with all beneath it only as long as it may be one of the cheapest.
     """
     keys = list(known)
-    if large:
-        first = [s for s in _resident(known, tried, keys) if s.nbytes >= KEPT]
+    if period is not None:
+        first = [
+            s
+            for s in _resident(known, tried, keys)
+            if s.nbytes >= KEPT
+            and (can_spill or (s.recipe is not None and s.recipe[0].noted[0] == period))
+        ]
         step = max(len(first) // SAMPLE, 1)
         for some in (first[_random.randrange(step) :: step], first):
             if found := _best(some, can_spill, lacking):
@@ -61,9 +67,7 @@ def choose(
     return _best(_resident(known, tried, keys), can_spill, lacking)
 
 
-def _best(
-    candidates: list[Evictable], can_spill: bool, lacking: int
-) -> list[Evictable]:
+def _best(candidates: list[Evictable], can_spill: bool, lacking: int) -> list[Evictable]:
     now = perf_counter()
     lowest = []
     for s in candidates:
