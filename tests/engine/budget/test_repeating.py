@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import lending, recording, setting
+from skimp._engine.budget import choice, lending, recording, setting
+from skimp._engine.budget.spending import Spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
 from skimp.utils.checkpoint import checkpoint
@@ -183,3 +184,45 @@ def test_what_was_called_where_a_program_departed_keeps_nothing(
         checkpoint(function, x, use_reentrant=False)
 
     departing(inside)
+
+
+def test_a_period_is_the_same_where_nothing_is_noted(monkeypatch: Any) -> None:
+    """An expression counts as it begins to wait, for others decide when it is computed."""
+    x = torch.randn(512, 512)
+    found: list[int] = []
+    monkeypatch.setattr(Spending, "_large", lambda self, nbytes, owner: found.append(nbytes))
+
+    def program(early: bool) -> list[int]:
+        found.clear()
+        y = x * 2
+        if early:
+            y.numpy()
+        torch.nn.functional.dropout(x @ y, 0.5).sum()
+        return found.copy()
+
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        noted = program(early=False)
+        assert len(noted) > 3
+        assert program(early=True) == noted
+        known: Any = host.budget
+        known._note_no_more()
+        assert program(early=False) == noted
+    finally:
+        setting.set_budget(None)
+
+
+def test_what_has_a_place_in_a_plan_goes_first_beyond_the_sample_too() -> None:
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        budget: Any = host.budget
+        small = [torch.ones(1 << 13) + i for i in range(8 * choice.SAMPLE)]
+        large = torch.ones(1 << 18).cumsum(0)
+        torch.cuda.synchronize()
+        period = budget.repetition.moment()[0]
+        for _ in range(8):
+            first = choice.choose(budget.known, set(), False, period, 1)
+            assert first == [large._storage]
+        del small
+    finally:
+        setting.set_budget(None)

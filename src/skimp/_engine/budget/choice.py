@@ -38,26 +38,36 @@ def goes_from(budget: int) -> int:
 
 
 def choose(
-    known: Known, tried: Collection[int], can_spill: bool, large: bool, lacking: int
+    known: Known, tried: Collection[int], can_spill: bool, period: int | None, lacking: int
 ) -> list[Evictable]:
     """The storages to evict next, the first one last, among those that are `known` and not `tried`,
-    no more than give the `lacking` bytes; none: there is none. `large`: small ones go last.
+    no more than give the `lacking` bytes; none: there is none. `period`: what can't go in a plan
+    goes last, as small ones do, and what can be had by a recipe of before this period alone.
 
     What has died is forgotten on the way. What a storage costs at least is looked up, what it costs
     with all beneath it only as long as it may be one of the cheapest.
     """
     keys = list(known)
+    if period is not None:
+        first = [
+            s
+            for s in _resident(known, tried, keys)
+            if s.nbytes >= KEPT
+            and (can_spill or (s.recipe is not None and s.recipe[0].noted[0] == period))
+        ]
+        step = max(len(first) // SAMPLE, 1)
+        for some in (first[_random.randrange(step) :: step], first):
+            if found := _best(some, can_spill, lacking):
+                return found
     step = len(keys) // SAMPLE
     if step > 1:
         sampled = keys[_random.randrange(step) :: step]
-        if found := _best(_resident(known, tried, sampled), can_spill, large, lacking):
+        if found := _best(_resident(known, tried, sampled), can_spill, lacking):
             return found
-    return _best(_resident(known, tried, keys), can_spill, large, lacking)
+    return _best(_resident(known, tried, keys), can_spill, lacking)
 
 
-def _best(
-    candidates: list[Evictable], can_spill: bool, large: bool, lacking: int
-) -> list[Evictable]:
+def _best(candidates: list[Evictable], can_spill: bool, lacking: int) -> list[Evictable]:
     now = perf_counter()
     lowest = []
     for s in candidates:
@@ -66,8 +76,7 @@ def _best(
             gain = s.nbytes * (now - s.used + 1e-6)
             lowest.append(((least + CALL) / gain, id(s), gain, s))
     lowest.sort()
-    first = [one for one in lowest if one[3].nbytes >= KEPT] if large else []
-    return _cheapest(first, can_spill, lacking) or _cheapest(lowest, can_spill, lacking)
+    return _cheapest(lowest, can_spill, lacking)
 
 
 def _cheapest(

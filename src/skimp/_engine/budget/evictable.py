@@ -55,7 +55,7 @@ class Evictable(Followed):
     held: int = 0  # recipes that are followed now and will read them
     settled: bool = False  # the op that made or wrote them is done
     born: int = 0  # its place among all that a budget has known
-    number: tuple[int, int, int] = (-1, 0, 0)  # a period, and the place in it (repetition.py)
+    number: tuple[int, int] = (-1, 0)  # a period, and the place in it (repetition.py)
     made_at: call_site.Site | None = None  # the line
     checksum: int | None = None  # of bytes that are away, where that is verified
     price: tuple[int, float | None] = (-1, None)  # of the recipe, and when that was found

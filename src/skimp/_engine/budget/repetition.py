@@ -2,8 +2,9 @@
 then goes at the same allocations, without a search, and no recipe is noted but for that.
 
 A period is what lies between two ends of backward at which nothing is away (but in the file), known
-by the sizes of its large allocations. What came after a period is expected after the next
-one like it. Where small ones, which nobody sees, are more than half, nothing is expected.
+by the sizes of what is large: allocations, and expressions as they begin to wait (when one is
+computed depends on what is away). What came after a period is expected after the next one like it.
+Where small allocations, which nobody sees, are more than half, nothing is expected.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from typing import Any, Final, NamedTuple
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import KEPT, host
 
-MANY: Final = 1 << 14  # allocations in a period, of which more are not followed
+MANY: Final = 1 << 14  # events in a period (allocations, new expressions): more are not followed
 KNOWN: Final = 64  # periods
 MISSES: Final = 2
 TRIES: Final = 4  # periods alike in which something went, the cheapest of which is a plan
 LEARNS: Final = 8  # times that more goes than a plan has, which knows that then
 ROOM: Final = 1 << 16  # bytes that a period may hold beyond what one like it did: logs grow
-NEAR: Final = 4  # allocations between two stretches of noting that are one
+NEAR: Final = 4  # events between two stretches of noting that are one
 SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice what went
 
 
 class Gone(NamedTuple):
-    """A storage that went: at which allocation, and after which of them it was made, how many
-    expressions later. `older`: or which, as it was there before the period.
+    """A storage that went: at which event, and which of them made it. `older`: or which, as it was
+    there before the period.
     """
 
     at: int
-    made: tuple[int, int]
+    made: int
     nbytes: int
     older: weakref.ref[Any] | None = None
 
 
 class Period:
-    """Bytes that were asked for and bytes that were held then, allocation by allocation; and what
-    went, when, and which stretches of it hold the recipes by which it went.
+    """Bytes that were asked for, below 0 for what waits, and bytes that were held then, event by
+    event; and what went, when, and which stretches of it hold the recipes by which it went.
     """
 
     __slots__ = ("before", "brought", "goes", "held", "next", "noted", "room", "seen", "sizes",
@@ -79,14 +80,15 @@ class Period:
     def is_plain(self) -> bool:
         """Whether what ends now is told by its large allocations, and they are not too many."""
         new = host.total - self.before - (counts.brought - self.brought)
-        return 0 < len(self.sizes) <= MANY and 2 * sum(self.sizes) >= new
+        return 0 < len(self.sizes) <= MANY and 2 * sum(map(abs, self.sizes)) >= new
 
     def end(self, budget: int) -> None:
         """What it holds is known."""
         self.whole &= len(self.sizes) == len(self.held)  # an interrupt may come between the two
         self.spent = counts.spent - self.spent
         self.stretches = self._widened(list(_merged(sorted(self.noted))), budget // SPARE)
-        most = max([a + b for a, b in zip(self.sizes, self.held, strict=False)], default=0)
+        asked = zip(self.sizes, self.held, strict=False)
+        most = max([max(nbytes, 0) + held for nbytes, held in asked], default=0)
         rounding = 0 if host.backing is None else host.backing.rounding
         self.room = (
             budget // SPARE if self.goes else min(max(budget - most - rounding, 0) // 2, ROOM)
@@ -97,11 +99,11 @@ class Period:
         if not stretches:
             return stretches
         wanted = spare + 2 * sum([one.nbytes for one in self.goes])
-        noted = sum([sum(self.sizes[start : end + 1]) for start, end in stretches])
+        noted = sum([sum(map(abs, self.sizes[start : end + 1])) for start, end in stretches])
         start, end = stretches.pop()
         while noted < wanted and end < len(self.sizes):
             end += 1
-            noted += sum(self.sizes[end : end + 1])
+            noted += sum(map(abs, self.sizes[end : end + 1]))
         return [*stretches, (start, end)]
 
 
@@ -166,9 +168,9 @@ class Repetition:
                 self._gone += 1  # one step with the line above
 
     def _goes(self, s: Any, nbytes: int) -> Gone:
-        turn, place, expression = s.number
+        turn, made = s.number
         older = None if turn == self._turns else weakref.ref(s)
-        return Gone(self.at, (place, expression), nbytes, older)
+        return Gone(self.at, made, nbytes, older)
 
     def forget_all(self) -> None:
         """The same, and what was is no measure of what comes."""
@@ -178,38 +180,26 @@ class Repetition:
     def _begin(self) -> None:
         self._now = Period()
         self._turns += 1
-        self.at = 0  # allocations up to now
+        self.at = 0  # events up to now
         self.started = 0
         self._gone = 0  # of those that are expected to go
         self._stretch = 0
-        self._expressions = 0
-        self._owners: dict[tuple[int, int], weakref.ref[Any]] = {}
+        self._owners: dict[int, weakref.ref[Any]] = {}
 
-    def number(self, owner: Any) -> None:
-        """A large expression is about to be computed, in a block of its own or in another's."""
-        if self.expected is not None and not self.expected.goes:
-            return  # nobody will ask
-        self._expressions += 1
-        self._call(owner, self._expressions)
-
-    def _allocates(self, owner: Any) -> None:
-        self._call(owner, 0)
+    def _number(self, owner: Any) -> None:
+        owner.number = self._turns, self.at
+        self._owners[self.at] = weakref.ref(owner)
         self.at += 1
-        self._expressions = 0
-
-    def _call(self, owner: Any, expression: int) -> None:
-        owner.number = self._turns, self.at, expression
-        self._owners[self.at, expression] = weakref.ref(owner)
 
     # -- remembering ------------------------------------------------------------------------------
 
     def remember(self, nbytes: int, owner: Any) -> None:
-        """A large allocation is about to be made."""
+        """A large allocation is about to be made, or an expression waits (`-nbytes`)."""
         now = self._now
         if len(now.sizes) <= MANY:
             now.sizes.append(nbytes)
             now.held.append(host.total - host.freed)
-        self._allocates(owner)
+        self._number(owner)
 
     def went(self, s: Any, nbytes: int, recipes: Iterable[Any]) -> None:
         """A storage's bytes go now, because of these recipes."""
@@ -228,6 +218,10 @@ class Repetition:
     def moment(self) -> tuple[int, int, int]:
         """The period, where in it the op began that is under way, and where it is."""
         return self._turns, self.started, self.at
+
+    def repeating(self) -> int | None:
+        """The period, if the program repeats; as `moment` tells it."""
+        return self._turns if self.repeats else None
 
     def turn(self, budget: int) -> Period | None:
         """A period ends that was remembered; the one that is expected after it, if one like it was
@@ -276,13 +270,13 @@ class Repetition:
         return expected.next if self.at == len(expected.sizes) else None
 
     def goes_on(self, nbytes: int, owner: Any) -> bool:
-        """Whether a large allocation is the one that is expected, with no more held than then."""
+        """Whether an event is the one that is expected, with no more held than then."""
         expected, at = self.expected, self.at
         if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
             return False
         room = expected.held[at] + expected.room
         if expected.goes:
-            self._allocates(owner)
+            self._number(owner)
             room += sum([one.nbytes for one in self._due(expected)])
         else:
             self.at += 1

@@ -76,7 +76,7 @@ class Spending(Waking):
             self.calm.seen += nbytes
             if self.calm.on:
                 self._near(held)
-            if nbytes >= KEPT:
+            if nbytes >= KEPT and owner.deferred is None:
                 self._large(nbytes, owner)
         if nbytes < (self.smallest if back else self.least):
             return
@@ -91,8 +91,6 @@ class Spending(Waking):
         """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
         back = counts.bringing > 0
-        if len(owner) >= KEPT and not back:
-            self.repetition.number(owner)
         knows = self.knows or back
         if knows and len(owner) >= self._lowest() and self._know(owner):
             if self.notes:
@@ -115,6 +113,9 @@ class Spending(Waking):
         """
         if self.notes:
             evictable.enrol(owner)
+        nbytes = len(owner)
+        if nbytes >= KEPT and not counts.bringing:
+            self._large(-nbytes, owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
             return
@@ -156,7 +157,8 @@ class Spending(Waking):
                 continue
             began = perf_counter()
             lacking = host.reserved_for(nbytes) - (host.bound or 0)
-            found = choice.choose(self.known, tried, self.spills, self.repetition.repeats, lacking)
+            period = self.repetition.repeating()
+            found = choice.choose(self.known, tried, self.spills, period, lacking)
             counts.search_seconds += perf_counter() - began
             if not found:
                 if self._wake():

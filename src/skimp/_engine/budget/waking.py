@@ -103,7 +103,9 @@ class Waking:
             recording.end()
 
     def _large(self, nbytes: int, owner: Any) -> None:
-        """A large allocation: the one that is expected, or one to be remembered."""
+        """A large allocation, or an expression that waits from now on (`-nbytes`): the one that is
+        expected, or one to be remembered.
+        """
         repetition = self.repetition
         if repetition.expected is None:
             if self.knows:
