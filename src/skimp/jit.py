@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_origin
 
 from skimp._compat import notices
 from skimp._compat.modules import lookup as _lookup, public as _public
-from skimp.utils.futures import Future
 from skimp.nn.modules.module import Module
+from skimp.utils.futures import Future
 
 __all__ = [
     "Attribute", "Error", "Final", "Future", "ScriptFunction", "ScriptModule", "annotate",
