@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 import skimp
 from skimp._kernels import elementwise_onednn, onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
+from skimp._kernels.threads import at_once
 from skimp.config import config
 
 pytestmark = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is not installed here")
@@ -92,3 +93,22 @@ def test_what_it_is_not_asked_for() -> None:
     x = _numbers(100, 0)
     for one, out in ((x.astype("f8"), np.empty(100)), (x, np.empty(100, "f2"))):
         assert not elementwise_onednn.forward(GELU, one, out)
+
+
+@pytest.mark.parametrize("function", [GELU, GELU_TANH])
+@pytest.mark.parametrize("length", [512, (1 << 17) + (1 << 16) + 48, 3 << 17])
+def test_calls_over_what_they_read_have_the_same_bits(function: int, length: int) -> None:
+    x, g = _numbers(length, 0), _numbers(length, 1)
+    y, back = np.empty_like(x), np.empty_like(x)
+    assert elementwise_onednn.forward(function, x, y)
+    assert elementwise_onednn.backward(function, g, x, back)
+    for threads in (1, 2):
+        with config.using(threads=threads):
+            for over in range(3):
+                own, of = x.copy(), g.copy()
+                given, out = ((own, of), (own, of)[over]) if over < 2 else ((own,), own)
+                made = elementwise_onednn.calls(function, given, out)
+                assert made or threads > 1
+                if made:
+                    at_once(made)
+                    np.testing.assert_array_equal(out, back if over < 2 else y)

@@ -17,8 +17,9 @@ from skimp._kernels import onednn, shaping
 from skimp._kernels.onednn import GELU, GELU_TANH
 from skimp._kernels.onednn_runs import Runs, together
 from skimp._kernels.scratch import Scratch
+from skimp._kernels.threads import Call
 
-__all__ = ["GELU", "GELU_TANH", "backward", "forward"]
+__all__ = ["GELU", "GELU_TANH", "backward", "calls", "forward"]
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +50,7 @@ def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
     if onednn.library() is None:
         return False
     if dense:
-        _row(function, [a.reshape(-1) for a in arrays])
+        _row(function, arrays)
     else:
         with Scratch((len(arrays), out.size), _TYPE) as rows:
             for row, array in zip(rows, given, strict=False):
@@ -59,16 +60,41 @@ def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
     return True
 
 
-def _row(function: int, rows: list[Array]) -> None:
-    addresses = shaping.addresses(*rows)
-    parts, left = _cut(rows[-1].size)
-    done = rows[-1].size - left
+def calls(function: int, given: tuple[Array, ...], out: Array) -> list[Call]:
+    """What `forward` or, of (x, g), `backward` does, as calls of C that are still to be made; out
+    may be one of what they read. None where they are not dense, or some vectors not whole, or only
+    some runs shared.
+    """
+    for a in (*given, out):
+        if a.dtype != _TYPE or not a.flags.c_contiguous or a.shape != out.shape:
+            return []
+    parts, left = _cut(out.size)
+    if left % _LANES or not parts or onednn.library() is None:
+        return []
+    team = together(True) if parts[0][0] >= _SHARED else 1
+    if left:
+        parts = (*parts, (left, (out.size - left) * _TYPE.itemsize))
+    if team > 1 and parts[-1][0] < _SHARED:
+        return []
+    addresses = shaping.addresses(*given, out)
+    found: list[Call] = []
     for run, down in parts:
-        team = together(True) if run >= _SHARED else 1
-        _runs(function, run, len(rows), team).make(list(map(down.__add__, addresses)), team)
+        runs = _runs(function, run, len(addresses), team)
+        found += runs.calls(list(map(down.__add__, addresses)), team)
+    return found
+
+
+def _row(function: int, arrays: list[Array]) -> None:
+    addresses = shaping.addresses(*arrays)
+    parts, left = _cut(arrays[-1].size)
+    done, team = arrays[-1].size - left, 0
+    for run, down in parts:  # the longest first
+        team = 1 if run < _SHARED else team or together(True)
+        _runs(function, run, len(arrays), team).make(list(map(down.__add__, addresses)), team)
     if left and not left % _LANES:
-        _runs(function, left, len(rows), 1).make([at + done * _TYPE.itemsize for at in addresses])
+        _runs(function, left, len(arrays), 1).make([at + done * _TYPE.itemsize for at in addresses])
     elif left:
+        rows = [a.reshape(-1) for a in arrays]
         with Scratch((len(rows), _SHORTEST), _TYPE) as ends:
             ends[:-1] = 0
             for end, row in zip(ends[:-1], rows, strict=False):

@@ -57,13 +57,13 @@ class Runs:
             teams.end(began)
         self._idle.append(run)
 
-    def calls(self, addresses: Sequence[int]) -> list[Call]:
-        """What `make` does on this thread, as calls of C that are still to be made, before others
-        of oneDNN; none where it needs scratch memory, or signals are to be kept from it."""
+    def calls(self, addresses: Sequence[int], team: int = 1) -> list[Call]:
+        """What `make` does, as calls of C that are still to be made, before others of oneDNN; none
+        where it needs scratch memory, or signals are to be kept from it."""
         if self._primitive.scratch or self._multiplies:
             return []
         run = self.borrow()
-        onednn.use_threads(1)
+        onednn.use_threads(team)
         return [run.call(addresses), (self._idle.append, run)]
 
     @property

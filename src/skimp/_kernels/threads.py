@@ -227,11 +227,7 @@ def at_once(calls: Iterable[Call]) -> None:
     """Make calls of functions of C, one after another, by one call of C: no signal handler runs
     before the last has returned, and nobody is woken for it as by `whole`.
     """
-    quietly(_make, calls)
-
-
-def _make(calls: Iterable[Call]) -> None:
-    deque(starmap(call, calls), 0)
+    quietly(deque, starmap(call, calls), 0)
 
 
 def serving(

@@ -28,6 +28,7 @@ TABLE = np.array([[0, 3], [2, 1]])
 ALONG = RNG.integers(0, 4, (6, 4))
 SOME = RNG.integers(0, 4, (3, 2))
 HOLDS = M > 0
+_ALL = slice(None)
 SHAPES = ((2, 3, 2), (4, 5, 3), (1, 1, 1), (70, 1, 3))
 
 Case = Callable[[Any, Callable[[np.ndarray[Any, Any]], Any]], Any]
@@ -44,6 +45,7 @@ READS: dict[str, Case] = {
     "mask of rows": lambda m, t: t(M)[t(HOLDS[:, 0])],
     "no row": lambda m, t: t(M)[t(np.zeros(0, np.int64))],
     "int32": lambda m, t: t(M)[t(ROWS.astype(np.int32))],
+    "int32 columns": lambda m, t: t(X)[:, 1:, t(TABLE.astype(np.int32) % 3)],
     "turned": lambda m, t: t(X).transpose(0, 1)[t(ROWS)],
     "turned index": lambda m, t: t(X)[t(TABLE).t()],
     "new dims": lambda m, t: t(M)[:, None],
@@ -99,6 +101,7 @@ READS: dict[str, Case] = {
 }
 # whose second derivatives have other strides than PyTorch's
 VIEWS: dict[str, Case] = {
+    "new dim of what has gaps": lambda m, t: t(X)[:, :3][:, 1:, None],
     "an integer": lambda m, t: t(X)[t(ROWS)[0]],
     "an integer from the end": lambda m, t: t(X)[:, t(SIGNED)[0]],
     "integers": lambda m, t: t(X)[t(ROWS)[0], t(SIGNED)[3]],
@@ -128,6 +131,7 @@ WRITES: dict[str, Case] = {
     "index_add_ integers": lambda m, t: t(ALONG).index_add_(0, t(ROWS[:3]), t(ALONG[:3])),
     "index_copy_": lambda m, t: t(M).index_copy_(0, t(ROWS[2:]), t(M[3:])),
     "index_fill_": lambda m, t: t(M).index_fill_(1, t(ROWS), -0.5),
+    "assign columns": lambda m, t: _set(t(M), (_ALL, t(ROWS[2:].astype("i4"))), t(M[:, 1:])),
     "assign a mask": lambda m, t: _set(t(M), t(HOLDS), 4.5),
     "assign a mask of rows": lambda m, t: _set(t(M), t(HOLDS[:, 0]), 4.5),
     "assign a mask and a column": lambda m, t: _set(t(M), (t(HOLDS[:, 0]), 1), 4.5),

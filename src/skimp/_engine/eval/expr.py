@@ -58,7 +58,8 @@ class Kernel:
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     `brief`: it takes no longer than memory does.
     `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
-    `listed`: what `fn` does as calls of functions of C, where it can be said so (else none).
+    `listed`: what `fn` does as calls of functions of C, where it can be said so (else none), also
+    where out is an input.
     `beside`: of its arguments all but the first may be numbers beside rows, read where they are.
     `joined`: the kernel that does its work and then another's, of its result and so many more
     arguments, which come after its own.
@@ -229,6 +230,19 @@ def is_shared(root: Expr) -> bool:
     """Whether somebody holds a node or a leaf inside `root` that is no part of it: another
     expression, which may be an op's that is under way, and known to nobody else.
     """
+    if root.size == 1:
+        for leaf in root.leaves:
+            held = HELD_BY_VARIABLE + 1  # by the set
+            for arg in root.args:
+                held += arg is leaf
+            del arg
+            if sys.getrefcount(leaf) > held:
+                return True
+        return False
+    return _is_held(root)
+
+
+def _is_held(root: Expr) -> bool:
     inner, held = _inside(root)
     listed = HELD_BY_VARIABLE + 1
     if any([sys.getrefcount(node) > listed + held[id(node)] for node in inner]):

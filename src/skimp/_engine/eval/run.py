@@ -149,7 +149,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
 def _call_of(root: Expr, out: Array) -> list[Call]:
     """The calls of C that write a kernel of leaves, if that is all."""
     kernel = root.kernel
-    if not (kernel.aliases or not _meets(out, root.leaves)):
+    if kernel.listed is None and not (kernel.aliases or not _meets(out, root.leaves)):
         return []
     return kernel.calls(tuple(_operands(root, out.shape)), out)
 
@@ -222,7 +222,9 @@ def _operands(root: Expr, shape: Shape) -> list[Any]:
     kernel = root.kernel
     found: list[Any] = []
     for arg in root.args:
-        if type(arg) is Leaf and kernel.strided:
+        if type(arg) is not Leaf:
+            found += (operand(arg, kernel, shape) if kernel.dense else arg,)
+        elif kernel.strided:
             found += (arg.array,)
         else:
             found += (operand(arg, kernel, shape),)

@@ -53,7 +53,7 @@ def split_with_sizes(shape: Ints, sizes: Sequence[int], dim: int = 0) -> list[Sp
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     size = shape[normalize_dim(dim, len(shape))]
-    if any(length < 0 for length in sizes):
+    if min(sizes, default=0) < 0:
         raise RuntimeError(
             "split_with_sizes expects split_sizes have only non-negative entries, "
             f"but got split_sizes={list(sizes)}"

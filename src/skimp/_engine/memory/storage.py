@@ -364,7 +364,7 @@ class Storage:
         a = leaf.array
         if (
             s.exported
-            or len(s) != self.size
+            or (s.block.nbytes if s.size is None else s.size) != self.size
             or a.shape != expr.shape
             or a.dtype.itemsize != expr.dtype.itemsize
             or not a.flags.c_contiguous

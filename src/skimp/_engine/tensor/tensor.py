@@ -376,9 +376,13 @@ def empty(
 
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
-    new = wrap(t._storage, layout, t._dtype)
-    if marks.anywhere and new._skimp_inference is not t._skimp_inference:
-        mark(new, _skimp_inference=t._skimp_inference)  # a view is what its base is
+    new = _new(Tensor)  # `wrap`, written out: each view of what is large is made here
+    new._storage = t._storage
+    new._skimp_layout = layout
+    new._dtype = t._dtype
+    if marks.anywhere and (t._skimp_inference or marks.of_thread.here):
+        new._skimp_inference = t._skimp_inference  # a view is what its base is
+        new._skimp_marked = True
     if t._skimp_marked:
         mark_bytes(new, t)
     return new

@@ -64,8 +64,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         return
     a = self._np
     if not active and type(self) in ORDINARY and a is not None:
-        listed = (index,) if type(index) is Tensor else index
-        if type(value) is Tensor and index_arrays(listed, a) is not None:
+        listed = _places(index, a) if type(value) is Tensor else None
+        if listed is not None:
             written(value.numel() * self._dtype.itemsize, value)
             advanced_put(self, listed, value)
             return
@@ -119,6 +119,24 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
         return False
     self._skimp_writable()  # which counts the write: nobody waits for the old elements
     return True
+
+
+def _places(index: Any, a: Any) -> tuple[Any, ...] | None:
+    """Small tensors of positions, after some `:`, as `index_put_` takes them; None for any other
+    index.
+    """
+    if type(index) is Tensor:
+        index = (index,)
+    lead, rest = 0, index
+    if type(index) is tuple:
+        while lead < len(index) and type(i := index[lead]) is slice:
+            if not i.start is i.stop is i.step is None:
+                return None
+            lead += 1
+        rest = index[lead:]
+    if index_arrays(rest, a) is None or lead + len(rest) > a.ndim:
+        return None
+    return (*(None,) * lead, *rest)
 
 
 def _with_ints(index: Any) -> tuple[Any, ...] | None:

@@ -32,6 +32,7 @@ _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
 _BOUNDS = frozenset({int, type(None)})
+_POSITIONS = (dtypes.int64, dtypes.int32)
 Ints = tuple[int, ...]
 
 
@@ -64,7 +65,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if x is None and not self._hollow and self._storage.deferred is None and not self._rg:
         self._skimp_array()  # a small one gets its ndarray back
         x = self._np
-    if x is None and not (active or self._skimp_marked) and type(self) in ORDINARY:
+    if x is None and not active and type(self) in ORDINARY:
         view = _of_large(self, index)
         if view is not None:
             return view
@@ -117,6 +118,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         plain = in_numbers(index)
         if plain is not index:
             return getitem(self, plain)
+        view = _of_large(self, index)
+        if view is not None:
+            return view
     return _general(self, index)
 
 
@@ -134,7 +138,7 @@ def _mixed(self: Tensor, x: Any, index: tuple[Any, ...]) -> Tensor | None:
             return None
         if type(i) is Tensor:
             a = i._np
-            if a is None or not a.ndim or i._dtype is not dtypes.int64:
+            if a is None or not a.ndim or i._dtype not in _POSITIONS:
                 return None
         elif type(i) is int or i is None:
             is_view = True
@@ -180,13 +184,13 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
 
 
 def _of_large(self: Tensor, index: Any) -> Tensor | None:
-    """The view of a tensor that need not be small, or in memory, by plain ints and slices; None
-    sends the index the general way.
+    """The view of a tensor that need not be small, in memory or dense, by plain ints, slices and
+    None; None sends the index the general way.
     """
     items = index if type(index) is tuple else (index,)
     key: list[Any] = []
     for i in items:
-        if type(i) is int:
+        if type(i) is int or i is None:
             key.append(i)
         elif type(i) is slice and _BOUNDS.issuperset((type(i.start), type(i.stop), type(i.step))):
             key.append((i.start, i.stop, i.step))
@@ -195,14 +199,15 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
     layout = self._skimp_layout_of()
     found = _laid_out(layout, tuple(key))
     record = _last(layout.shape, items) if found is not None else None
-    if found is None or record is None or (self._rg and not _state.grad):
+    if found is None or record is None:
+        return None
+    if self._rg and (self._skimp_marked or not _state.grad):
         return None
     t = alias(self, found)
-    base = self if self._base is None else self._base
     if not self._rg:
-        history.plain_view(base, t)
+        _view_of(self, t)
         return t
-    t._base = base
+    t._base = base = self if self._base is None else self._base
     t._skimp_stale = self._storage.version
     record.record(t, self, items)
     if t._skimp_node is None:
@@ -213,10 +218,14 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
 @lru_cache(4096)
 def _laid_out(layout: Layout, key: tuple[Any, ...]) -> Layout | None:
     """The layout of that view; None where an item is out of bounds."""
-    if len(key) > len(layout.shape):
+    if len(key) - key.count(None) > len(layout.shape):
         return None
     dim = 0
     for i in key:
+        if i is None:
+            layout = V.unsqueeze(layout, dim)
+            dim += 1
+            continue
         n = layout.shape[dim]
         if type(i) is int:
             if not -n <= i < n:

@@ -33,7 +33,7 @@ def small_list(index: list[Any] | range) -> Tensor | None:
 
 
 def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
-    """The arrays of an index that `picked` is for."""
+    """The arrays of an index that `picked` is for, positions as int64."""
     if type(indices) not in _SERIES or not 0 < len(indices) <= x.ndim:
         return None
     arrays = []
@@ -43,7 +43,9 @@ def index_arrays(indices: Any, x: Array) -> tuple[Array, ...] | None:
         a = one._np if one._np is not None else small_array(one)
         if a is None or not a.ndim or (a.ndim > 1 and not a.flags.c_contiguous):
             return None
-        if one._dtype is not dtypes.int64 and (
+        if one._dtype is dtypes.int32:
+            a = a.astype(np.int64)
+        elif one._dtype is not dtypes.int64 and (
             one._dtype is not dtypes.bool or len(indices) > 1 or a.shape != x.shape[: a.ndim]
         ):
             return None

@@ -329,7 +329,7 @@ def _small(
     enable_gqa: bool = False,
 ) -> Any:
     """Of small tensors whose shapes go together as they are."""
-    if attn_mask is not None or dropout_p or enable_gqa:
+    if dropout_p or enable_gqa or (attn_mask is not None and is_causal):
         return None
     if type(key) not in ORDINARY or type(value) not in ORDINARY:
         return None
@@ -342,16 +342,36 @@ def _small(
         return None
     if q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
         return None
+    mask = None
+    if attn_mask is not None:
+        mask = _small_mask(attn_mask, query._dtype, (*q.shape[:-1], k.shape[-2]))
+        if mask is None:
+            return None
     factor = 1.0 / math.sqrt(q.shape[-1] or 1) if scale is None else float(scale)
     causal = bool(is_causal)
     recorded = modes.state.grad and (query._rg or key._rg or value._rg)
     result, into = _result(query, key, value, None)
     level = np.empty((*q.shape[:-1], 1), q.dtype) if recorded else None
-    attend.forward(q, k, v, into, level, Attention(factor, causal, None, None, 1.0, q.dtype))
+    attend.forward(q, k, v, into, level, Attention(factor, causal, mask, None, 1.0, q.dtype))
     if level is not None:
         made = result, fresh(level, query._dtype)
-        _RECORDED.record(made, query, key, value, None, causal, factor, None, 1.0)
+        _RECORDED.record(made, query, key, value, attn_mask, causal, factor, None, 1.0)
     return result
+
+
+def _small_mask(mask: Any, dtype: dtypes.dtype, whole: Ints) -> Array | None:
+    """A small mask for scores of this shape, of bools or of their type, whose gradient nobody
+    wants; None for any other.
+    """
+    if type(mask) not in ORDINARY or (mask._rg and modes.state.grad):
+        return None
+    a = mask._np
+    if a is None or mask._dtype not in (dtypes.bool, dtype):
+        return None
+    try:
+        return shaping.broadcast(a, whole)
+    except ValueError:  # the general way refuses it
+        return None
 
 
 export(

@@ -10,8 +10,11 @@ from skimp._engine.dispatch.operands import refuse_complex
 from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT
 from skimp._engine.dispatch.settled import Run
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.tensor.tensor import Tensor
-from skimp._kernels import activation as A
+from skimp._kernels import activation as A, onednn
+from skimp._kernels.elementwise_onednn import calls
+from skimp._kernels.threads import Call
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid, sigmoid_backward, tanh
 from skimp._ops.nn.activations import apply, back, functional, row
@@ -30,11 +33,28 @@ def _gelu_tanh_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
     return g * grad * (1 - t * t) * (slope + 3 * scale * cube * square - input * t * slope * slope)
 
 
-GELU_BACK = back("gelu_backward", A.gelu_backward, _gelu_second)
-GELU_TANH_BACK = back("gelu_backward", A.gelu_tanh_backward, _gelu_tanh_second)
+def _gelu_kernels(of: int, forward: Any, backward: Any) -> tuple[Kernel, Kernel]:
+    """Of one of the two, and of its derivative, which oneDNN makes over what it reads."""
+
+    def listed(x: Any, *, out: Any) -> list[Call]:
+        return calls(of, (x,), out)
+
+    def listed_back(g: Any, x: Any, *, out: Any) -> list[Call]:
+        return calls(of, (x, g), out)
+
+    name = "gelu_backward"
+    return Kernel("gelu", forward, listed=listed), Kernel(
+        name, backward, gate=backward, listed=listed_back
+    )
+
+
+_EXACT, _EXACT_BACK = _gelu_kernels(onednn.GELU, A.gelu, A.gelu_backward)
+_TANH, _TANH_BACK = _gelu_kernels(onednn.GELU_TANH, A.gelu_tanh, A.gelu_tanh_backward)
+GELU_BACK = back("gelu_backward", _EXACT_BACK, _gelu_second)
+GELU_TANH_BACK = back("gelu_backward", _TANH_BACK, _gelu_tanh_second)
 GELU = {
-    "none": row("gelu", A.gelu, GELU_BACK, title="GeluKernelImpl"),
-    "tanh": row("gelu", A.gelu_tanh, GELU_TANH_BACK, title="GeluKernelImpl"),
+    "none": row("gelu", _EXACT, GELU_BACK, title="GeluKernelImpl"),
+    "tanh": row("gelu", _TANH, GELU_TANH_BACK, title="GeluKernelImpl"),
 }
 
 

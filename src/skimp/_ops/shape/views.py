@@ -29,12 +29,15 @@ from skimp._ops.shape.copies import contiguous, copied, describe
 
 _active = regions.active
 _ALL = slice(None)
+_PLAIN = frozenset((int,)).issuperset
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
     """`f(2, 3)`, `f((2, 3))` and `f(Size([2, 3]))` alike; 0-d integer tensors count as ints."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
+    if _PLAIN(map(type, values)):
+        return tuple(values)
     return tuple([as_int(v, name) for v in numbers(values)])
 
 
