@@ -23,7 +23,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small, small_exact
 
 UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
 
@@ -231,7 +231,7 @@ def products_of_others(x: Tensor, dim: int) -> Any:
 
 @reduction(
     out=outs.in_its_type,
-    fast=small.prod,
+    fast=small_exact.prod,
     overlap="free",
     rule=by_dim("Prod", {"input": _prod_back}),
     autocast="float32",
@@ -373,12 +373,38 @@ def _declare_spread(
             return spread, mean(input, dim, keepdim)
         return spread, mean(input, dim, keepdim, dtype=wide).to(input._dtype)
 
+    def small_both(
+        input: Any,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: Any = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        x = input._np
+        if x is None or (input._rg and modes.state.grad):
+            return None
+        spread = fast(input, dim, unbiased, keepdim, correction=correction)
+        if spread is None:
+            return None
+        wide = _WIDE.get(input._dtype)
+        middle = small.mean(
+            input if wide is None else fresh(x.astype(wide.np), wide),
+            None if type(dim) is bool else dim,
+            keepdim,
+        )
+        if middle is None:
+            return None
+        if wide is not None:
+            middle = fresh(middle._np.astype(x.dtype), input._dtype)
+        return spread, middle
+
     says = "Dtypes: floating point and complex numbers."
     wrapped = reduction(out=True, overlap="free", fast=fast)
     public = wrapped(named(alone, name, f"{doc}\n\n{says}"))
     both = named(with_mean, f"{name}_mean", f"`{name}` and `mean`.\n\n{says}")
     both = shown(f"{name.title()}MeanBackward0", "input")(both)
-    reduction(method=False, out=True)(both)
+    reduction(method=False, out=True, fast=small_both)(both)
 
 
 VAR = Rule(
