@@ -196,7 +196,7 @@ def _are_apart(x: Any) -> bool:
 
 
 def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor | None:
-    if type(other) not in ORDINARY or other._dtype is not input._dtype:
+    if type(other) not in ORDINARY or not _casts_as_numpy(other._dtype, input._dtype):
         return None
     if type(non_blocking) is not bool:  # the general way refuses it
         return None
@@ -222,7 +222,7 @@ def write_small(target: Tensor, other: Tensor, y: Any) -> None:
     history.before_inplace(target)
     kept = history.prepare(target, COPIED, {"input": target, "other": other})
     if host.watched:
-        told.written(layouts.numel(target.shape) * y.itemsize, other)
+        told.written(layouts.numel(target.shape) * target._dtype.itemsize, other)
     target._skimp_writable()[...] = y
     history.rebase(target, kept)
 
@@ -368,9 +368,14 @@ def _small_zero(input: Tensor) -> Tensor | None:
 
 
 def _small_fill(input: Tensor, value: Any) -> Tensor | None:
-    if input._dtype not in dtypes.FLOATING or _small_target(input) is None:
+    if _small_target(input) is None:
         return None
-    if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
+    if type(value) is Tensor and not value._rg and value._np is not None and not value._np.ndim:
+        value = value._np.item()
+    if input._dtype in dtypes.FLOATING:
+        if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
+            return None
+    elif input._dtype is not dtypes.int64 or type(value) is not int or abs(value) > _EXACT:
         return None
     to_write(input).fill(value)
     return input
