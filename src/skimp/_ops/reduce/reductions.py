@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
-from skimp._engine.autograd.shown import shown
+from skimp._engine.autograd.shown import present, shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, hidden, move, reduction
 from skimp._engine.dispatch.pointwise_forms import named
@@ -155,19 +155,17 @@ def _mean_in_its_type(given: dict[str, Any], out: Tensor) -> dict[str, Any]:
     return outs.in_its_type(given, out)
 
 
-@reduction(
-    out=_mean_in_its_type,
-    fast=small.mean,
-    rule=by_dim(
-        "Mean",
-        {
-            "input": lambda g, input_shape, dim, keepdim: (
-                spread(g, input_shape, dim, keepdim) / count(input_shape, dim)
-            )
-        },
-    ),
-    batch=batching.dims.reduces,
+MEAN = by_dim(
+    "Mean",
+    {
+        "input": lambda g, input_shape, dim, keepdim: (
+            spread(g, input_shape, dim, keepdim) / count(input_shape, dim)
+        )
+    },
 )
+
+
+@reduction(out=_mean_in_its_type, fast=small.mean, rule=MEAN, batch=batching.dims.reduces)
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over some dims (all by default), of a floating or complex tensor.
 
@@ -382,21 +380,20 @@ def _declare_spread(
         correction: Any = None,
     ) -> Any:
         x = input._np
-        if x is None or (input._rg and modes.state.grad):
-            return None
-        spread = fast(input, dim, unbiased, keepdim, correction=correction)
+        spread = None if x is None else fast(input, dim, unbiased, keepdim, correction=correction)
         if spread is None:
             return None
-        wide = _WIDE.get(input._dtype)
-        middle = small.mean(
-            input if wide is None else fresh(x.astype(wide.np), wide),
-            None if type(dim) is bool else dim,
-            keepdim,
-        )
+        dim, wide = None if type(dim) is bool else dim, _WIDE.get(input._dtype)
+        wider = input if wide is None else fresh(x.astype(wide.np), wide)
+        middle = small.mean(wider, dim, keepdim)
         if middle is None:
             return None
         if wide is not None:
             middle = fresh(middle._np.astype(x.dtype), input._dtype)
+        if input._rg and modes.state.grad:
+            given = {"input": input, "dim": dim, "keepdim": keepdim}
+            record(MEAN.pick(dim, None), given, middle)
+            present((spread, middle), f"{name.title()}MeanBackward0", [input], [input])
         return spread, middle
 
     says = "Dtypes: floating point and complex numbers."

@@ -341,7 +341,13 @@ def _small_interleave(
         return None
     if x.size * repeats >= config.small_below:
         return None
-    return fresh(x.repeat(repeats, dim), input._dtype)
+    if dim is None:
+        x, dim = x.reshape(-1), 0
+    dim %= x.ndim
+    found = x.repeat(repeats, dim)
+    after = x.shape[dim + 1 :]
+    whole = fresh(found.reshape((*x.shape[: dim + 1], repeats, *after)), input._dtype)
+    return whole.view((*x.shape[:dim], x.shape[dim] * repeats, *after))
 
 
 @general(fast=_small_interleave, batch=batching.dims.interleaved, copies="repeated")

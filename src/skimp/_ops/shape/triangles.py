@@ -165,18 +165,6 @@ def _small_embed(input: Any, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) ->
     return fresh(_embedded(x, offset), input._dtype)
 
 
-def _small_diag(input: Any, diagonal: Any = 0) -> Tensor | None:
-    x = input._np
-    if x is None or type(diagonal) is not int or x.ndim not in (1, 2):
-        return None
-    if input._rg and modes.state.grad:
-        return None
-    if x.ndim == 1:
-        return _small_embed(input, diagonal)
-    found = x.diagonal(diagonal)
-    return fresh(found.copy(), input._dtype) if found.size else None
-
-
 @general(
     fast=_small_embed,
     rule=Rule(
@@ -216,8 +204,18 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     return zeros
 
 
+def _small_diagonal(input: Any, diagonal: Any) -> Tensor | None:
+    x = input._np
+    if x is None or type(diagonal) is not int or x.ndim != 2:
+        return None
+    found = x.diagonal(diagonal)
+    return fresh(found.copy(), input._dtype) if found.size else None
+
+
 @hidden(
-    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back), batch=batching.dims.diagonal_copy
+    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back),
+    batch=batching.dims.diagonal_copy,
+    fast=_small_diagonal,
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)
@@ -236,7 +234,7 @@ def _diag(input: Tensor, diagonal: int) -> Tensor:
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
 
 
-@general(fast=_small_diag)
+@general()
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied.
 
