@@ -251,7 +251,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
         elif (x := _without_gaps(x)) is None:
             return blocked(input, dim, keepdim, R.SUM)
     if type(dim) is tuple or type(dim) is list:
-        dim = one_dim(dim, x.ndim)
+        dim = dim[0] if len(dim) == 1 else one_dim(dim, x.ndim)
     if dim is None:
         if keepdim:
             return blocked(input, dim, keepdim, R.SUM)

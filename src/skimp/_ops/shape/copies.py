@@ -196,7 +196,9 @@ def _are_apart(x: Any) -> bool:
 
 
 def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor | None:
-    if type(other) not in ORDINARY or not _casts_as_numpy(other._dtype, input._dtype):
+    if type(other) not in ORDINARY:
+        return None
+    if other._dtype is not input._dtype and not _casts_as_numpy(other._dtype, input._dtype):
         return None
     if type(non_blocking) is not bool:  # the general way refuses it
         return None

@@ -107,13 +107,9 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     found = arrays_of(tensors)
     if found is None or type(dim) is not int:
         return None
+    arrays = found[0]
     if not found[1]:
-        return _large_cat(found[0], dim, tensors[0]._dtype)
-    return joined(found[0], dim, tensors[0]._dtype)
-
-
-def joined(arrays: list[Array], dim: int, dtype: dtypes.dtype) -> Tensor | None:
-    """Small arrays of one type, joined; None where they don't fit."""
+        return _large_cat(arrays, dim, tensors[0]._dtype)
     try:
         made = _in_places(arrays, dim) if arrays[0].ndim > 2 else None
         if made is None:
@@ -122,7 +118,7 @@ def joined(arrays: list[Array], dim: int, dtype: dtypes.dtype) -> Tensor | None:
         return None
     if not made.flags.c_contiguous:  # as turned ones are joined
         made = np.ascontiguousarray(made)
-    return fresh(made, dtype)
+    return fresh(made, tensors[0]._dtype)
 
 
 def _in_places(arrays: list[Array], dim: int) -> Array | None:

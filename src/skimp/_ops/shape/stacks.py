@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.recorded import needed
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._ops.shape.joining import arrays_of, cat, joined, tensor_list, varargs
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
+from skimp._ops.shape.joining import arrays_of, cat, tensor_list, varargs
 
 Shape = Callable[[Array], tuple[int, ...]]
 
@@ -99,7 +102,11 @@ def _small_stacking(least: int, raised: Shape, dim: int | None) -> Any:
         if found is None or not found[1] or (modes.state.grad and needed(tensors)):
             return None
         arrays = [a.reshape(raised(a)) if a.ndim < least else a for a in found[0]]
-        return joined(arrays, int(arrays[0].ndim > 1) if dim is None else dim, tensors[0]._dtype)
+        try:
+            made = bare.concatenate(arrays, int(arrays[0].ndim > 1) if dim is None else dim)
+        except ValueError:  # sizes that don't fit: the general way has PyTorch's words
+            return None
+        return fresh(np.ascontiguousarray(made), tensors[0]._dtype)
 
     return fast
 
