@@ -47,6 +47,11 @@ def _by_dim(f: Callable[..., Any]) -> dict[str, Call]:
     }
 
 
+def _row(x: Any) -> Any:
+    """All numbers in order; bools as integers."""
+    return (x.detach() * 1).reshape(-1).sort()[0]
+
+
 CALLS: dict[str, Call] = {
     f"{name}_{which}": call
     for name, f in {
@@ -125,6 +130,19 @@ CALLS: dict[str, Call] = {
     "vector_norm_0": lambda t, x: t.linalg.vector_norm(x, 2, 0, True),
     "vector_norm_1": lambda t, x: t.linalg.vector_norm(x, 1, -1),
     "norm_ends": lambda t, x: x.norm(dim=(0, -1), keepdim=True),
+    "sum_list": lambda t, x: x.sum([0]),
+    "mean_all": lambda t, x: x.mean(list(range(x.ndim))),
+    "any_list": lambda t, x: x.any([0, -1]),
+    "aminmax": lambda t, x: tuple(x.aminmax()),
+    "aminmax_0": lambda t, x: tuple(t.aminmax(x, dim=0, keepdim=True)),
+    "var_mean": lambda t, x: t.var_mean(x, -1),
+    "var_mean_all": lambda t, x: t.std_mean(x, correction=0),
+    "sorted_first": lambda t, x: x.msort(),
+    "diff": lambda t, x: x.diff(dim=0),
+    "unique": lambda t, x: x.detach().unique(),
+    "isin": lambda t, x: t.isin(x * 1, (x * 1).detach().reshape(-1)[:3]),
+    "searchsorted": lambda t, x: t.searchsorted(_row(x), x * 1, right=True),
+    "bucketize": lambda t, x: t.bucketize(x * 1, _row(x), out_int32=True),
     "cumprod": lambda t, x: x.cumprod(-1),
     "cumsum": lambda t, x: x.cumsum(0),
     "trace": lambda t, x: x.trace(),

@@ -124,7 +124,7 @@ def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
     finer = elements(kinds, given.values())
     if finer in form.fine:
         return
-    key = tuple(map(sort, given.values()))
+    key = sorts(given.values())
     if key not in form.judged:
         judge(form, given, finer, key)
 
@@ -221,6 +221,25 @@ def _another(value: Any) -> Any:
 
 
 Sort = tuple[Any, ...]
+
+
+def sorts(values: Iterable[Any]) -> Sort:
+    """`sort` of each argument of a call; the usual ones without another call."""
+    found: list[Any] = []
+    for v in values:
+        kind = type(v)
+        if kind is int:
+            found.append((int, v) if -3 < v < 3 else int)
+        elif kind is bool:
+            found.append(v)
+        elif kind is Tensor and (a := v._np) is not None:
+            found.append((kind, not a.ndim, a.size == 1, v._rg, v._dtype))
+        else:
+            found.append(kind if kind in _ALIKE else sort(v))
+    return tuple(found)
+
+
+_ALIKE: Final = frozenset({float, complex, type(None), dtypes.dtype})  # by their types alone
 
 
 def sort(value: Any, depth: int = 0) -> Any:

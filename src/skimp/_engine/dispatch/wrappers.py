@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, look, refuse_types, sort
+from skimp._engine.dispatch.arguments import (
+    LISTS,
+    NAMES,
+    elements,
+    judge,
+    look,
+    refuse_types,
+    sorts,
+)
 from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.recorded import LIST_NAMES, recorded_fast
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
@@ -297,7 +305,7 @@ def _look(
     finer = elements(kinds, (*args, *kwargs.values()))
     if finer in form.fine or form.name.startswith("_"):
         return
-    key = (*map(sort, args), *kwargs, *map(sort, kwargs.values()))
+    key = (*sorts(args), *kwargs, *sorts(kwargs.values()))
     if key in form.judged:
         return
     try:

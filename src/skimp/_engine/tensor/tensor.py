@@ -62,7 +62,9 @@ def _layout_of(a: Array, storage: Storage) -> Layout:
     size = a.itemsize
     offset = 0
     if a.size and storage.nbytes != size:  # else there is but one element
-        offset = (shaping.address(a) - storage.address()) // size
+        block = storage.flat() if storage.block is None else storage.block
+        first, begin = shaping.addresses(a, block)
+        offset = (first - begin) // size
     return _tuple(Layout, (a.shape, tuple([s // size for s in a.strides]), offset))
 
 

@@ -360,17 +360,18 @@ def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
             return _spelled_out(x, index)
         else:
             return _between_new_dims(x, index)
-    if not x.flags.c_contiguous or not x.size:
+    buffer = x if x.flags.c_contiguous or 1 in x.shape else x.T
+    if not x.size or not buffer.flags.c_contiguous:
         return None
     found = _new_dims(x.shape, x.strides, x.itemsize, tuple(new))
-    return None if found is None else np.ndarray(found[0], x.dtype, x, 0, found[1])
+    return None if found is None else np.ndarray(found[0], x.dtype, buffer, 0, found[1])
 
 
 @lru_cache(1024)
 def _new_dims(
     shape: Ints, strides: Ints, itemsize: int, new: tuple[bool, ...]
 ) -> tuple[Ints, Ints] | None:
-    """The shape and strides of a row-major array once more, with a dim of 1 where one is `new`: it
+    """The shape and strides of an array once more, with a dim of 1 where one is `new`: it
     has the stride that it would have before the dims after it are read. None: there are too many.
     """
     sizes, steps, d = [], [], 0

@@ -421,7 +421,27 @@ _REDUCE_BACK: dict[str, Any] = {
 REDUCE_BACK = _REDUCE_BACK
 
 
+def _small_scatter_reduce(
+    x: Array, dim: int, index: Tensor, src: Any, reduce: str, *, include_self: bool = True
+) -> bool:
+    if reduce not in _REDUCE_BACK or x.dtype.char not in "fdl" or type(include_self) is not bool:
+        return False
+    places = small_places(x, dim, index)
+    values = None if places is None else _small_source(x, places, src)
+    if places is None or values is None:
+        return False
+    flat, at = x.reshape(-1), places.reshape(-1)
+    if not include_self:
+        flat[at] = identity(reduce, dtypes.FROM_NUMPY[x.dtype])
+    UFUNCS[reduce].at(flat, at, values)
+    if reduce == "mean":
+        counts = bare.bincount(at, minlength=x.size) + int(include_self)
+        divided(flat, np.maximum(counts, 1))
+    return True
+
+
 @writer(
+    fast=_small_scatter_reduce,
     rule=Rule("ScatterReduceBackward0", {("input", "src"): _reduce_back}),
     batch=batching.places.by_index,
 )

@@ -20,7 +20,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
 from skimp._engine.dispatch.operands import require_tensor
-from skimp._engine.dispatch.recorded import needs_of
+from skimp._engine.dispatch.recorded import needs_of, recording_of
 from skimp._engine.dispatch.runners import call, move
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.dispatch.view_forms import small_array
@@ -101,7 +101,7 @@ def _fast_paths(fast: Function | None, row_major: bool) -> tuple[Any, Any]:
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
             f"        x = {first}._np if {first}._np is not None else small_array({first})",
             "        if x is not None and x.flags.c_contiguous:",
-            f"            if state.grad and {needs_of(space, None, p.names())}:",
+            f"            if {_recorded(space, o, p)}:",
             f"                given = {p.given()}",
             f"                return run_in_place(op, given, lambda: fast(x, {rest}))",
             f"            before_inplace({first})",
@@ -112,6 +112,11 @@ def _fast_paths(fast: Function | None, row_major: bool) -> tuple[Any, Any]:
         ]
 
     return on_copy, in_place
+
+
+def _recorded(space: dict[str, Any], o: Op, p: Parameters) -> str:
+    """The condition that a call is recorded, whose first argument is known to be a tensor."""
+    return recording_of(needs_of(space, o.rule, p.names(), p.names()[0]))
 
 
 def _shared_names(space: dict[str, Any], fast: Function, o: Op, p: Parameters) -> str:

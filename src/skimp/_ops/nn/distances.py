@@ -83,15 +83,14 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
     return (g * slope).sum(-2)
 
 
-@hidden(
-    rule=Rule(
-        "CdistBackward0",
-        x1=lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
-        x2=lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p),
-    ),
-    batch=batching.dims.MATRICES,
-    meta=shapes.cdist,
+_CDIST = Rule(
+    "CdistBackward0",
+    x1=lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
+    x2=lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p),
 )
+
+
+@hidden(rule=_CDIST, batch=batching.dims.MATRICES, meta=shapes.cdist)
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
     made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
@@ -118,7 +117,20 @@ def _check_rows(name: str, t: Tensor, word: str) -> None:
         raise no_kernel(name, t._dtype)
 
 
-@general(method=False, autocast="float32")
+def _small_cdist(x1: Any, x2: Any, p: Any = 2.0, compute_mode: Any = _MODES[0]) -> Tensor | None:
+    x, y = x1._np, x2._np if type(x2) is Tensor else None
+    if x is None or y is None or x1._dtype is not x2._dtype or compute_mode != _MODES[0]:
+        return None
+    if type(p) not in (int, float) or p != 2 or x1._dtype not in dtypes.FLOATING:
+        return None
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
+        return None
+    if max(len(x), len(y)) > _BY_PRODUCT or not 0 < x.size * len(y) <= _BLOCK:
+        return None
+    return fresh(_norms(x[:, None, :] - y[None], 2), x1._dtype)
+
+
+@general(method=False, autocast="float32", fast=_small_cdist, fast_rule=_CDIST)
 def cdist(
     x1: Tensor,
     x2: Tensor,

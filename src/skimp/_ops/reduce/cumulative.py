@@ -23,6 +23,7 @@ from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
+from skimp._ops.reduce import small, small_order
 
 _BLOCK = 1 << 16
 # PyTorch's accumulator types on the CPU: twice as wide.
@@ -157,10 +158,15 @@ def _small(ufunc: Any) -> Any:
             return fresh(ufunc.accumulate(x, dim, np.int64), dtypes.int64)
         if input._dtype not in dtypes.FLOATING:
             return None
-        found = ufunc.accumulate(x.astype(np.float64, copy=False), dim)  # sooner than as it goes
-        return fresh(found.astype(x.dtype, copy=False), input._dtype)
+        return fresh(_in_doubles(ufunc, x, dim), input._dtype)
 
     return fast
+
+
+def _in_doubles(ufunc: Any, x: Array, dim: int) -> Array:
+    """Running results of floats, which are made wide first: sooner than as it goes."""
+    found: Array = ufunc.accumulate(x.astype(np.float64, copy=False), dim)
+    return found.astype(x.dtype, copy=False)
 
 
 @rowwise(batch=batching.dims.by_dims("dim"),
@@ -370,9 +376,17 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     return parts[0] - parts[1]
 
 
+def _small_log(input: Tensor, dim: int) -> Tensor | None:
+    x = small.floats(input)
+    if x is None or type(dim) is not int or not -x.ndim <= dim < x.ndim:
+        return None
+    return fresh(_in_doubles(np.logaddexp, x, dim), input._dtype)
+
+
 @rowwise(
     out="same",
     overlap="aligned",
+    fast=_small_log,
     rule=Rule("LogcumsumexpBackward0", input=_log_back),
     batch=batching.dims.by_dims("dim"),
 )
@@ -401,7 +415,22 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 # -- diff -----------------------------------------------------------------------------------------
 
 
-@rowwise(out=True)
+def _small_diff(
+    input: Tensor, n: Any = 1, dim: Any = -1, prepend: Any = None, append: Any = None
+) -> Tensor | None:
+    x = small.floats(input, small_order.ORDERED)
+    if x is None or prepend is not None or append is not None or type(n) is not int or n != 1:
+        return None
+    if type(dim) is not int or not -x.ndim <= dim < x.ndim or (input._rg and modes.state.grad):
+        return None
+    lead: tuple[Any, ...] = (slice(None),) * (dim % x.ndim)
+    return fresh(x[(*lead, _LATER)] - x[(*lead, _EARLIER)], input._dtype)
+
+
+_LATER, _EARLIER = slice(1, None), slice(-1)
+
+
+@rowwise(out=True, fast=_small_diff)
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:

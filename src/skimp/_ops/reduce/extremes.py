@@ -24,7 +24,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small, small_order
+from skimp._ops.reduce import small_exact, small_order
 from skimp._ops.reduce.reductions import UNHASHED, opened
 
 
@@ -59,6 +59,10 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
+_lowest = small_exact.extreme(np.minimum, R.AMIN)
+_highest = small_exact.extreme(np.maximum, R.AMAX)
+
+
 def _extreme(name: str, how: R.Reducer, doc: str) -> Any:
     def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
@@ -69,7 +73,7 @@ def _extreme(name: str, how: R.Reducer, doc: str) -> Any:
     return reduction(
         name,
         out="own",
-        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum, how),
+        fast=_highest if how is R.AMAX else _lowest,
         rule=Rule(f"{name.capitalize()}Backward0", input=_extreme_back),
         batch=batching.dims.reduces,
     )(f)
@@ -151,7 +155,9 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
 
     rule = Rule(f"{name.capitalize()}Backward0", input=_at_back)
     find = f"arg{name}"
-    highest = small.extreme(*((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN)))
+    highest = small_exact.extreme(
+        *((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN))
+    )
 
     @hidden(
         f"_{name}_dim",
@@ -269,7 +275,16 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=1)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
-@reduction(out="same", batch=batching.dims.reduces_one)
+def _small_both(input: Any, *, dim: Any = None, keepdim: Any = False) -> Any:
+    if input._np is None or (input._rg and modes.state.grad):
+        return None
+    dim = () if dim is None else dim
+    low = _lowest(input, dim, keepdim)
+    high = None if low is None else _highest(input, dim, keepdim)
+    return None if high is None else return_types.aminmax._of((low, high))
+
+
+@reduction(out="same", fast=_small_both, batch=batching.dims.reduces_one)
 @shown("AminmaxBackward0", "input")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
@@ -300,7 +315,7 @@ def _truth(name: str, how: R.Reducer, doc: str) -> Any:
         return reduced(input, dims, keepdim, how, result, input._dtype)
 
     f.__doc__ = doc
-    fast = small.truth(name == "all")
+    fast = small_exact.truth(name == "all")
     return reduction(
         name,
         out=partial(_truth_into, name),

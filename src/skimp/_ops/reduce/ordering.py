@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.targets import blank
@@ -18,7 +19,7 @@ from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
-from skimp._ops.reduce import small, small_order
+from skimp._ops.reduce import small, small_order, small_search
 
 Pair = tuple[Tensor, Tensor]
 
@@ -167,7 +168,16 @@ def _small_argsort(
 export("argsort", argsort, fast=_small_argsort)
 
 
-@rowwise(out="same", overlap="aligned")
+def _small_msort(input: Any) -> Tensor | None:
+    if input._np is None or not input._np.ndim or (input._rg and modes.state.grad):
+        return None
+    if 1 in input._np.shape and _lies_otherwise(input, input._np.shape):
+        return None
+    found = small_search.values_in_order(small.floats(input, small_order.ORDERED), 0)
+    return None if found is None else fresh(found, input._dtype)
+
+
+@rowwise(out="same", overlap="aligned", fast=_small_msort)
 def msort(input: Tensor) -> Tensor:
     """The values in order along the first dim.
 
@@ -343,11 +353,9 @@ def _shared(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
 
 def _medians(name: str, label: str, at: Any, doc: str) -> None:
     def small_of_all(input: Tensor) -> Tensor | None:
-        x = input._np
-        if x is None or not x.flags.c_contiguous:
-            return None
-        at = small_order.places_in_order(x.reshape(-1), input._dtype, 0, False)
-        return None if at is None else fresh(x.take(at[(x.size - 1) // 2]), input._dtype)
+        x = small.row_major(input, small_order.ORDERED)
+        found = small_search.values_in_order(x)
+        return None if found is None else fresh(found[(found.size - 1) // 2], input._dtype)
 
     @hidden(
         f"_{name}_all",
@@ -396,7 +404,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, f)
+    export(name, f, quick=True)
 
 
 _medians(

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import recording
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
-from skimp._engine.autograd.shown import shown
+from skimp._engine.autograd.shown import present, shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, hidden, move, reduction
 from skimp._engine.dispatch.pointwise_forms import named
@@ -23,7 +23,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small, small_exact
 
 UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
 
@@ -155,19 +155,17 @@ def _mean_in_its_type(given: dict[str, Any], out: Tensor) -> dict[str, Any]:
     return outs.in_its_type(given, out)
 
 
-@reduction(
-    out=_mean_in_its_type,
-    fast=small.mean,
-    rule=by_dim(
-        "Mean",
-        {
-            "input": lambda g, input_shape, dim, keepdim: (
-                spread(g, input_shape, dim, keepdim) / count(input_shape, dim)
-            )
-        },
-    ),
-    batch=batching.dims.reduces,
+MEAN = by_dim(
+    "Mean",
+    {
+        "input": lambda g, input_shape, dim, keepdim: (
+            spread(g, input_shape, dim, keepdim) / count(input_shape, dim)
+        )
+    },
 )
+
+
+@reduction(out=_mean_in_its_type, fast=small.mean, rule=MEAN, batch=batching.dims.reduces)
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over some dims (all by default), of a floating or complex tensor.
 
@@ -231,7 +229,7 @@ def products_of_others(x: Tensor, dim: int) -> Any:
 
 @reduction(
     out=outs.in_its_type,
-    fast=small.prod,
+    fast=small_exact.prod,
     overlap="free",
     rule=by_dim("Prod", {"input": _prod_back}),
     autocast="float32",
@@ -373,12 +371,37 @@ def _declare_spread(
             return spread, mean(input, dim, keepdim)
         return spread, mean(input, dim, keepdim, dtype=wide).to(input._dtype)
 
+    def small_both(
+        input: Any,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: Any = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        x = input._np
+        spread = None if x is None else fast(input, dim, unbiased, keepdim, correction=correction)
+        if spread is None:
+            return None
+        dim, wide = None if type(dim) is bool else dim, _WIDE.get(input._dtype)
+        wider = input if wide is None else fresh(x.astype(wide.np), wide)
+        middle = small.mean(wider, dim, keepdim)
+        if middle is None:
+            return None
+        if wide is not None:
+            middle = fresh(middle._np.astype(x.dtype), input._dtype)
+        if input._rg and modes.state.grad:
+            given = {"input": input, "dim": dim, "keepdim": keepdim}
+            record(MEAN.pick(dim, None), given, middle)
+            present((spread, middle), f"{name.title()}MeanBackward0", [input], [input])
+        return spread, middle
+
     says = "Dtypes: floating point and complex numbers."
     wrapped = reduction(out=True, overlap="free", fast=fast)
     public = wrapped(named(alone, name, f"{doc}\n\n{says}"))
     both = named(with_mean, f"{name}_mean", f"`{name}` and `mean`.\n\n{says}")
     both = shown(f"{name.title()}MeanBackward0", "input")(both)
-    reduction(method=False, out=True)(both)
+    reduction(method=False, out=True, fast=small_both)(both)
 
 
 VAR = Rule(

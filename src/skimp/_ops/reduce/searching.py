@@ -19,12 +19,18 @@ from skimp._kernels import bare, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
 from skimp._ops.meta import shapes
-from skimp._ops.reduce import small_order
+from skimp._ops.reduce import small_order, small_search
 
 # -- searchsorted ---------------------------------------------------------------------------------
 
 
-@general(out="same", composite=False, batch=batching.places.search, meta=shapes.searchsorted)
+@general(
+    out="same",
+    composite=False,
+    fast=small_search.search,
+    batch=batching.places.search,
+    meta=shapes.searchsorted,
+)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -171,7 +177,7 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
     return low
 
 
-@general(method=False, out="same", batch=batching.places.bucketize)
+@general(method=False, out="same", fast=small_search.bucket, batch=batching.places.bucketize)
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
@@ -352,7 +358,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 # -- membership -----------------------------------------------------------------------------------
 
 
-@general(method=False, out="same", composite=False, meta=shapes.isin)
+@general(method=False, out="same", composite=False, fast=small_search.member, meta=shapes.isin)
 def isin(
     elements: Any = None,
     test_elements: Any = None,

@@ -26,7 +26,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._kernels.bare import einsum
-from skimp._kernels.scratch import row_extremes, row_tops
+from skimp._kernels.scratch import row_tops
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.small_sums import (
     COLUMN,
@@ -85,7 +85,7 @@ def rows(input: Any, dim: Any) -> Array | None:
     return x if x.ndim and x.shape[-1] < PIECE else None
 
 
-def _resident(input: Any) -> Array | None:
+def resident(input: Any) -> Array | None:
     """The row-major elements of a tensor of floats, if in memory and few enough for one thread;
     copied where few have gaps, as `floats` does.
     """
@@ -132,7 +132,7 @@ def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0
     thread takes what lies in memory. None unless more than `degrees` elements make one of the
     result.
     """
-    x = floats(input) if input._np is not None else _resident(input)
+    x = floats(input) if input._np is not None else resident(input)
     if type(dim) is list:
         dim = tuple(dim)
     if type(dim) is tuple:
@@ -199,6 +199,22 @@ def _turned_form(
     return (cut, kept_shape(shape, dims, keepdim), n), order, kept, back
 
 
+def one_dim(dim: Any, ndim: int) -> Any:
+    """A list of dims as its one number, or as None where it has all; else a tuple of them."""
+    if type(dim) is list:
+        dim = tuple(dim)
+    if type(dim) is not tuple or not dim or not _INTS.issuperset(map(type, dim)):
+        return dim
+    if len(dim) == 1:
+        return dim[0]
+    return None if dim == _all_dims(ndim) else dim
+
+
+@lru_cache(maxsize=64)
+def _all_dims(ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim))
+
+
 Form = tuple[Geometry, tuple[int, ...], int]
 
 
@@ -221,10 +237,10 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
     if x is None and dtype is None:
         if dim is not None or keepdim:
             bias = keepdim is False and type(dim) is tuple and dim == (0,) and type(dim[0]) is int
-            x = _resident(input) if bias else None
+            x = resident(input) if bias else None
             sums = None if x is None else long_columns(x)
             return blocked(input, dim, keepdim, R.SUM) if sums is None else fresh(sums, d)
-        x = _resident(input)
+        x = resident(input)
     if x is None or dtype is not None or not x.size:
         return None
     if d not in dtypes.FLOATING:
@@ -234,12 +250,12 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
             x = x.copy()  # a row, or one element, expanded: what a bias gets of a sum's gradient
         elif (x := _without_gaps(x)) is None:
             return blocked(input, dim, keepdim, R.SUM)
+    if type(dim) is tuple or type(dim) is list:
+        dim = dim[0] if len(dim) == 1 else one_dim(dim, x.ndim)
     if dim is None:
         if keepdim:
             return blocked(input, dim, keepdim, R.SUM)
         return fresh(einsum("i->", x.reshape(-1)) if x.size <= R.SHORT else total(x), d)
-    if type(dim) is tuple and len(dim) == 1:
-        dim = dim[0]
     if keepdim is False and type(dim) is int and -x.ndim <= dim < x.ndim:
         last = dim in (-1, x.ndim - 1)
         if x.shape[dim] < COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
@@ -256,11 +272,11 @@ def _counted(x: Array, d: dtypes.dtype, dim: Any, keepdim: Any) -> Any:
         return None
     if d is dtypes.bool and dim is None and not keepdim:
         return fresh(np.array(bare.count_nonzero(x), np.int64), dtypes.int64)
-    axes = _axes(x, dim, keepdim)
+    axes = axes_of(x, dim, keepdim)
     return None if axes is None else fresh(add(x, axes, np.int64, None, keepdim), dtypes.int64)
 
 
-def _axes(x: Array, dim: Any, keepdim: Any) -> tuple[int, ...] | None:
+def axes_of(x: Array, dim: Any, keepdim: Any) -> tuple[int, ...] | None:
     """The dims that are asked for, as NumPy takes them; None where the general way refuses them, or
     where a result may lie in another order.
     """
@@ -282,7 +298,9 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
         return None
     if input._np is None and (dim is not None or keepdim):
         return blocked(input, dim, keepdim, R.MEAN)
-    x = _resident(input) if input._np is None else floats(input)
+    x = resident(input) if input._np is None else floats(input)
+    if x is not None and (type(dim) is tuple or type(dim) is list):
+        dim = one_dim(dim, x.ndim)
     if x is None or (dim is None and keepdim):
         return blocked(input, dim, keepdim, R.MEAN)
     if x.size > UNIT:
@@ -298,6 +316,8 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
     """The squared distances from the mean along the last dim, down columns, or of all elements,
     over n - degrees.
     """
+    if input._np is not None and (type(dim) is tuple or type(dim) is list):
+        dim = one_dim(dim, input._np.ndim)
     if dim is None and keepdim is False:
         return _moments_of_all(input, degrees)
     x, axis = _spread(input, dim)
@@ -353,7 +373,7 @@ def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) ->
     for i, t in enumerate(tensors):
         if t._dtype is not dtype or type(t) not in ORDINARY:
             return None
-        x = _resident(t) if t._np is None and numel(shape_of(t)) < ROWS else t._np
+        x = resident(t) if t._np is None and numel(shape_of(t)) < ROWS else t._np
         if x is not None and x.size and x.flags.c_contiguous:
             sums.append(total(np.square(x)))
         else:
@@ -370,8 +390,8 @@ def norms(input: Any, dim: Any, keepdim: Any) -> Any:
     x = floats(input)
     if x is None or not x.ndim or x.size >= LONG:
         return None
-    squares = np.square(x)
-    if keepdim is False and type(dim) is tuple and dim == _all_dims(x.ndim):
+    squares, dim = np.square(x), one_dim(dim, x.ndim)
+    if dim is None and keepdim is False:
         return fresh(np.sqrt(total(squares)), input._dtype)
     found = _summed(squares, dim, keepdim)
     if found is None:
@@ -379,70 +399,12 @@ def norms(input: Any, dim: Any, keepdim: Any) -> Any:
     return fresh(np.sqrt(found[0]), input._dtype)
 
 
-@lru_cache(maxsize=64)
-def _all_dims(ndim: int) -> tuple[int, ...]:
-    return tuple(range(ndim))
-
-
-def extreme(ufunc: Any, how: Reducer) -> Any:
-    """`amax` or `amin`."""
-
-    def fast(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-        if input._dtype in WHOLE:
-            return _whole(ufunc.reduce, input, dim, keepdim)
-        if keepdim is False and type(dim) is tuple and not dim:
-            x = _resident(input) if input._np is None else row_major(input)
-            return (
-                None if x is None else fresh(row_extremes(ufunc, x.reshape(1, -1))[0], input._dtype)
-            )
-        x = rows(input, dim) if keepdim is False else None
-        if x is None:
-            return blocked(input, dim, keepdim, how)
-        if x.ndim == 2:
-            return fresh(row_extremes(ufunc, x), input._dtype)
-        found = row_extremes(ufunc, x.reshape(-1, x.shape[-1]))
-        return fresh(found.reshape(x.shape[:-1]), input._dtype)
-
-    return fast
-
-
-def prod(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    """`prod`, of all elements or along one dim."""
-    if dtype is not None or (dim is not None and type(dim) is not int):
-        return None
-    if input._dtype is dtypes.int64:
-        return _whole(np.multiply.reduce, input, dim, keepdim)
-    return blocked(input, dim, keepdim, R.PROD)
-
-
-def _whole(reduce: Any, input: Any, dim: Any, keepdim: Any) -> Any:
-    """A reduction of integers, to the same type."""
-    x = input._np
-    axes = None if x is None or not x.size else _axes(x, dim, keepdim)
-    return None if axes is None else fresh(reduce(x, axes, None, None, keepdim), input._dtype)
-
-
-def truth(every: bool) -> Any:
-    """`all` or `any` of bools."""
-    along: Any = (np.logical_and if every else np.logical_or).reduce
-
-    def fast(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        x = input._np
-        if x is None or input._dtype is not dtypes.bool:
-            return None
-        if dim is not None or keepdim is not False:
-            axes = None if type(dim) is tuple else _axes(x, dim, keepdim)
-            return None if axes is None else fresh(along(x, axes, None, None, keepdim), dtypes.bool)
-        count = bare.count_nonzero(x)
-        return fresh(np.array(count == x.size if every else count > 0), dtypes.bool)
-
-    return fast
-
-
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     """`logsumexp`, shorter along the last dim, of rows whose largest elements are finite."""
     if dim is None:  # the general way refuses it
         return None
+    if type(dim) in (list, tuple) and len(dim) == 1:
+        dim = dim[0]
     x = rows(input, dim)
     if x is None or type(keepdim) is not bool:
         return blocked(input, dim, keepdim, R.LOGSUMEXP)

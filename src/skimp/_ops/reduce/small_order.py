@@ -163,13 +163,13 @@ def ranked(input: Any, dim: Any, keepdim: Any, k: int) -> tuple[Tensor, Tensor] 
 
 
 def places_in_order(x: Array, dtype: dtypes.dtype, dim: Any, descending: bool) -> Array | None:
-    """Where the values of each row along the last dim come from, sorted; ties keep their order."""
-    if type(dim) is not int or dim not in (-1, x.ndim - 1) or not 0 < x.size <= _SORTED:
+    """Where the values of each row along a dim come from, sorted; ties keep their order."""
+    if type(dim) is not int or not -x.ndim <= dim < x.ndim or not 0 < x.size <= _SORTED:
         return None
     if dtype not in ORDERED or not x.flags.c_contiguous:
         return None
     backwards = _backwards(x, dtype)
-    return backwards and (backwards(x) if descending else x).argsort(-1, "stable")
+    return backwards and (backwards(x) if descending else x).argsort(dim, "stable")
 
 
 def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:

@@ -18,6 +18,7 @@ from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching
+from skimp._ops.reduce import small_search
 
 
 def unique(
@@ -43,7 +44,9 @@ def unique_consecutive(
     return _distinct(input, "unique_consecutive", return_inverse, return_counts, dim)
 
 
-export("unique", unique, composite=False, batch=batching.places.no_shape)
+export(
+    "unique", unique, composite=False, fast=small_search.distinct, batch=batching.places.no_shape
+)
 export("unique_consecutive", unique_consecutive, composite=False, batch=batching.places.no_shape)
 
 

@@ -380,9 +380,14 @@ def _small_zero(input: Tensor) -> Tensor | None:
 
 
 def _small_fill(input: Tensor, value: Any) -> Tensor | None:
-    if input._dtype not in dtypes.FLOATING or _small_target(input) is None:
+    if _small_target(input) is None:
         return None
-    if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
+    if type(value) is Tensor and not value._rg and value._np is not None and not value._np.ndim:
+        value = value._np.item()
+    if input._dtype in dtypes.FLOATING:
+        if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
+            return None
+    elif input._dtype is not dtypes.int64 or type(value) is not int or abs(value) > _EXACT:
         return None
     to_write(input).fill(value)
     return input

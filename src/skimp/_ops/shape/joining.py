@@ -1,6 +1,4 @@
-"""Tensors joined: cat and stack, which write each input straight into its place, and what is made
-of them.
-"""
+"""Tensors joined: cat and stack, which write each input straight into its place, and block_diag."""
 
 from __future__ import annotations
 
@@ -78,7 +76,7 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int, edges: Any) -> list[Tenso
     return grads
 
 
-def _arrays(tensors: Any) -> tuple[list[Array], bool] | None:
+def arrays_of(tensors: Any) -> tuple[list[Array], bool] | None:
     """The arrays of tensors of one type and rank, each of them small, whose joint is row-major; and
     whether a tensor of all their bytes keeps NumPy's array.
     """
@@ -106,7 +104,7 @@ def _is_channels_last(tensors: Any, first: Array) -> bool:
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    found = _arrays(tensors)
+    found = arrays_of(tensors)
     if found is None or type(dim) is not int:
         return None
     arrays = found[0]
@@ -257,7 +255,7 @@ def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
 
 
 def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
-    found = _arrays(tensors)
+    found = arrays_of(tensors)
     if found is None or type(dim) is not int or not found[1]:
         return None
     arrays, count = found[0], len(tensors)
@@ -323,113 +321,6 @@ def _stacked_strides(tensors: Sequence[Tensor], shape: Ints, dim: int) -> Ints |
     size = shape[dim + 1]
     strides = _format_strides(tensors, (*shape[:dim], shape[dim] * size, *shape[dim + 2 :]))
     return strides and (*strides[:dim], strides[dim] * size, *strides[dim:])
-
-
-# -- in the shapes of NumPy's stacks --------------------------------------------------------------
-
-
-def _unsqueezed(t: Tensor, *dims: int) -> Tensor:
-    if not t.ndim and dims:
-        return t.view((1,) * len(dims))
-    for d in dims:
-        t = t.unsqueeze(d)
-    return t
-
-
-def _atleast_1d(t: Tensor) -> Tensor:
-    return t if t.ndim else _unsqueezed(t, 0)
-
-
-def _atleast_2d(t: Tensor) -> Tensor:
-    return _unsqueezed(t, *((0, 0), (0,), ())[min(t.ndim, 2)])
-
-
-def _atleast_3d(t: Tensor) -> Tensor:
-    return _unsqueezed(t, *((0, 0, 0), (0, -1), (-1,), ())[min(t.ndim, 3)])
-
-
-_SAME = """
-
-Shape: any; sizes of 1 are added.
-Dtypes: bool, integers, floating point and complex numbers.
-Raises: TypeError for what is no tensor.
-Memory: the input itself where it has the dimensions, else a view of it."""
-_JOINED = """
-
-Shape: alike but for the dim along which they are joined.
-Memory: a new tensor."""
-
-
-def _atleast(name: str, raised: Any, doc: str) -> None:
-    def f(*tensors: Any) -> Any:
-        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
-            return raised(tensors[0])
-        given = varargs(tensors)
-        for t in given:
-            if not isinstance(t, Tensor):
-                raise TypeError(
-                    f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(t).__name__}"
-                )
-        return tuple([raised(t) for t in given])
-
-    f.__doc__ = doc
-    general(name, method=False)(f)
-
-
-_atleast("atleast_1d", _atleast_1d, f"The tensors with at least one dimension.{_SAME}")
-_atleast(
-    "atleast_2d",
-    _atleast_2d,
-    f"The tensors with at least two dimensions: new ones in front.{_SAME}",
-)
-_atleast(
-    "atleast_3d",
-    _atleast_3d,
-    f"The tensors with at least three dimensions, as NumPy places the new ones.{_SAME}",
-)
-
-
-def _as_column(t: Tensor) -> Tensor:
-    return t.reshape(t.numel(), 1) if t.ndim < 2 else t
-
-
-def _stacking(
-    name: str,
-    raised: Any,
-    dim: int | None,
-    doc: str,
-    aliases: tuple[str, ...] = (),
-    copies: str = "joined",
-) -> None:
-    def f(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-        given = tensor_list(name, tensors)
-        if not given:
-            raise RuntimeError(f"{name} expects a non-empty TensorList")
-        raised_ = [raised(t) for t in given]
-        along = dim if dim is not None else int(raised_[0].ndim > 1)
-        return cat(raised_, along, out=out)
-
-    f.__doc__ = doc
-    general(name, method=False, aliases=aliases, copies=copies)(f)
-
-
-_stacking(
-    "hstack",
-    _atleast_1d,
-    None,
-    f"The tensors side by side: along the columns, or end to end where 1-d.{_JOINED}",
-)
-_stacking(
-    "vstack", _atleast_2d, 0, f"The tensors one above the other, as rows.{_JOINED}", ("row_stack",)
-)
-_stacking("dstack", _atleast_3d, 2, f"The tensors along the third dimension.{_JOINED}")
-_stacking(
-    "column_stack",
-    _as_column,
-    1,
-    f"The tensors side by side, 1-d ones as columns.{_JOINED}",
-    copies="stacked",
-)
 
 
 # -- blocks and products --------------------------------------------------------------------------

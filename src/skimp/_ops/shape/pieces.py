@@ -160,9 +160,9 @@ def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, .
 
 def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
     x = _small_array(self, dim)
-    if x is None or type(sizes) not in (list, tuple):
+    if x is None or type(sizes) not in (list, tuple) or not _INTS.issuperset(map(type, sizes)):
         return None
-    spans = tuple(S.split_with_sizes(x.shape, ints((sizes,)), dim))
+    spans = _spans(S.split_with_sizes, x.shape, tuple(sizes), dim)
     return _small_pieces(self, x, spans, dim, _SECTIONS)
 
 

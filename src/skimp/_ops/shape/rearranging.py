@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general, hidden
@@ -51,6 +52,8 @@ def _small_roll(input: Any, shifts: Any, dims: Any = None) -> Tensor | None:
     x = given = input._np
     if type(shifts) is int and type(dims) is int:
         shifts, dims = (shifts,), (dims,)
+    elif type(shifts) is list and type(dims) is list:
+        shifts, dims = tuple(shifts), tuple(dims)
     if x is None or not x.flags.c_contiguous or type(shifts) is not tuple:
         return None
     if type(dims) is not tuple or not 0 < len(shifts) == len(dims) or not x.size:
@@ -248,8 +251,8 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
 
 def _small_repeat(input: Any, *sizes: Any, repeats: Any = None) -> Tensor | None:
     x = input._np
-    if len(sizes) == 1 and type(sizes[0]) is tuple:
-        sizes = sizes[0]
+    if len(sizes) == 1 and type(sizes[0]) in (tuple, list):
+        sizes = tuple(sizes[0])
     if x is None or not x.size or not x.flags.c_contiguous or repeats is not None:
         return None
     if len(sizes) < x.ndim or not _INTS.issuperset(map(type, sizes)) or min(sizes, default=0) < 1:
@@ -326,7 +329,28 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     return fresh(np.repeat(np.arange(counts.size, dtype=repeats._dtype.np), counts), repeats._dtype)
 
 
-@general(batch=batching.dims.interleaved, copies="repeated")
+def _small_interleave(
+    input: Any, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+) -> Tensor | None:
+    x = input._np
+    if x is None or not x.ndim or not x.size or type(repeats) is not int or repeats < 1:
+        return None
+    if output_size is not None or (input._rg and modes.state.grad):
+        return None
+    if dim is not None and (type(dim) is not int or not -x.ndim <= dim < x.ndim):
+        return None
+    if x.size * repeats >= config.small_below:
+        return None
+    if dim is None:
+        x, dim = x.reshape(-1), 0
+    dim %= x.ndim
+    found = x.repeat(repeats, dim)
+    after = x.shape[dim + 1 :]
+    whole = fresh(found.reshape((*x.shape[: dim + 1], repeats, *after)), input._dtype)
+    return whole.view((*x.shape[:dim], x.shape[dim] * repeats, *after))
+
+
+@general(fast=_small_interleave, batch=batching.dims.interleaved, copies="repeated")
 def repeat_interleave(
     input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:

@@ -88,6 +88,7 @@ def _small_as_strided(
         return None  # NumPy doesn't ask whether a view lies within an empty buffer
     if storage_offset is None:
         storage_offset = 0
+    size, stride = (tuple(v) if type(v) is list else v for v in (size, stride))
     if not (type(size) is type(stride) is tuple and type(storage_offset) is int):
         return None
     layout = Layout(size, stride, storage_offset)

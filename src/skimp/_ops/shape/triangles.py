@@ -39,6 +39,10 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
     """
     diagonal = index(diagonal)
     rows, columns = matrices.shape[-2:]
+    if rows * columns <= _FEW:
+        zero = bare.zero(matrices.dtype)
+        bare.copyto(matrices, zero, where=~_kept(rows, columns, diagonal, lower))
+        return
     for top in range(0, rows, _ROWS):
         end = min(top + _ROWS, rows)
         left = min(
@@ -63,6 +67,7 @@ _FEW = 1 << 12  # elements up to which masks are remembered
 @lru_cache(maxsize=64)
 def _kept(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
     """Where a triangle has its elements."""
+    diagonal = max(-rows, min(diagonal, columns))  # beyond, NumPy counts no further
     return (
         np.tri(rows, columns, diagonal, dtype=np.bool_)
         if lower
@@ -106,17 +111,12 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
 
     def fast(input: Any, diagonal: int = 0, *, out: Any = None) -> Tensor | None:
         x = input._np
-        if (
-            x is None
-            or x.ndim != 2
-            or type(diagonal) is not int
-            or input._dtype not in dtypes.FLOATING
-        ):
+        if x is None or x.ndim < 2 or type(diagonal) is not int or x.dtype.kind not in "fib":
             return None
         if not x.flags.c_contiguous or not x.size or x.size > _FEW:
             return None
         made = np.zeros(x.shape, x.dtype)
-        bare.copyto(made, x, where=_kept(*x.shape, diagonal, lower))
+        bare.copyto(made, x, where=_kept(*x.shape[-2:], diagonal, lower))
         return fresh(made, input._dtype)
 
     f.__doc__ = doc
@@ -124,7 +124,7 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
     general(name, rule=rule, batch=batching.dims.leading(2), fast=fast)(f)
     in_place.__name__ = in_place.__qualname__ = f"{name}_"
     in_place.__doc__ = f"{doc} In place."
-    export(f"{name}_", in_place, namespaces=())
+    export(f"{name}_", in_place, namespaces=(), quick=True)
 
 
 _triangle(
@@ -144,7 +144,29 @@ _triangle(
 # -- diagonals ------------------------------------------------------------------------------------
 
 
+def _embedded(x: Array, offset: int) -> Array:
+    """Row-major matrices of zeros with a small array's last dim as their diagonals."""
+    count = x.shape[-1]
+    n = count + abs(offset)
+    made = np.zeros((*x.shape[:-1], n, n), x.dtype)
+    start = offset if offset > 0 else -offset * n
+    made.reshape(*x.shape[:-1], -1)[..., start :: n + 1][..., :count] = x
+    return made
+
+
+def _small_embed(input: Any, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> Tensor | None:
+    x = input._np
+    if x is None or not x.ndim or not x.size or type(offset) is not int:
+        return None
+    if type(dim1) is not int or type(dim2) is not int or (dim1, dim2) != (-2, -1):
+        return None
+    if x.size * (x.shape[-1] + abs(offset)) > _FEW:
+        return None
+    return fresh(_embedded(x, offset), input._dtype)
+
+
 @general(
+    fast=_small_embed,
     rule=Rule(
         "DiagEmbedBackward0", input=lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)
     ),
@@ -182,8 +204,18 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     return zeros
 
 
+def _small_diagonal(input: Any, diagonal: Any) -> Tensor | None:
+    x = input._np
+    if x is None or type(diagonal) is not int or x.ndim != 2:
+        return None
+    found = x.diagonal(diagonal)
+    return fresh(found.copy(), input._dtype) if found.size else None
+
+
 @hidden(
-    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back), batch=batching.dims.diagonal_copy
+    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back),
+    batch=batching.dims.diagonal_copy,
+    fast=_small_diagonal,
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)

@@ -183,7 +183,8 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
 # NumPy takes any negative size for the unknown one
 _FITS = (
     "sizes and {} and (type(sizes[0]) is int or type(sizes[0]) in listed)"
-    " and ((b := {}).shape == sizes or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0])"
+    " and ((b := {}).shape == (sizes if type(sizes[0]) is int else tuple(sizes[0]))"
+    " or -1 in sizes or -1 in sizes[0])"
 )
 
 
