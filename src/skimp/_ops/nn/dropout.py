@@ -129,6 +129,11 @@ _RECORDED = recording(DROPPED, ("input", "mask", "scale", "noted"))
 
 @hidden(rule=DROPPED)
 def _dropped(input: Any, mask: Any, scale: float, noted: Any = None) -> Any:
+    x = None if mask._hollow or input._hollow else middle_array(input)
+    if x is not None:
+        stays = mask._skimp_array()
+        if stays.shape == x.shape and stays.flags.c_contiguous:  # as `_middle_dropout` does
+            return _product(x, stays, scale, input._dtype)
     return input * kept_factors(mask, scale, input._dtype)
 
 
