@@ -92,7 +92,7 @@ def update_all(formula: Formula, written: Columns, read: Columns, *numbers: Any)
     many = len(written)
     waiting = here.waiting
     several = len(columns[0]) >= _SEVERAL and config.small_below
-    if several and waiting is not None and not (host.bounded or modes.state.grad):
+    if several and waiting is not None and not modes.state.grad:
         columns = _put_alike(waiting, formula, columns, many, numbers)
     for one in zip(*columns, strict=True):
         update(formula, one[:many], one[many:], *numbers)
@@ -131,8 +131,8 @@ def _sizes(tensors: list[Tensor], dtype: dtypes.dtype) -> list[int]:
 
 
 def _size(t: Tensor, dtype: dtypes.dtype) -> int:
-    """The same of one whose array is not at hand."""
-    if t._hollow or t._dtype is not dtype:
+    """The same of one whose array is not at hand: within a budget it may be away."""
+    if host.bounded or t._hollow or t._dtype is not dtype:
         return -1
     a = t._skimp_array()
     return a.size if a.flags.c_contiguous else -1
@@ -165,8 +165,7 @@ def _put(
         for one in each:
             if most < one[0].size <= _TINY:
                 on_arrays(formula, one[:many], one[many:], numbers)
-    waiting.written.update(written)
-    waiting.read.update(read)
+    waiting.hold(written, read, sum([a.nbytes for a in flat]))
 
 
 def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
@@ -191,6 +190,8 @@ def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:
 
 def _gathered(tensors: list[Tensor]) -> list[Array]:
     """The bytes of all, one after the other; who refuses one of them tells what all need."""
+    if not any([t._storage.nbytes < 0 for t in tensors]):
+        return [t._skimp_array() if t._np is None else t._np for t in tensors]
     found = []
     try:
         for i, t in enumerate(tensors):

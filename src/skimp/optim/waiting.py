@@ -128,12 +128,16 @@ class Waiting:
             return False
         flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
         self.take(formula, numbers, (written, len(arrays), first.dtype, tiny), [tuple(flat)])
-        self.held += len(arrays) * first.nbytes
-        self.written.update(storages[:written])
-        self.read.update(storages[written:])
+        self.hold(storages[:written], storages[written:], len(arrays) * first.nbytes)
+        return True
+
+    def hold(self, written: list[Storage], read: list[Storage], nbytes: int) -> None:
+        """Know what updates that wait write and read; they run where that is much of a budget."""
+        self.held += nbytes
+        self.written.update(written)
+        self.read.update(read)
         if host.bounded and self.held > (host.bound or 0) // SHARE:
             self.run()  # its bytes can't be taken away while it waits
-        return True
 
     def take(
         self, formula: Formula, numbers: tuple[Any, ...], kinds: Kinds, updates: list[Arrays]

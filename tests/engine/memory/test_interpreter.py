@@ -26,7 +26,7 @@ from skimp._engine.interpreter import (
     enters_uninterrupted,
     refusal,
 )
-from skimp._engine.memory import storage
+from skimp._engine.memory import caching, storage
 from skimp._engine.memory.caching import Pool
 from skimp._engine.memory.keeping import Watch
 from skimp._engine.memory.ledger import Ledger
@@ -44,8 +44,9 @@ STEPS = [
     (Ledger.refund, "owner.nbytes = -1", "self.freed = "),
     (Ledger.rise, "live = self.total", "self.most_made = living"),
     (Ledger.fold, "high = self._high", "self._high = "),
-    (Ledger._aim, "high, bound = ", "self.ceiling = high"),
-    (Ledger.caches, "self._overhead = ", "self.ceiling = "),
+    (Ledger._aim, "high, slack = ", "self.ceiling = high"),
+    (Ledger.uses, "self.slack = ", "self.ceiling = "),
+    (caching._ended, "ended, ledger = ", "ledger.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
     (Watch.add, "refs += (ref,)", "places[key] = n"),
@@ -86,6 +87,7 @@ def test_what_would_break_a_step_is_found() -> None:
     "function",
     [
         Storage.__del__,
+        caching._ended,
         Followed.__del__,
         Ledger._tell_freed,
         Collector.freed,

@@ -23,7 +23,6 @@ from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import Layout, numel
-from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
@@ -100,7 +99,7 @@ def kept_anyway(t: Tensor) -> Noted | None:
     node: Any = t._skimp_node
     if t._np is not None or node is None or t._base is not None or t._skimp_counter is not None:
         return None
-    if host.budget is not None or numel(t.shape) < config.rematerialize_from:
+    if numel(t.shape) < config.rematerialize_from:
         return None
     s = t._storage
     for value in (node._skimp_saved or ())[::2]:

@@ -164,9 +164,12 @@ def leaf_arrays(s: Storage) -> list[Array]:
     deferred = s.deferred
     if deferred is None:
         return []
+    read = [leaf.storage for leaf in deferred.leaves]
+    if Evictable not in map(type, read):
+        return [leaf.array for leaf in deferred.leaves]
     held: list[Evictable] = []
     try:
-        gather([leaf.storage for leaf in deferred.leaves], held)
+        gather(read, held)
         return [leaf.array for leaf in deferred.leaves]
     finally:
         if held:

@@ -25,6 +25,7 @@ class Working:
     def __init__(self) -> None:
         self._held: Final[list[weakref.ref[Evictable]]] = []
         self._given_up: Final[set[int]] = set()
+        self._under_way = False
 
     def gather(self, read: Iterable[Any]) -> None:
         """Make again what is away of the tensors among what the formula is about to read, as
@@ -34,6 +35,8 @@ class Working:
         if budget is not None and budget.notes_soon:
             budget.begins_to_note()
         found = [t._storage for t in read if getattr(t, "_hollow", True) is False]
+        if Evictable not in map(type, found):
+            return  # asleep: nothing is away
         held: list[Evictable] = []
         try:
             with contextlib.suppress(OutOfMemoryError):
@@ -46,6 +49,7 @@ class Working:
         finally:
             if held:
                 insist(evictable.let_go, held)
+        self._under_way = True
         evictable.gathered().append(self)
 
     def offers(self) -> list[Evictable]:
@@ -64,6 +68,8 @@ class Working:
 
     def end(self) -> None:
         """What was held may go. Twice is once."""
+        if not (self._under_way or self._held):
+            return
         working = evictable.gathered()
         if self in working:
             working.remove(self)

@@ -89,17 +89,18 @@ class Spending(Waking):
 
     def computes(self, owner: Any) -> object:
         """Know an expression that is about to be computed, how that is done and what it reads."""
-        computing = Computing(evictable.leaf_arrays(owner))
+        arrays = evictable.leaf_arrays(owner)
         back = counts.bringing > 0
-        knows = self.knows or back
-        if knows and len(owner) >= self._lowest() and self._know(owner):
-            if self.notes:
-                read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
-                telling.floor.see(sum(read.values()) + len(owner))
-            if self.notes and owner.recipe is None and not (back and owner.spare):
-                recipes.of_expression(owner, owner.deferred)
-            owner.settled = True
-            computing.recipe = owner.recipe
+        if not (self.knows or back) or len(owner) < self._lowest() or not self._know(owner):
+            return arrays
+        computing = Computing(arrays)
+        if self.notes:
+            read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
+            telling.floor.see(sum(read.values()) + len(owner))
+        if self.notes and owner.recipe is None and not (back and owner.spare):
+            recipes.of_expression(owner, owner.deferred)
+        owner.settled = True
+        computing.recipe = owner.recipe
         return computing
 
     def regain(self, owner: Any) -> None:

@@ -107,12 +107,13 @@ class Waking:
         expected, or one to be remembered.
         """
         repetition = self.repetition
-        if repetition.expected is None:
+        expected = repetition.expected
+        if expected is None:
             if self.knows:
                 repetition.remember(nbytes, owner)
         elif not repetition.goes_on(nbytes, owner):
             self._depart()
-        elif repetition.notes():
+        elif expected.stretches and repetition.notes():
             if not self.notes:
                 self._note_soon()
         elif self.notes or self.notes_soon:

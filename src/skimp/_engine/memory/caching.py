@@ -27,7 +27,6 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.interpreter import enters_uninterrupted
-from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import SMALL, Ledger, host
 from skimp._engine.memory.moving import move_in, renew
@@ -72,13 +71,17 @@ class _Lease(weakref.ref[Array]):
     pool: Pool
 
 
-@finalizer
 @enters_uninterrupted  # or nobody would take the block back
 def _ended(lease: Any) -> None:
-    """Within a budget: what is cached from now on counts from now on, for small arrays as well."""
-    pool = lease.pool
-    pool._ended.append(lease)
-    pool._ledger.caches(lease.claim.asked)
+    """Within a budget: what is cached from now on counts from now on, for small arrays as well.
+
+    One step, which calls nothing: what a signal handler raises in here would be lost.
+    """
+    ended, ledger = lease.pool._ended, lease.pool._ledger
+    ended += (lease,)
+    ledger.slack = slack = ledger.slack - lease.claim.asked
+    if ledger.ceiling > slack:
+        ledger.ceiling = slack
 
 
 # By their own ids (a reference hashes as what it refers to). At exit they die first, uncalled.
@@ -186,12 +189,13 @@ class Pool:
         if owned:
             claim.asked = nbytes
         segment: Segment | None
+        grows = False
         try:
             for segment in self._segments[:]:
                 if segment.take_part(claim, True):
                     break
             else:
-                segment = None  # it may have to go for what is wanted
+                segment, grows = None, True  # it may have to go for what is wanted
                 self._grow(claim)
             array = np.ndarray((claim.size,), np.uint8, claim.segment.buffer, claim.start)  # type: ignore[union-attr]
             lease = _Lease(array, self._ended.append if self._ledger.budget is None else _ended)
@@ -219,6 +223,11 @@ class Pool:
             self._demand = in_use
         if leases.allocated % WINDOW == 0:
             self._turn()
+        if self._ledger.budget is not None:
+            if grows:
+                self._ledger.look()
+            else:
+                self._ledger.uses(claim.asked)
         if zeroed and claim.cold < claim.size:  # what was never used is zero
             allocator.clear(array)
         return array

@@ -61,7 +61,9 @@ def find() -> Site:
         elif kind is _FOLDED:
             folded = code
         else:
-            op = op_name(entry or folded or code)
+            called = entry or folded or code
+            op = called.co_name
+            op = op_name(called) if op in _OWNERS_NAME else _DUNDERS.get(op, op)
             return _tuple(Site, (code.co_filename, frame.f_lineno or 0, op))
         frame = frame.f_back
     caller = entry or folded

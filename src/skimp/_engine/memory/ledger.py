@@ -142,10 +142,10 @@ class Ledger:
     """The counters of one device: bytes, but for made, most_made, dropped, copies and ooms."""
 
     __slots__ = (
-        "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
-        "_relieving", "_unfolded", "adviser", "backing", "bounded", "budget", "ceiling", "coming",
-        "copied", "copies", "device", "dropped", "fell", "freed", "kept_below", "live_by_line",
-        "made", "most_made", "ooms", "relievers", "told", "total", "undivert", "unwritten",
+        "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_relieving",
+        "_unfolded", "adviser", "backing", "bounded", "budget", "ceiling", "coming", "copied",
+        "copies", "device", "dropped", "fell", "freed", "kept_below", "live_by_line", "made",
+        "most_made", "ooms", "relievers", "slack", "told", "total", "undivert", "unwritten",
         "watched",
     )  # fmt: skip
 
@@ -176,7 +176,8 @@ class Ledger:
         self.kept_below = KEPT  # bytes of a result whose tensor keeps the ndarray, which pins them
         self._limit = NO_LIMIT
         self._bound = NO_LIMIT  # the lower one of limit and budget
-        self._overhead = 0  # of the backing, when somebody looked
+        # what may be allocated: the bound, less what the backing holds beyond that, or a bit more
+        self.slack = NO_LIMIT
         self._high = 0  # the most allocated since the gauges were last brought up to date
         self._unfolded = 0  # the same for times before, if bringing them up to date was interrupted
         self._overall = Gauge(self, 0)
@@ -355,11 +356,11 @@ class Ledger:
 
     def _aim(self) -> None:
         """The ceiling: the lowest number of bytes that somebody wants to know of. One step."""
-        high, bound = self._high, self._bound - self._overhead
+        high, slack = self._high, self.slack
         if self.watched or (self._limit != NO_LIMIT and self.backing is not None):
             self.ceiling = LISTENING
         else:
-            self.ceiling = high if high < bound else bound
+            self.ceiling = high if high < slack else slack
 
     # -- the limit --------------------------------------------------------------------------------
 
@@ -388,21 +389,20 @@ class Ledger:
         budget = NO_LIMIT if self.budget is None else self.budget.nbytes
         self._bound = min(self._limit, budget)
         self.bounded = self.budget is not None or self._limit != NO_LIMIT
-        self._overhead = 0
+        self.slack = self._bound
         self.look()
 
     def look(self) -> None:
         """See what the backing holds beyond what was asked for: a ceiling has to be lower by it."""
         if self._bound != NO_LIMIT and self.backing is not None:
-            self._overhead = self.backing.overhead
+            self.slack = self._bound - self.backing.overhead
         self._aim()
 
-    @enters_uninterrupted
-    def caches(self, nbytes: int) -> None:
-        """The backing has kept bytes that an owner gave back. One step."""
-        self._overhead = self._overhead + nbytes
-        if self.ceiling > self._bound - self._overhead:
-            self.ceiling = self._bound - self._overhead
+    def uses(self, nbytes: int) -> None:
+        """An owner is about to be charged with bytes that the backing held. One step."""
+        self.slack = slack = self.slack + nbytes
+        if self.ceiling != LISTENING:
+            self.ceiling = self._high if self._high < slack else slack
 
     def refusal(
         self, nbytes: int, owner: object = None, limit: int | None = None
@@ -420,7 +420,7 @@ class Ledger:
     def _hold_limit(self, nbytes: int, owner: Owner) -> None:
         """Of an allocation that was counted: what it needs within the limit, or its refusal."""
         self.look()
-        if self.total - self.freed + self._overhead <= self._bound:  # with all that is cached
+        if self.total - self.freed <= self.slack:  # with all that is cached
             return
         if not self.fits(0):
             self._make_room(nbytes, owner)
@@ -461,7 +461,10 @@ class Ledger:
 
     def fits(self, nbytes: int) -> bool:
         """Whether so many bytes more are within the bound."""
-        return self._bound == NO_LIMIT or self.reserved_for(nbytes) <= self._bound
+        wanted = self.total - self.freed + nbytes
+        if wanted <= self.slack or self.backing is None:
+            return wanted <= self._bound
+        return wanted + self.backing.rounding <= self._bound
 
     def reserved_for(self, nbytes: int) -> int:
         """Bytes that are in use, with what rounding adds, once there are `nbytes` more."""

@@ -410,7 +410,7 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     s = Storage.__new__(Storage)
     s.block = block = taken(nbytes, s, zeroed)
     s.size = nbytes
-    if host.budget is None:
+    if type(s) is Storage:  # no budget knows it yet
         s._flat = block[:nbytes]  # which most ask for
     return s
 
@@ -493,7 +493,9 @@ def _admitted(nbytes: int, owner: Storage, zeroed: bool) -> Array:
         if host.fits(size):
             raise
         return _admitted(nbytes, owner, zeroed)  # another thread's small arrays took the room
-    if host.budget is not None:
-        host.look()  # what was cached is in use: the ceiling is higher by it
-    host.charge(nbytes, owner)
+    host.made = host.made + 1
+    host.total = total = host.total + nbytes
+    owner.nbytes = nbytes
+    if total - host.freed > host.ceiling:
+        host.rise(nbytes, owner)
     return block

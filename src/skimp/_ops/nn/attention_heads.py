@@ -15,10 +15,10 @@ from skimp._engine.autograd import modes, saving
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.dispatch.forms import NAMESPACES, hidden
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.transforms import active
+from skimp._engine.dispatch.transforms import NOTED, active
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -51,27 +51,43 @@ def in_heads(
     q, k, v = _split([t._skimp_array() for t in parts], heads, batch_first)
     if q.shape[:2] != k.shape[:2] or k.shape != v.shape or q.shape[3] != k.shape[3]:
         return None
-    batch, _, rows, e = q.shape
     if not (q.size and k.size):
         return None
-    whole = (*q.shape[:-1], k.shape[2])
-    kept, grow = dropping(whole, dropout)
-    made, into = blank((rows * batch, heads * e), dtype)
-    a = described(dtype, whole, mask, causal, 1.0 / math.sqrt(e), kept, grow)
-    if not (modes.state.grad and any([t._rg for t in parts])):
-        attend.forward(q, k, v, _by_head(into, q.shape), None, a)
-        return made
-    lse, level = blank((*q.shape[:-1], 1), dtypes.accumulator(dtype))
-    attend.forward(q, k, v, _by_head(into, q.shape), level, a)
+    kept, grow = dropping((*q.shape[:-1], k.shape[2]), dropout)
     first, second, third = (*parts, None, None)[:3]
-    _RECORDED.record(
-        (made, lse), first, second, third, heads, batch_first, mask, causal, kept, grow
-    )
+    given = (first, second, third, heads, batch_first, mask, causal, kept, grow)
+    if active:  # a budget notes how the result is made
+        return _attention_in_heads(*given)[0]  # type: ignore[no-any-return]
+    keeps = modes.state.grad and any([t._rg for t in parts])
+    made, lse = _attend(q, k, v, dtype, mask, causal, kept, grow, keeps)
+    if keeps:
+        _RECORDED.record((made, lse), *given)
     return made
 
 
+def _attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    dtype: dtypes.dtype,
+    mask: Any,
+    causal: bool,
+    kept: Any,
+    grow: float,
+    keeps: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The result, and each row's logsumexp if it is to be kept."""
+    batch, heads, rows, e = q.shape
+    made, into = blank((rows * batch, heads * e), dtype)
+    whole = (*q.shape[:-1], k.shape[2])
+    a = described(dtype, whole, mask, causal, 1.0 / math.sqrt(e), kept, grow)
+    lse, level = blank((*q.shape[:-1], 1), dtypes.accumulator(dtype)) if keeps else (None, None)
+    attend.forward(q, k, v, _by_head(into, q.shape), level, a)
+    return made, lse
+
+
 def _are_plain(parts: Sequence[Tensor], mask: Tensor | None) -> bool:
-    if active or saving.GUARDED or modes.state.vmaps:
+    if (active and active != NOTED) or saving.GUARDED or modes.state.vmaps:
         return False
     dtype = parts[0]._dtype
     if dtype not in dtypes.FLOATING:
@@ -165,6 +181,24 @@ _RECORDED = recording(
     ("first", "second", "third", "heads", "batch_first", "mask", "causal", "kept", "grow"),
     (1,),
 )
+
+
+@hidden(nondiff=(1,), rule=_IN_HEADS)
+def _attention_in_heads(
+    first: Any,
+    second: Any,
+    third: Any,
+    heads: int,
+    batch_first: bool,
+    mask: Any,
+    causal: bool,
+    kept: Any,
+    grow: float,
+) -> Any:
+    """`in_heads` as one op, and each row's logsumexp."""
+    parts = [t for t in (first, second, third) if t is not None]
+    q, k, v = _split([t._skimp_array() for t in parts], heads, batch_first)
+    return _attend(q, k, v, first._dtype, mask, causal, kept, grow, keeps=True)
 
 
 def _lies_in_rows(t: Tensor) -> bool:

@@ -20,7 +20,6 @@ from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Ints
-from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
@@ -130,6 +129,11 @@ _RECORDED = recording(DROPPED, ("input", "mask", "scale", "noted"))
 
 @hidden(rule=DROPPED)
 def _dropped(input: Any, mask: Any, scale: float, noted: Any = None) -> Any:
+    x = None if mask._hollow or input._hollow else middle_array(input)
+    if x is not None:
+        stays = mask._skimp_array()
+        if stays.shape == x.shape and stays.flags.c_contiguous:  # as `_middle_dropout` does
+            return _product(x, stays, scale, input._dtype)
     return input * kept_factors(mask, scale, input._dtype)
 
 
@@ -188,8 +192,6 @@ def _small_dropout(
 
 
 def _middle_dropout(input: Any, p: float) -> Tensor | None:
-    if host.budget is not None:  # its parts are noted: what they take, a step takes that is not
-        return None
     x = middle_array(input)
     if x is None:
         return None
