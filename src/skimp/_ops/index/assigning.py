@@ -4,7 +4,7 @@ scatter.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -66,8 +66,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not active and type(self) in ORDINARY and a is not None:
         listed = _places(index, a) if type(value) is Tensor else None
         if listed is not None:
-            written(value.numel() * self._dtype.itemsize, value)
-            advanced_put(self, listed, value)
+            if not _put_at(self, a, listed, value):
+                written(value.numel() * self._dtype.itemsize, value)
+                advanced_put(self, listed[0], value)
             return
         plain = in_numbers(index)
         if plain is not index:
@@ -121,9 +122,12 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     return True
 
 
-def _places(index: Any, a: Any) -> tuple[Any, ...] | None:
-    """Small tensors of positions, after some `:`, as `index_put_` takes them; None for any other
-    index.
+_Places: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def _places(index: Any, a: Any) -> _Places | None:
+    """Small tensors of positions, after some `:`, as `index_put_` takes them and as NumPy does;
+    None for any other index.
     """
     if type(index) is Tensor:
         index = (index,)
@@ -134,9 +138,33 @@ def _places(index: Any, a: Any) -> tuple[Any, ...] | None:
                 return None
             lead += 1
         rest = index[lead:]
-    if index_arrays(rest, a) is None or lead + len(rest) > a.ndim:
+    arrays = index_arrays(rest, a)
+    if arrays is None or lead + len(rest) > a.ndim:
         return None
-    return (*(None,) * lead, *rest)
+    return (*(None,) * lead, *rest), (*index[:lead], *arrays)
+
+
+def _put_at(self: Tensor, a: Any, listed: _Places, value: Tensor) -> bool:
+    """Write a small tensor to such places, which nobody records; False: the general way does."""
+    tensors, places = listed
+    b, s = value._np, self._storage
+    if b is None or not b.size or value._dtype is not self._dtype or not a.flags.c_contiguous:
+        return False
+    if (self._rg or value._rg) and _state.grad:
+        return False
+    if s.readers is not None or s.deferred is not None or type(s) is not Storage:
+        return False
+    for one in (b, *places[tensors.count(None) :]):
+        if one.dtype == bool or bare.may_share_memory(a, one):
+            return False
+    history.before_inplace(self)
+    try:
+        a[places] = b
+    except (IndexError, ValueError):  # before anything is written: PyTorch has other words
+        return False
+    written(b.nbytes, value)
+    self._skimp_writable()  # which counts the write: nobody waits for the old elements
+    return True
 
 
 def _with_ints(index: Any) -> tuple[Any, ...] | None:
