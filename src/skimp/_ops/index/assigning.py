@@ -26,7 +26,7 @@ from skimp._kernels import bare, shaping
 from skimp._ops import batching
 from skimp._ops.index.indexing import getitem, shown, small_item
 from skimp._ops.index.plan import Plan, in_numbers, split
-from skimp._ops.index.small_places import index_arrays
+from skimp._ops.index.small_places import index_arrays, put_small
 from skimp._ops.shape.copies import _filled, write, write_small
 
 _state = modes.state
@@ -68,7 +68,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         if listed is not None:
             if not _put_at(self, a, listed, value):
                 written(value.numel() * self._dtype.itemsize, value)
-                advanced_put(self, listed[0], value)
+                advanced_put(self, (*(None,) * listed[0], *listed[1]), value)
             return
         plain = in_numbers(index)
         if plain is not index:
@@ -122,12 +122,12 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
     return True
 
 
-_Places: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...]]
+_Places: TypeAlias = tuple[int, Any, tuple[Any, ...]]
 
 
 def _places(index: Any, a: Any) -> _Places | None:
-    """Small tensors of positions, after some `:`, as `index_put_` takes them and as NumPy does;
-    None for any other index.
+    """Small tensors of positions, or a mask, after so many `:`, and their arrays; None for any
+    other index.
     """
     if type(index) is Tensor:
         index = (index,)
@@ -141,12 +141,12 @@ def _places(index: Any, a: Any) -> _Places | None:
     arrays = index_arrays(rest, a)
     if arrays is None or lead + len(rest) > a.ndim:
         return None
-    return (*(None,) * lead, *rest), (*index[:lead], *arrays)
+    return lead, rest, arrays
 
 
-def _put_at(self: Tensor, a: Any, listed: _Places, value: Tensor) -> bool:
+def _put_at(self: Tensor, a: Any, places: _Places, value: Tensor) -> bool:
     """Write a small tensor to such places, which nobody records; False: the general way does."""
-    tensors, places = listed
+    lead, _, arrays = places
     b, s = value._np, self._storage
     if b is None or not b.size or value._dtype is not self._dtype or not a.flags.c_contiguous:
         return False
@@ -154,15 +154,18 @@ def _put_at(self: Tensor, a: Any, listed: _Places, value: Tensor) -> bool:
         return False
     if s.readers is not None or s.deferred is not None or type(s) is not Storage:
         return False
-    for one in (b, *places[tensors.count(None) :]):
-        if one.dtype == bool or bare.may_share_memory(a, one):
+    if bare.may_share_memory(a, b):
+        return False
+    for one in arrays:
+        if bare.may_share_memory(a, one):
             return False
     history.before_inplace(self)
     try:
-        a[places] = b
+        if not put_small(a, lead, arrays, b):
+            return False
     except (IndexError, ValueError):  # before anything is written: PyTorch has other words
         return False
-    written(b.nbytes, value)
+    written(value.numel() * self._dtype.itemsize, value)
     self._skimp_writable()  # which counts the write: nobody waits for the old elements
     return True
 

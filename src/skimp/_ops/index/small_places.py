@@ -79,6 +79,14 @@ def small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> 
     return True
 
 
+def put_small(x: Array, lead: int, arrays: tuple[Array, ...], source: Array) -> bool:
+    """Whether elements are written to the places that arrays say after so many whole dims."""
+    if arrays[0].dtype == bool:
+        return not lead and _put_masked(x, arrays[0], source, False)
+    x[(slice(None),) * lead + arrays] = source
+    return True
+
+
 def _put_masked(x: Array, mask: Array, source: Array, accumulate: bool) -> bool:
     shape = (bare.count_nonzero(mask), *x.shape[mask.ndim :])
     if source.shape != shape:
