@@ -494,3 +494,18 @@ def isneginf(x: Array, *, out: Array) -> None:
 def isreal(x: Array, *, out: Array) -> None:
     """Whether the imaginary part is 0."""
     np.equal(np.imag(x), 0, out=out)
+
+
+def larger_backward(g: Array, x: Array, y: Array, *, out: Array) -> None:
+    """g where x is larger than y, half of it where they are equal, else 0."""
+    _shared(g, np.equal(x, y), np.less(x, y), out)
+
+
+def smaller_backward(g: Array, x: Array, y: Array, *, out: Array) -> None:
+    """g where x is smaller than y, half of it where they are equal, else 0."""
+    _shared(g, np.equal(x, y), np.greater(x, y), out)
+
+
+def _shared(g: Array, equal: Mask, loses: Mask, out: Array) -> None:
+    half = np.multiply(g, bare.number(0.5, g.dtype))
+    select(loses, bare.zero(out.dtype), bare.where(equal, half, g), out=out)

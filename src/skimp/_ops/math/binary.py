@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log
-from operator import ge, gt, le, lt
+from operator import ge, le
 from typing import Any
 
 import numpy as np
@@ -86,15 +86,15 @@ def _extreme(name: str, ufunc: Any, formulas: Any, doc: str, **known: Any) -> An
     )
 
 
-def _shared(loses: Callable[[Any, Any], Any]) -> dict[str, Any]:
+def _shared(name: str, kernel: Any) -> dict[str, Any]:
     """maximum and minimum: each of two equal numbers gets half."""
-
-    def part(g: Tensor, own: Tensor, other: Tensor) -> Any:
-        return where(loses(own, other), 0, where(own == other, g / 2, g))
-
+    rule = Rule(
+        f"{node_name(name)[:-1]}Backward0", grad=lambda g, own, other: call(row, (g, own, other))
+    )
+    row = Pointwise(f"{name}_backward", {FLOAT: kernel}, same, rule, ("grad", "own", "other"))
     return {
-        "input": lambda g, input, other: part(g, input, other),
-        "other": lambda g, input, other: part(g, other, input),
+        "input": lambda g, input, other: call(row, (g, input, other)),
+        "other": lambda g, input, other: call(row, (g, other, input)),
     }
 
 
@@ -107,10 +107,18 @@ def _first_wins(wins: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 
 maximum = _extreme(
-    "maximum", np.maximum, _shared(lt), "The larger of two elements; NaN if one is.", foreach=2
+    "maximum",
+    np.maximum,
+    _shared("maximum", K.larger_backward),
+    "The larger of two elements; NaN if one is.",
+    foreach=2,
 )
 minimum = _extreme(
-    "minimum", np.minimum, _shared(gt), "The smaller of two elements; NaN if one is.", foreach=2
+    "minimum",
+    np.minimum,
+    _shared("minimum", K.smaller_backward),
+    "The smaller of two elements; NaN if one is.",
+    foreach=2,
 )
 fmax = _extreme(
     "fmax", np.fmax, _first_wins(ge), "The larger of two elements, or the one that is not NaN."
