@@ -184,6 +184,7 @@ WRITES = (
     "scatter_(0, i.expand(2, 3).long(), b)", "index_put_((i,), b)", "lerp_(b, 0.5)", "pow_(b)",
     "masked_scatter_(b > 0, b)", "where(b > 0, b.exp())", "__setitem__(0, b[1])", "fill_(b[0, 0])",
     "__setitem__(i, b)", "atan2_(b)", "div_(b)", "sub_(b)", "put_(i, b[0, :2])",
+    "clamp_(min=b)", "clamp_(max=b)",
 )  # fmt: skip
 
 

@@ -302,3 +302,17 @@ def test_numbers_of_numpy_are_assigned_as_in_pytorch(kind: Any, index: Any) -> N
 
     taken = kind in (np.float64, np.int8, np.uint64)
     alike(assigned, None if taken else TypeError)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put_of_one_place(accumulate: bool, gaps: bool) -> None:
+    """By a 0-d index, of 0-d values: a result without any dims."""
+    for shape in ((3,), (3, 2)):
+        found = []
+        for lib in (torch, skimp):
+            x = lib.ones(shape)
+            x = lib.stack([x, x], -1)[..., 0] if gaps else x
+            x.index_put_((lib.tensor(1),), lib.tensor(3.0), accumulate=accumulate)
+            found.append(x.tolist())
+        assert found[0] == found[1]

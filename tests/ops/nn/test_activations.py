@@ -282,3 +282,19 @@ def test_the_sign_of_a_zero_stays(name: str, args: tuple[float, ...]) -> None:
     theirs = getattr(torch.nn.functional, name)(x, *args)
     ours = getattr(skimp.nn.functional, name)(twin(x), *args)
     np.testing.assert_array_equal(np.signbit(array(ours)), np.signbit(theirs.numpy()))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+@pytest.mark.parametrize("name", ["threshold", "hardtanh", "threshold_"])
+def test_numbers_beside_integers_are_of_their_type(name: str, dtype: str) -> None:
+    numbers = [-300, -255, -1, -0.5, 0, 3.7, 255, 300, 1e9, 1e30, np.nan, -np.inf]
+    for args in [(a, b) for a in numbers for b in numbers]:
+        found = []
+        for lib in (torch, skimp):
+            try:
+                x = lib.tensor([0, 1, 100], dtype=getattr(lib, dtype))
+                made = getattr(lib.nn.functional, name)(x, *args)
+                found.append((str(made.dtype).split(".")[1], made.tolist()))
+            except (RuntimeError, ValueError) as error:
+                found.append(str(error))
+        assert found[0] == found[1], args

@@ -157,6 +157,7 @@ def test_counting() -> None:
             lib.isin(i, lib.tensor([1, 3])),
             lib.isin(i, 2, invert=True),
             lib.isin(2, i),
+            lib.isin(2, i, out=lib.empty(0, dtype=lib.bool)),
         ),
         i,
         x,

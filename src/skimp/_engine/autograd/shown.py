@@ -102,6 +102,19 @@ def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> Non
                 node._skimp_more().shown = flat
 
 
+def present_gap(t: Tensor, title: str, at: int) -> None:
+    """Let the last node of a result, if it is of that name, show an edge to nothing among its own,
+    for an argument that was left out.
+    """
+    node: Any = t._skimp_node
+    if node is None or node.name() != title:  # that of a view shows that it is one
+        return
+    node._skimp_unfold()
+    flat = node._skimp_edges
+    node.__class__ = _class(type(node), title, True)
+    node._skimp_more().shown = (*flat[: 2 * at], None, 0, *flat[2 * at :])
+
+
 def _tensors(result: Any) -> list[Tensor]:
     values = result if isinstance(result, (tuple, list)) else (result,)
     return [

@@ -128,7 +128,7 @@ class Joint:
         places: Array = np.multiply(self.indices[0][box[:lead]], self.strides[0], dtype=np.int64)
         for index, step in zip(self.indices[1:], self.strides[1:], strict=True):
             places = places + np.multiply(index[box[:lead]], step, dtype=np.int64)
-        places = places.reshape(*places.shape, *[1] * len(self.rest))
+        places = np.reshape(places, (*places.shape, *[1] * len(self.rest)))
         for k, (size, step) in enumerate(self.rest):
             cut = box[lead + k]
             own = np.arange(cut.start, min(cut.stop, size)) * step

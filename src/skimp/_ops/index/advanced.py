@@ -395,9 +395,8 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
         target[...] = target + source if accumulate else source
         return
     if not accumulate and (source.size < _SMALL or not source.ndim):
-        bits(target).transpose(where.front())[tuple(where.arrays)] = bits(
-            np.ascontiguousarray(source)
-        )
+        laid = np.ascontiguousarray(source).reshape(source.shape)  # NumPy gives it a dim
+        bits(target).transpose(where.front())[tuple(where.arrays)] = bits(laid)
         return
     if accumulate and _adds_rows(target, source, where):
         add_rows(target, counted_from_front(where.arrays[0], len(target)).reshape(-1), source)
@@ -405,11 +404,11 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
     places = _joint(target, where)
     memory = span(target)
     for box in boxes(places.shape):
-        at = places(box).reshape(-1)
+        at = np.reshape(places(box), -1)
         if accumulate:
-            np.add.at(memory, at, source[box].reshape(-1))
+            np.add.at(memory, at, np.reshape(source[box], -1))
         else:
-            memory[at] = source[box].reshape(-1)
+            memory[at] = np.reshape(source[box], -1)
 
 
 def _adds_rows(target: Array, source: Array, where: Where) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present, recorded
+from skimp._engine.autograd.shown import present_gap, recorded
 from skimp._engine.dispatch import older
 from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
@@ -173,7 +173,7 @@ def _numbers(dtype: dtypes.dtype, min: Any, max: Any) -> bool:
 def _shown(made: Tensor, input: Tensor, min: Any, max: Any) -> None:
     """The limit that is left out is an edge to nothing."""
     if recorded(made):
-        present(made, "ClampBackward0", [input, min, max], [] if made is input else [input])
+        present_gap(made, "ClampBackward0", 1 if min is None else 2)
 
 
 @pointwise(CLAMPS["min", "max", True], aliases=("clip",))

@@ -18,7 +18,7 @@ from skimp._engine.dispatch.alike import alike
 from skimp._engine.dispatch.bodies import in_place_of
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import refuse_complex, unrecorded
+from skimp._engine.dispatch.operands import check_number, constant, refuse_complex, unrecorded
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
@@ -226,12 +226,14 @@ def dtype_of(input: Any) -> dtypes.dtype | None:
 
 
 def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
-    """Numbers in the type of an integer tensor."""
+    """Numbers in the type of an integer tensor, which holds them."""
     dtype = dtype_of(input)
-    if dtype is not None and dtype.category == INT:
-        refuse_complex(dtype, *numbers)
-        return tuple([int(n) for n in numbers])
-    return numbers
+    if dtype is None or dtype.category != INT:
+        return numbers
+    refuse_complex(dtype, *numbers)
+    for n in numbers:
+        check_number(n, dtype)
+    return tuple([constant(int(n), dtype).item() for n in numbers])
 
 
 @functional(THRESHOLD, EVERYWHERE, in_place=True)
@@ -270,8 +272,13 @@ def hardtanh(
     """The input held within the limits."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if dtype_of(input) is dtypes.uint8 and min_val < 0:
-        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    dtype = dtype_of(input)
+    if dtype is not None and dtype.category == INT:
+        for v in (min_val, max_val):
+            check_number(v, dtypes.int64)  # which PyTorch asks first
+        min_val, max_val = int(min_val), int(max_val)
+        if dtype is dtypes.uint8 and min_val < 0:
+            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return run(HARDTANH, input, _whole(input, min_val, max_val))
 
 

@@ -58,7 +58,9 @@ def member(
     test_element: Any = None,
 ) -> Tensor | None:
     """`isin` of few among few."""
-    if type(test_elements) is not Tensor or element is not None or test_element is not None:
+    if type(elements) is not Tensor or type(test_elements) is not Tensor:
+        return None
+    if element is not None or test_element is not None:
         return None
     x, tests = row_major(elements, ORDERED), row_major(test_elements, ORDERED)
     if x is None or tests is None or elements._dtype is not test_elements._dtype:
