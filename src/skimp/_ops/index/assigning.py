@@ -64,11 +64,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         return
     a = self._np
     if not active and type(self) in ORDINARY and a is not None:
-        listed: Any = None
-        if type(value) is Tensor and type(index) is Tensor:
-            listed = (index,) if index_arrays((index,), a) is not None else None
-        elif type(value) is Tensor:
-            listed = _places(index, a)
+        listed = _places(index, a) if type(value) is Tensor else None
         if listed is not None:
             if not _put_at(self, a, listed, value):
                 written(value.numel() * self._dtype.itemsize, value)
@@ -133,6 +129,8 @@ def _places(index: Any, a: Any) -> _Places | None:
     """Small tensors of positions, or a mask, after so many `:`, and their arrays; None for any
     other index.
     """
+    if type(index) is Tensor:
+        index = (index,)
     lead, rest = 0, index
     if type(index) is tuple:
         while lead < len(index) and type(i := index[lead]) is slice:
