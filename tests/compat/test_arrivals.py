@@ -53,8 +53,47 @@ from multiprocessing import reduction
 assert reduction.ForkingPickler._extra_reducers[skimp.Tensor]
 """
 
+# Another thread has begun to import the module.
+MEANWHILE = """
+import importlib.machinery, sys, threading
+name, begun, on = "multiprocessing.reduction", threading.Event(), threading.Event()
+class Slow:
+    def find_spec(self, fullname, path, target=None):
+        if fullname != name:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        spec.loader.exec_module = self.slowly(spec.loader.exec_module)
+        return spec
+    def slowly(self, load):
+        def exec_module(module):
+            begun.set()
+            on.wait(1)
+            load(module)
+        return exec_module
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=__import__, args=(name,))
+thread.start()
+begun.wait()
+import skimp
+thread.join()
+assert sys.modules[name].ForkingPickler._extra_reducers[skimp.Tensor]
+"""
 
-@pytest.mark.parametrize("program", [LATER, BEFORE, REFUSED])
+# Who only asks where the module lies gets the loader's other methods as well.
+ASKED = """
+import importlib.util
+from skimp._compat.arrivals import when_imported
+come = []
+when_imported("colorsys", come.append)
+loader = importlib.util.find_spec("colorsys").loader
+assert "def rgb_to_hsv" in loader.get_source("colorsys")
+assert loader.get_code("colorsys") and not come
+import colorsys
+assert come == [colorsys]
+"""
+
+
+@pytest.mark.parametrize("program", [LATER, BEFORE, REFUSED, MEANWHILE, ASKED])
 def test_tensors_are_shared_whenever_multiprocessing_is_imported(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -123,3 +125,45 @@ def test_gradients_of_windows_that_overlap_are_added_in_pytorchs_order(
         y.backward(lib.from_numpy(g))
         found.append(t.grad.numpy())
     np.testing.assert_array_equal(*found)
+
+
+def _scratch_of(pool_: Pool, shape: tuple[int, ...], last: bool) -> int:
+    """The most bytes that NumPy has taken meanwhile to find maxima and their taps, and back."""
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    best = np.empty((*shape[: -len(pool_.out)], *pool_.out), np.float32)
+    taps = np.empty(best.shape, np.uint8)
+    arrays = [np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for a in (x, best, taps)]
+    if last:
+        x, best, taps = [a.transpose(0, 3, 1, 2) for a in arrays]
+    back = np.empty_like(x)
+    tracemalloc.start()
+    try:
+        pool.maximum(x, best, taps, pool_)
+        pool.spread(best, taps, back, pool_)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("kernel", "last"), [(11, False), (3, True)])
+def test_wide_windows_take_no_room_for_each_tap(kernel: int, last: bool) -> None:
+    size, half = (96, 96), kernel // 2
+    windows = Pool(size, (kernel,) * 2, (1, 1), (half, half), (1, 1), size)
+    shape = (1, 32, *size) if last else (2, 1, *size)
+    padded = 4 * math.prod(shape[:2]) * math.prod(windows.padded)
+    assert _scratch_of(windows, shape, last) < 2 * padded + (2 << 20)
+
+
+@pytest.mark.parametrize(
+    ("n", "kernel", "dilation", "first"), [(3, 2, 4, 3), (1, 2, 2, 1), (5, 2, 6, 5)]
+)
+def test_windows_around_the_plane_have_no_gradient(
+    n: int, kernel: int, dilation: int, first: int
+) -> None:
+    where = {"kernel_size": kernel, "stride": 1, "padding": 1, "dilation": dilation}
+    x = skimp.full((2, 3, n), 2.0, requires_grad=True)
+    best, at = skimp.nn.functional.max_pool1d(x, **where, return_indices=True)
+    assert best.eq(-skimp.inf).all()
+    assert set(at.flatten().tolist()) == {first}  # as PyTorch
+    best.sum().backward()
+    assert not x.grad.any()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -16,12 +17,11 @@ Call = Callable[[Any], object]
 
 def when_imported(name: str, call: Call) -> None:
     """Call it with the module: now, if it is there, else as soon as it has been imported."""
-    present = sys.modules.get(name)
-    if present is not None:
-        call(present)
-        return
     forget(name, call)
-    sys.meta_path.insert(0, _Arrival(name, call))
+    arrival = _Arrival(name, call)
+    sys.meta_path.insert(0, arrival)  # first: another thread may begin to import it meanwhile
+    if sys.modules.get(name) is not None:
+        arrival.came(import_module(name))  # which waits where another thread is at it
 
 
 def forget(name: str, call: Call) -> None:
@@ -42,14 +42,24 @@ class _Arrival:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.name or self not in sys.meta_path:
+        finders: list[Any] = list(sys.meta_path)
+        if fullname != self.name or self not in finders:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            spec = finder.find_spec(fullname, path, target)
+        for finder in finders[finders.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
             if spec is not None and spec.loader is not None:
                 spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
                 return spec
         return None
+
+    def came(self, module: Any) -> None:
+        """Call once, not a second time by whoever loads it again."""
+        try:
+            sys.meta_path.remove(self)
+        except ValueError:
+            return
+        self.call(module)
 
 
 class _Loader:
@@ -65,6 +75,8 @@ class _Loader:
     def exec_module(self, module: Any) -> None:
         module.__loader__ = module.__spec__.loader = self._own
         self._own.exec_module(module)
-        if self._arrival in sys.meta_path:  # not a second time, by whoever loads it again
-            sys.meta_path.remove(self._arrival)
-            self._arrival.call(module)
+        self._arrival.came(module)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the own one tells of sources, code and data, for who asks only where it lies."""
+        return getattr(self._own, name)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, pool_onednn
+from skimp._kernels import bare, pool_onednn, scratch
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -25,7 +25,7 @@ Ints = tuple[int, ...]
 _UNIT: Final = 1 << 19  # elements of the planes worked on at once: of fewer, the calls show
 _LEAST_UNIT: Final = 1 << 16  # the same where threads would else have too few to share
 _BRIEF: Final = 1 << 14  # elements of which a copy costs less than a call for each tap
-_SHOWN: Final = 1 << 18  # elements that all taps show of what is worked on at once
+_WINDOWS: Final = 1 << 15  # windows whose maxima are found at once, with their taps
 _PLACES: Final = 1 << 16  # windows whose places are written out at once
 
 
@@ -111,24 +111,52 @@ class Pool:
     def _seen(self) -> dict[Ints, tuple[Any, ...]]:
         return {tap: (..., *self._steps(tap)) for tap in self.taps}
 
-    def lies(self, pitches: Ints) -> tuple[Array, Array]:
-        """Where each tap lies behind the corner of its window, and each corner in its plane, whose
-        dims are so far apart."""
+    def lies(self, pitches: Ints) -> tuple[Array, list[Array]]:
+        """Where each tap lies behind the corner of its window, and corners in their plane, whose
+        dims are so far apart: by dims, of which they are the sums, or few of them as they are."""
         found = self._lies.get(pitches)
         if found is None:
             taps = [
                 sum([t * d * p for t, d, p in zip(tap, self.dilation, pitches, strict=True)])
                 for tap in self.taps
             ]
-            corner = np.zeros((), np.int64)
+            corners: list[Array] = []
             for o, s, p, pitch in zip(self.out, self.stride, self.padding, pitches, strict=True):
-                corner = corner[..., None] + (np.arange(o) * s - p) * pitch
-            found = self._lies[pitches] = np.array(taps, np.int64), corner
+                along = (np.arange(o) * s - p) * pitch
+                corners = [*[each[..., None] for each in corners], along]
+            if math.prod(self.out) <= _BRIEF:
+                corners = [sum(corners[1:], start=corners[0])]
+            found = self._lies[pitches] = np.array(taps, np.int64), corners
         return found
 
     @cached_property
-    def _lies(self) -> dict[Ints, tuple[Array, Array]]:
+    def _lies(self) -> dict[Ints, tuple[Array, list[Array]]]:
         return {}
+
+    @cached_property
+    def outside(self) -> Array | None:
+        """For each window, whether no tap shows an element of the plane, as of dilated ones that
+        lie around it; None where there is none."""
+        if all([d == 1 for d in self.dilation]):
+            return None
+        found = np.ones((), bool)
+        for o, s, p, d, k, n in zip(
+            self.out, self.stride, self.padding, self.dilation, self.kernel, self.size, strict=True
+        ):
+            at = np.arange(o)[:, None] * s - p + np.arange(k) * d
+            found = found[..., None] & ((at >= 0) & (at < n)).any(1)
+        return None if found.all() else ~found
+
+    @cached_property
+    def first(self) -> Array:
+        """For each window the first tap that does not lie before the plane, in any dim."""
+        found = np.zeros((), np.int64)
+        for o, s, p, d, k in zip(
+            self.out, self.stride, self.padding, self.dilation, self.kernel, strict=True
+        ):
+            before = np.maximum(p - np.arange(o) * s, 0)
+            found = found[..., None] * k + np.minimum(-(-before // d), k - 1)
+        return found
 
     def around(self, x: Array) -> Ints:
         """The shape of `x` with padded planes."""
@@ -232,7 +260,7 @@ def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> Non
         _maximum_of_four(x, best, taps, w)
         return
     if taps is not None:
-        step = max(1, _SHOWN * len(x) // max(1, len(w.taps) * best.size))
+        step = max(1, _WINDOWS * len(x) // max(1, best.size))
         for start in range(0, len(x), step):
             some = slice(start, start + step)
             _maximum_and_tap(x[some], best[some], taps[some], w)
@@ -244,13 +272,37 @@ def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> Non
 
 
 def _maximum_and_tap(x: Array, best: Array, taps: Array, w: Pool) -> None:
-    """What each tap shows is read twice, so it is laid out in the order of the results first."""
+    """What a tap shows is read twice, so it is laid out in the order of the results first: of a few
+    rows of windows at once, or of one where there is no room for more."""
     source = _around(x, w, lowest(x.dtype))
-    shown = [source[w.seen(tap)].copy("K") for tap in w.taps]
-    best[...] = shown[0]
-    for each in shown[1:]:
-        np.maximum(best, each, out=best)
-    _find(source, shown, best, taps, w)
+    dim = best.ndim - len(w.size)
+    row = best.size // best.shape[dim]
+    kinds = best.dtype, np.dtype(bool), taps.dtype
+    wanted = min(best.size, max(_WINDOWS, row))
+    rooms = scratch.spares([(wanted, kind) for kind in kinds])
+    if rooms is None:
+        rooms = [scratch.take(row, kind) for kind in kinds]
+    shown = [source[w.seen(tap)] for tap in w.taps]
+    plain, step = True, len(rooms[0]) // row
+    for start in range(0, best.shape[dim], step):
+        some = (*(slice(None),) * dim, slice(start, start + step))
+        part = best[some]
+        laid = _lying(rooms, part)
+        _find([each[some] for each in shown], part, taps[some], *laid)
+        plain = plain and not _is_odd(part, w, laid[1])
+    for room in rooms:
+        scratch.give(room)
+    if not plain:
+        _find_carefully(source, taps, w)
+
+
+def _lying(rooms: list[Array], a: Array) -> list[Array]:
+    """The first elements of each in the shape of `a`, in whose order they lie."""
+    if a.flags.c_contiguous:
+        return [room[: a.size].reshape(a.shape) for room in rooms]
+    order = sorted(range(a.ndim), key=lambda dim: -a.strides[dim])
+    shape, back = [a.shape[dim] for dim in order], [order.index(dim) for dim in range(a.ndim)]
+    return [room[: a.size].reshape(shape).transpose(back) for room in rooms]
 
 
 def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
@@ -272,25 +324,34 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     np.add(taps, rows, out=taps)
 
 
-def _find(source: Array, shown: list[Array], best: Array, taps: Array, w: Pool) -> None:
-    count = len(shown)
-    padded = w.padded != w.size and bare.count_nonzero(best == lowest(best.dtype))
-    if padded or bare.count_nonzero(best != best):
-        _find_carefully(source, taps, w)
-        return
+def _find(
+    shown: list[Array], best: Array, taps: Array, each: Array, more: Array, number: Array
+) -> None:
+    """`each`, `more` and `number` are written to."""
+    best[...] = shown[0]
     taps[...] = 0
-    rank, equal = bare.empty_like(taps), bare.empty_like(best, np.bool_)
-    for number, each in enumerate(shown):  # the first of equals has the highest rank
-        np.equal(each, best, out=equal)
-        np.multiply(equal, taps.dtype.type(count - number), out=rank)
-        np.maximum(taps, rank, out=taps)
-    np.subtract(taps.dtype.type(count), taps, out=taps)
+    for at, seen in enumerate(shown[1:], 1):
+        each[...] = seen
+        np.greater(each, best, out=more)
+        np.maximum(best, each, out=best)
+        np.multiply(more, taps.dtype.type(at), out=number)
+        np.maximum(taps, number, out=taps)  # the last that is above all before it
+
+
+def _is_odd(best: Array, w: Pool, flags: Array) -> bool:
+    """Whether there is nan, or padding looks like an element."""
+    if bare.count_nonzero(np.not_equal(best, best, out=flags)):
+        return True
+    padded = w.padded != w.size
+    return padded and bool(bare.count_nonzero(np.equal(best, lowest(best.dtype), out=flags)))
 
 
 def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
     """The same where there is nan, or where padding looks like an element."""
     best = np.full(taps.shape, lowest(source.dtype), source.dtype)
     started = np.zeros(taps.shape, bool)
+    if w.outside is not None:
+        taps[...] = w.first
     for number, tap in enumerate(w.taps):
         x = source[w.seen(tap)]
         better = ((x > best) | (x != x) | ~started) & w.inside(tap)
@@ -318,21 +379,41 @@ def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
 
 
 def _add_at_taps(g: Array, taps: Array, out: Array, w: Pool) -> None:
-    """Each window's g is added where its tap lies, one window after the other."""
+    """Each window's g is added where its tap lies, one window after the other: a few rows of them
+    at once."""
     wide = _sum_dtype(out.dtype)
-    made = out if out.dtype == wide else bare.empty_like(out, wide)
+    held = None if out.dtype == wide else scratch.take(out.size, wide)
+    made = out if held is None else _lying([held], out)[0]
     made[...] = 0
+    flat = made.ravel("K")
     pitches = tuple([step // made.itemsize for step in made.strides])
-    lead = made.ndim - len(w.size)
-    offset, corner = w.lies(pitches[lead:])
-    at = offset.take(taps)
-    at += corner
-    for dim in range(lead):
-        each = np.arange(made.shape[dim]) * pitches[dim]
-        at += each.reshape(-1, *(1,) * (at.ndim - 1 - dim))
-    np.add.at(made.ravel("K"), at.reshape(-1), g.astype(wide, copy=False).reshape(-1))
-    if made is not out:
+    dim = made.ndim - len(w.size)
+    offset, corners = w.lies(pitches[dim:])
+    ahead = [
+        (np.arange(made.shape[d]) * pitches[d]).reshape(-1, *(1,) * (made.ndim - 1 - d))
+        for d in range(dim)
+    ]
+    row = g.size // g.shape[dim]
+    room = scratch.spare(min(g.size, max(_PLACES, row)), offset.dtype)
+    if room is None:
+        room = scratch.take(row, offset.dtype)
+    step = len(room) // row
+    for start in range(0, g.shape[dim], step):
+        some = (*(slice(None),) * dim, slice(start, start + step))
+        given = g[some].astype(wide, copy=False)
+        at = room[: given.size].reshape(given.shape)
+        offset.take(taps[some], out=at, mode="clip")  # with "raise" it would write a copy first
+        for each in (*ahead, corners[0][start : start + step], *corners[1:]):
+            at += each
+        if w.outside is not None:
+            outside = np.broadcast_to(w.outside[start : start + step], at.shape)
+            at[outside] = 0
+            given = np.where(outside, wide.type(0), given)
+        np.add.at(flat, at.reshape(-1), given.reshape(-1))
+    scratch.give(room)
+    if held is not None:
         out[...] = made
+        scratch.give(held)
 
 
 def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
@@ -358,9 +439,10 @@ def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
 
 def positions(taps: Array, out: Array, w: Pool) -> None:
     """out = taps as positions in the flattened plane (int64)."""
-    offset, corner = w.lies(tuple([math.prod(w.size[d + 1 :]) for d in range(len(w.size))]))
+    offset, corners = w.lies(tuple([math.prod(w.size[d + 1 :]) for d in range(len(w.size))]))
     np.take(offset, taps, out=out, mode="clip")  # with "raise" it would write a copy first
-    out += corner
+    for corner in corners:
+        out += corner
 
 
 # -- sums -----------------------------------------------------------------------------------------

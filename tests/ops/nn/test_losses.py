@@ -379,3 +379,18 @@ def test_probabilities_of_no_elements(shape: tuple[int, ...], smoothing: float) 
     for lib in (skimp, torch):
         x, y = lib.ones(shape), lib.ones(shape)
         assert lib.nn.functional.cross_entropy(x, y, label_smoothing=smoothing).isnan()
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "huber_loss"])
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_the_mean_of_weighted_losses_is_over_what_pytorch_divides_by(name: str) -> None:
+    for shape in ((3,), (2, 3)):  # the weights are as many as the inputs, however many losses
+        both(name, randn(3), randn(*shape), weight=randn(3).abs() + 0.5)
+
+
+def test_nan_is_no_limit_of_a_loss() -> None:
+    x, nan = skimp.ones(2), math.nan
+    with pytest.raises(RuntimeError, match="negative values for beta"):
+        skimp.nn.functional.smooth_l1_loss(x, x, beta=nan)
+    with pytest.raises(RuntimeError, match="non-positive values for delta"):
+        skimp.nn.functional.huber_loss(x, x, delta=nan)

@@ -20,7 +20,7 @@ from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn.losses_reduced import loss_of, reduced, small_loss
-from skimp._ops.nn.reduction import check_reduction, loss
+from skimp._ops.nn.reduction import loss
 
 PAIR = ("input", "target")
 
@@ -131,16 +131,18 @@ def _check_square(input: Any, target: Any) -> None:
     _real("mse_cpu", input, target)
 
 
-def _weighted_mean(input: Any, loss: Any, weight: Any, reduction: str) -> Any:
-    """Weighted losses; their mean is over the sum of the weights."""
+def _times_weights(input: Any, loss: Any, weight: Any, reduction: str) -> Any:
+    """Weighted losses, or their sum or mean."""
     same_shape(input, weight, "Weights and input must have the same size.")
-    loss = loss * weight
-    check_reduction(reduction)
-    if reduction == "none":
-        return loss
-    return (
-        loss.sum() / weight.expand(tuple(loss.shape)).sum() if reduction == "mean" else loss.sum()
-    )
+    return reduced(loss * weight, reduction)
+
+
+def _weighted_mean(input: Any, loss: Any, weight: Any, reduction: str) -> Any:
+    """The same with a mean over the sum of the weights, of which a target that broadcasts the input
+    makes no more."""
+    if reduction != "mean":
+        return _times_weights(input, loss, weight, reduction)
+    return _times_weights(input, loss, weight, "sum") / weight.sum()
 
 
 @loss(composite=False)
@@ -173,7 +175,7 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     negative beta.
     """
     _warn_sizes(input, target)
-    if beta < 0:
+    if not beta >= 0:  # nor nan
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
@@ -197,7 +199,7 @@ def huber_loss(
     negative delta.
     """
     _warn_sizes(input, target)
-    if delta <= 0:
+    if not delta > 0:  # nor nan
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     kind = _computed_in(input, target)
     if kind is input._dtype:
@@ -210,7 +212,7 @@ def huber_loss(
     return (
         reduced(loss, reduction)
         if weight is None
-        else _weighted_mean(input, loss, weight, reduction)
+        else _times_weights(input, loss, weight, reduction)
     )
 
 
