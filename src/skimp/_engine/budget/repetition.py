@@ -186,11 +186,6 @@ class Repetition:
         self._stretch = 0
         self._owners: dict[int, weakref.ref[Any]] = {}
 
-    def _number(self, owner: Any) -> None:
-        owner.number = self._turns, self.at
-        self._owners[self.at] = weakref.ref(owner)
-        self.at += 1
-
     # -- remembering ------------------------------------------------------------------------------
 
     def remember(self, nbytes: int, owner: Any) -> None:
@@ -199,13 +194,17 @@ class Repetition:
         if len(now.sizes) <= MANY:
             now.sizes.append(nbytes)
             now.held.append(host.total - host.freed)
-        self._number(owner)
+        owner.number = self._turns, self.at
+        self.at += 1
 
     def went(self, s: Any, nbytes: int, recipes: Iterable[Any]) -> None:
         """A storage's bytes go now, because of these recipes."""
-        if self.expected is not None:
-            return
         now = self._now
+        if self.expected is not None or not now.whole:
+            return
+        if max(len(now.sizes), len(now.goes)) > MANY:
+            now.whole = False  # a program without backward is in one period for ever
+            return
         gone = self._goes(s, nbytes)
         if gone.older is not None:
             now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
@@ -276,7 +275,9 @@ class Repetition:
             return False
         room = expected.held[at] + expected.room
         if expected.goes:
-            self._number(owner)
+            owner.number = self._turns, at
+            self._owners[at] = weakref.ref(owner)
+            self.at += 1
             room += sum([one.nbytes for one in self._due(expected)])
         else:
             self.at += 1
