@@ -242,3 +242,32 @@ def test_a_program_without_backward_leaves_nothing_to_remember(monkeypatch: Any)
         del kept
     finally:
         setting.set_budget(None)
+
+
+def test_a_period_has_no_more_room_than_where_its_expressions_are_computed() -> None:
+    """They are no allocations that are expected, and may be the most that is held."""
+    w, x = torch.randn(512, 512).requires_grad_(), torch.randn(512, 512)
+
+    def step() -> None:
+        q = w @ x
+        waiting = [torch.exp(q.detach()) for _ in range(6)]
+        for one in waiting:
+            one.numpy()
+        del one, waiting
+        q.sum().backward()
+        w.grad = None
+
+    step()
+    gauge = host.open_gauge()
+    step()
+    peak = gauge.peak
+    host.close_gauge(gauge)
+    setting.set_budget(peak + 30_000, spill=False)
+    try:
+        for _ in range(4):
+            step()
+        budget: Any = host.budget
+        assert budget.repetition.expected is not None
+        assert budget.repetition.expected.room <= 15_000
+    finally:
+        setting.set_budget(None)

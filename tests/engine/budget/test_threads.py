@@ -22,7 +22,8 @@ def test_what_is_written_to_after_its_recipe_was_looked_at_does_not_go_by_it(
 ) -> None:
     """By another thread, which needs no room for it."""
     x = torch.arange(1 << 18, dtype=torch.float32)
-    order, done = Spending._order, []
+    order = Spending._order
+    done: list[Any] = []
     tensors = {"x": x}
 
     def writes(self: Spending, s: Any) -> Any:

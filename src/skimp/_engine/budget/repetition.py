@@ -44,8 +44,8 @@ class Period:
     event; and what went, when, and which stretches of it hold the recipes by which it went.
     """
 
-    __slots__ = ("before", "brought", "goes", "held", "next", "noted", "room", "seen", "sizes",
-                 "spent", "stretches", "whole")  # fmt: skip
+    __slots__ = ("before", "brought", "goes", "held", "most", "next", "noted", "room", "seen",
+                 "sizes", "spent", "stretches", "whole")  # fmt: skip
 
     def __init__(self) -> None:
         self.before: Final = host.total  # bytes that were ever allocated
@@ -53,6 +53,7 @@ class Period:
         self.spent = counts.spent  # on what went; until it ends: on all before it
         self.sizes: Final = array("q")
         self.held = array("q")
+        self.most = 0  # bytes that were held where an expression was computed
         self.next: Period | None = None  # the one that came after it
         self.seen = 1  # times that one like it was remembered
         self.room = 0  # bytes that it may hold beyond that
@@ -88,7 +89,7 @@ class Period:
         self.spent = counts.spent - self.spent
         self.stretches = self._widened(list(_merged(sorted(self.noted))), budget // SPARE)
         asked = zip(self.sizes, self.held, strict=False)
-        most = max([max(nbytes, 0) + held for nbytes, held in asked], default=0)
+        most = max([self.most, *[max(nbytes, 0) + held for nbytes, held in asked]])
         rounding = 0 if host.backing is None else host.backing.rounding
         self.room = (
             budget // SPARE if self.goes else min(max(budget - most - rounding, 0) // 2, ROOM)
@@ -196,6 +197,11 @@ class Repetition:
             now.held.append(host.total - host.freed)
         owner.number = self._turns, self.at
         self.at += 1
+
+    def sees(self, held: int) -> None:
+        """A large expression is about to be computed, and so many bytes are held with it."""
+        if held > self._now.most:
+            self._now.most = held
 
     def went(self, s: Any, nbytes: int, recipes: Iterable[Any]) -> None:
         """A storage's bytes go now, because of these recipes."""

@@ -76,8 +76,11 @@ class Spending(Waking):
             self.calm.seen += nbytes
             if self.calm.on:
                 self._near(held)
-            if nbytes >= KEPT and owner.deferred is None:
-                self._large(nbytes, owner)
+            if nbytes >= KEPT:
+                if owner.deferred is None:
+                    self._large(nbytes, owner)
+                else:
+                    self.repetition.sees(held)
         if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
@@ -210,7 +213,7 @@ class Spending(Waking):
         if not gone:
             self.gone.drop(id(s))
             # another thread has begun to write, perhaps to something else
-            return changes != evictable.changes() and s.block is not None and self._evict(s, beside)
+            return changes != evictable.changes() and self._evict(s, beside)
         if not beside:
             self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
         self.known.pop(id(s), None)
