@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, lending, recording, setting
+from skimp._engine.budget import choice, lending, recording, repetition, setting
 from skimp._engine.budget.spending import Spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
@@ -224,5 +224,50 @@ def test_what_has_a_place_in_a_plan_goes_first_beyond_the_sample_too() -> None:
             first = choice.choose(budget.known, set(), False, period, 1)
             assert first == [large._storage]
         del small
+    finally:
+        setting.set_budget(None)
+
+
+def test_a_program_without_backward_leaves_nothing_to_remember(monkeypatch: Any) -> None:
+    """Its period does not end."""
+    monkeypatch.setattr(repetition, "MANY", 8)
+    setting.set_budget(host.allocated + 4 * MIB, spill=False)
+    try:
+        budget: Any = host.budget
+        budget.repetition.turn(budget.nbytes)  # a whole one begins
+        kept = [torch.ones(1 << 18).cumsum(0) for _ in range(64)]
+        now = budget.repetition._now
+        assert len(budget.repetition._owners) + len(now.sizes) + len(now.goes) < 64
+        assert not now.whole
+        del kept
+    finally:
+        setting.set_budget(None)
+
+
+def test_a_period_has_no_more_room_than_where_its_expressions_are_computed() -> None:
+    """They are no allocations that are expected, and may be the most that is held."""
+    w, x = torch.randn(512, 512).requires_grad_(), torch.randn(512, 512)
+
+    def step() -> None:
+        q = w @ x
+        waiting = [torch.exp(q.detach()) for _ in range(6)]
+        for one in waiting:
+            one.numpy()
+        del one, waiting
+        q.sum().backward()
+        w.grad = None
+
+    step()
+    gauge = host.open_gauge()
+    step()
+    peak = gauge.peak
+    host.close_gauge(gauge)
+    setting.set_budget(peak + 30_000, spill=False)
+    try:
+        for _ in range(4):
+            step()
+        budget: Any = host.budget
+        assert budget.repetition.expected is not None
+        assert budget.repetition.expected.room <= 15_000
     finally:
         setting.set_budget(None)

@@ -18,6 +18,7 @@ import pytest
 
 import skimp
 from skimp._engine.autograd import modes
+from skimp._engine.budget import evictable
 from skimp._engine.interpreter import (
     HELD_BY_ARGUMENT,
     HELD_BY_ATTRIBUTE,
@@ -44,8 +45,7 @@ STEPS = [
     (Ledger.refund, "owner.nbytes = -1", "self.freed = "),
     (Ledger.rise, "live = self.total", "self.most_made = living"),
     (Ledger.fold, "high = self._high", "self._high = "),
-    (Ledger._aim, "high, slack = ", "self.ceiling = high"),
-    (Ledger.uses, "self.slack = ", "self.ceiling = "),
+    (Ledger.aim, "high, slack = ", "self.ceiling = high"),
     (caching._ended, "ended, ledger = ", "ledger.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
     (Storage.__del__, "n = self.nbytes", "host.freed = "),
@@ -58,7 +58,8 @@ STEPS = [
     (Segment._take, "if self.version != version", "held.peak = "),
     (Segment.put, "if self.version == version", "claim.segment = None"),
     (Segment.close, "if self.version == version:", "held.freed = "),
-    (Pool.take, "_LEASES[key] = lease", "asked.allocated = "),
+    (Pool.take, "_LEASES[key] = lease", "ledger.slack = "),
+    (evictable.evict, "if needs is not None and begun", "host.freed = "),
     (Pool._take_back, "if claim.counted", "asked.freed = "),
     (Pool._discard, "held = self.held", "claim.warm = False"),
 ]

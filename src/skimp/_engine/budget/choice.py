@@ -99,13 +99,15 @@ def _cheapest(
 
 def _least(s: Evictable, can_spill: bool) -> float | None:
     """Seconds that having the bytes back takes at least; None: they would be lost."""
-    makes = s.recipe is not None and not s.held
-    if makes and s.recipe[0].is_due(s):
+    known = s.recipe  # another thread may write to the bytes, which then have none
+    makes = None if known is None or s.held else known[0]
+    if makes is not None and makes.is_due(s):
         return 0.0
+    making: float | None = None if makes is None else makes.seconds
     if can_spill or s.place is not None:
         spilling = spilling_of(s)
-        return min(spilling, s.recipe[0].seconds) if makes else spilling
-    return s.recipe[0].seconds if makes else None
+        return spilling if making is None else min(spilling, making)
+    return making
 
 
 def _resident(known: Known, tried: Collection[int], keys: list[int]) -> list[Evictable]:
@@ -140,12 +142,13 @@ def making_of(s: Evictable) -> float | None:
     """Seconds to make the bytes again, as it was when somebody last looked; None: that can't be, or
     they are being read for it.
     """
-    if s.recipe is None or s.held:
+    known = s.recipe
+    if known is None or s.held:
         return None
-    if s.recipe[0].is_due(s):
+    if known[0].is_due(s):
         return 0.0
     when, cost = s.price
     if when < 0 or counts.evictions - when > RECENT:
-        cost = recipes.price(s.recipe[0])
+        cost = recipes.price(known[0])
         s.price = counts.evictions, cost
     return cost

@@ -98,7 +98,8 @@ class Evictable(Followed):
         self._about_to_change()
 
     def _about_to_change(self) -> None:
-        self.changing += 1
+        _changes[0] += 1
+        self.changing += 1  # one step with the line above
         try:
             # the youngest first: when it is made, what lived for that alone is no more
             for ref in reversed(self.dependents or ()):
@@ -116,6 +117,12 @@ class Evictable(Followed):
 
 
 _known = [0]
+_changes = [0]
+
+
+def changes() -> int:
+    """How many writes have begun to what a budget knows."""
+    return _changes[0]
 
 
 def enrol(s: Any) -> bool:
@@ -320,10 +327,15 @@ def _take_array(leaf: Leaf, array_of: Callable[[Storage], Array]) -> None:
 
 
 def evict(
-    s: Evictable, write: Callable[[Array], Place] | None, needs: Sequence[Storage] | None
+    s: Evictable,
+    write: Callable[[Array], Place] | None,
+    needs: Sequence[Storage] | None,
+    begun: int | None = None,
 ) -> bool:
     """Take a storage's bytes away: because of what its recipe `needs`, or after `write(bytes)` has
-    given a place where they are. False where somebody has them. Called under the storages' lock.
+    given a place where they are. False where somebody has them, or another thread writes to one of
+    these: more `changes()` than had `begun` when the recipe was followed for what it needs. Called
+    under the storages' lock.
     """
     block: Any = s.block
     if block is None or s.handed_out or s.nbytes < 0:
@@ -352,7 +364,9 @@ def evict(
             place = write(as_bytes(block)[: s.size])
         for leaf, way in zip(leaves, ways, strict=True):
             _take_array(leaf, way)
-        nbytes = s.nbytes
+        if needs is not None and begun is not None and _changes[0] != begun:
+            return False
+        nbytes = s.nbytes  # one step with the test
         if place is not None:
             place.waiting = True
         s.place = place
@@ -360,7 +374,7 @@ def evict(
         s.nbytes = -1
         gone = True
         host.dropped = host.dropped + 1
-        host.freed = host.freed + nbytes  # one step with the five lines above
+        host.freed = host.freed + nbytes  # one step with the lines above
     finally:
         if not gone:
             s.block = block

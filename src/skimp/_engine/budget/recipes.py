@@ -330,7 +330,8 @@ def price(recipe: Recipe) -> float | None:
         return None
     for other in {source.origin[0] for source in recipe.sources if source.origin is not None}:
         if other.is_shared():
-            sizes = [(len(s), s.recipe[0]) for s in other.read_by()]
-            mine = sum([nbytes for nbytes, one in sizes if one is recipe])
-            seconds -= other.seconds * (1 - mine / max(sum([nbytes for nbytes, _ in sizes]), 1))
+            # the recipe first: another thread may write to the bytes, which have none from then on
+            sizes = [(s.recipe[0], len(s)) for s in other.read_by()]
+            mine = sum([nbytes for one, nbytes in sizes if one is recipe])
+            seconds -= other.seconds * (1 - mine / max(sum([nbytes for _, nbytes in sizes]), 1))
     return max(seconds, recipe.seconds)

@@ -44,8 +44,8 @@ class Period:
     event; and what went, when, and which stretches of it hold the recipes by which it went.
     """
 
-    __slots__ = ("before", "brought", "goes", "held", "next", "noted", "room", "seen", "sizes",
-                 "spent", "stretches", "whole")  # fmt: skip
+    __slots__ = ("before", "brought", "goes", "held", "most", "next", "noted", "room", "seen",
+                 "sizes", "spent", "stretches", "whole")  # fmt: skip
 
     def __init__(self) -> None:
         self.before: Final = host.total  # bytes that were ever allocated
@@ -53,6 +53,7 @@ class Period:
         self.spent = counts.spent  # on what went; until it ends: on all before it
         self.sizes: Final = array("q")
         self.held = array("q")
+        self.most = 0  # bytes that were held where an expression was computed
         self.next: Period | None = None  # the one that came after it
         self.seen = 1  # times that one like it was remembered
         self.room = 0  # bytes that it may hold beyond that
@@ -88,7 +89,7 @@ class Period:
         self.spent = counts.spent - self.spent
         self.stretches = self._widened(list(_merged(sorted(self.noted))), budget // SPARE)
         asked = zip(self.sizes, self.held, strict=False)
-        most = max([max(nbytes, 0) + held for nbytes, held in asked], default=0)
+        most = max([self.most, *[max(nbytes, 0) + held for nbytes, held in asked]])
         rounding = 0 if host.backing is None else host.backing.rounding
         self.room = (
             budget // SPARE if self.goes else min(max(budget - most - rounding, 0) // 2, ROOM)
@@ -186,11 +187,6 @@ class Repetition:
         self._stretch = 0
         self._owners: dict[int, weakref.ref[Any]] = {}
 
-    def _number(self, owner: Any) -> None:
-        owner.number = self._turns, self.at
-        self._owners[self.at] = weakref.ref(owner)
-        self.at += 1
-
     # -- remembering ------------------------------------------------------------------------------
 
     def remember(self, nbytes: int, owner: Any) -> None:
@@ -199,13 +195,22 @@ class Repetition:
         if len(now.sizes) <= MANY:
             now.sizes.append(nbytes)
             now.held.append(host.total - host.freed)
-        self._number(owner)
+        owner.number = self._turns, self.at
+        self.at += 1
+
+    def sees(self, held: int) -> None:
+        """A large expression is about to be computed, and so many bytes are held with it."""
+        if held > self._now.most:
+            self._now.most = held
 
     def went(self, s: Any, nbytes: int, recipes: Iterable[Any]) -> None:
         """A storage's bytes go now, because of these recipes."""
-        if self.expected is not None:
-            return
         now = self._now
+        if self.expected is not None or not now.whole:
+            return
+        if max(len(now.sizes), len(now.goes)) > MANY:
+            now.whole = False  # a program without backward is in one period for ever
+            return
         gone = self._goes(s, nbytes)
         if gone.older is not None:
             now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
@@ -276,7 +281,9 @@ class Repetition:
             return False
         room = expected.held[at] + expected.room
         if expected.goes:
-            self._number(owner)
+            owner.number = self._turns, at
+            self._owners[at] = weakref.ref(owner)
+            self.at += 1
             room += sum([one.nbytes for one in self._due(expected)])
         else:
             self.at += 1

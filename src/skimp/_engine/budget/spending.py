@@ -76,8 +76,11 @@ class Spending(Waking):
             self.calm.seen += nbytes
             if self.calm.on:
                 self._near(held)
-            if nbytes >= KEPT and owner.deferred is None:
-                self._large(nbytes, owner)
+            if nbytes >= KEPT:
+                if owner.deferred is None:
+                    self._large(nbytes, owner)
+                else:
+                    self.repetition.sees(held)
         if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
@@ -193,6 +196,7 @@ class Spending(Waking):
         """
         if s.block is None or s.nbytes < 0:
             return False
+        changes = evictable.changes()
         order = self._order(s)
         needs = None if order is None else [one for _, there in order for one in there]
         self.gone[id(s)] = s  # first, as the next: an interrupt may come
@@ -200,7 +204,7 @@ class Spending(Waking):
         try:
             if needs is not None:
                 evictable.depends(s, needs)
-                gone = evictable.evict(s, None, needs)
+                gone = evictable.evict(s, None, needs, changes)
             elif s.place is not None or self.spills:
                 gone = evictable.evict(s, partial(self._write, s), None)
         except OSError as error:
@@ -208,20 +212,21 @@ class Spending(Waking):
             return self._evict(s, beside)  # by its recipe, or where a copy was
         if not gone:
             self.gone.drop(id(s))
-            return False
+            # another thread has begun to write, perhaps to something else
+            return changes != evictable.changes() and self._evict(s, beside)
         if not beside:
             self.repetition.went(s, len(s), [] if order is None else [one for one, _ in order])
         self.known.pop(id(s), None)
         if order is not None:
-            self._evict_beside(s)
+            self._evict_beside(s, order[-1][0])
         return True
 
-    def _evict_beside(self, s: Evictable) -> None:
+    def _evict_beside(self, s: Evictable, recipe: Recipe) -> None:
         """What is made again with what has gone goes as well, unless it was used much later, or
         something that is away is made from it. Plans need not know: it goes when they have `s` go.
         """
         now = perf_counter()
-        for one in s.recipe[0].others(s):
+        for one in recipe.others(s):
             stale = now - one.used > AGED * (now - s.used)
             if stale and len(one) >= self.smallest and not evictable.is_needed(one):
                 self._evict(one, beside=True)
@@ -230,15 +235,17 @@ class Spending(Waking):
         """What is to be followed, and held, where the bytes are better made again than read; None:
         they aren't.
         """
-        if s.recipe is None or s.held or s.place is not None:
+        known = s.recipe
+        if known is None or s.held or s.place is not None:
             return None
-        if s.recipe[0].depth >= recipes.DEEPEST and evictable.is_needed(s):
+        recipe: Recipe = known[0]
+        if recipe.depth >= recipes.DEEPEST and evictable.is_needed(s):
             return None  # what is made from these bytes can't be by way of that recipe
         try:
-            way = list(recipes.upstream(s.recipe[0]))
+            way = list(recipes.upstream(recipe))
         except recipes.Lost:
             return None
-        seconds = 0.0 if s.recipe[0].is_due(s) else sum([one.seconds for one, _ in way])
+        seconds = 0.0 if recipe.is_due(s) else sum([one.seconds for one, _ in way])
         if self.spills and not self.always and seconds > choice.spilling_of(s):
             return None
         return None if any([one.changing for _, there in way for one in there]) else way

@@ -203,10 +203,13 @@ class Pool:
             key = id(lease)
             _LEASES[key] = lease
             leases, leased, asked = self._leases, self._leased, self._asked
+            ledger = self._ledger
             claim.counted = True  # one step with the lines below
             leases.allocated = leases.allocated + 1
             leased.allocated = leased.allocated + claim.size
             asked.allocated = asked.allocated + claim.asked
+            if ledger.budget is not None and not grows:
+                ledger.slack = ledger.slack + claim.asked  # which the pool held
         except BaseException:
             self._left.append(claim)  # one step, also for the next interrupt
             raise
@@ -223,11 +226,11 @@ class Pool:
             self._demand = in_use
         if leases.allocated % WINDOW == 0:
             self._turn()
-        if self._ledger.budget is not None:
+        if ledger.budget is not None:
             if grows:
-                self._ledger.look()
+                ledger.look()
             else:
-                self._ledger.uses(claim.asked)
+                ledger.aim()
         if zeroed and claim.cold < claim.size:  # what was never used is zero
             allocator.clear(array)
         return array
@@ -244,6 +247,7 @@ class Pool:
                 new.claim, new.pool = lease.claim, self
                 _LEASES[id(new)] = new
                 _LEASES.pop(key, None)
+        self._ledger.look()  # what has died since it began has told nobody
 
     def _grow(self, claim: Claim) -> None:
         """Bytes that have no pages yet, beside such as have; or free pages from elsewhere."""

@@ -254,7 +254,7 @@ class Ledger:
             if living > self.most_made:
                 self.most_made = living
         if not self.watched:
-            self._aim()
+            self.aim()
             return
         self.told(nbytes, owner)
 
@@ -317,7 +317,7 @@ class Ledger:
         self.fell = observers[0].freed if len(observers) == 1 else self._tell_freed
         self.told = self.tell_allocated
         self.watched = bool(observers)
-        self._aim()
+        self.aim()
 
     # -- peaks ------------------------------------------------------------------------------------
 
@@ -352,9 +352,9 @@ class Ledger:
             for gauge in self._gauges:
                 gauge._peak = max(gauge._peak, self._unfolded)
             self._unfolded = 0
-            self._aim()
+            self.aim()
 
-    def _aim(self) -> None:
+    def aim(self) -> None:
         """The ceiling: the lowest number of bytes that somebody wants to know of. One step."""
         high, slack = self._high, self.slack
         if self.watched or (self._limit != NO_LIMIT and self.backing is not None):
@@ -395,14 +395,9 @@ class Ledger:
     def look(self) -> None:
         """See what the backing holds beyond what was asked for: a ceiling has to be lower by it."""
         if self._bound != NO_LIMIT and self.backing is not None:
-            self.slack = self._bound - self.backing.overhead
-        self._aim()
-
-    def uses(self, nbytes: int) -> None:
-        """An owner is about to be charged with bytes that the backing held. One step."""
-        self.slack = slack = self.slack + nbytes
-        if self.ceiling != LISTENING:
-            self.ceiling = self._high if self._high < slack else slack
+            overhead = self.backing.overhead
+            self.slack = self._bound - overhead  # another thread may have set the bound meanwhile
+        self.aim()
 
     def refusal(
         self, nbytes: int, owner: object = None, limit: int | None = None

@@ -1,0 +1,122 @@
+"""What other threads do between the steps in which bytes go and are counted."""
+
+import threading
+from typing import Any
+
+import pytest
+
+import skimp as torch
+from skimp._engine.budget import choice, setting
+from skimp._engine.budget.spending import Spending
+from skimp._engine.memory import caching
+from skimp._engine.memory.caching import Pool, pool
+from skimp._engine.memory.ledger import Ledger, host
+from skimp._kernels import scratch
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("written", ["x", "y"])
+def test_what_is_written_to_after_its_recipe_was_looked_at_does_not_go_by_it(
+    monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    """By another thread, which needs no room for it."""
+    x = torch.arange(1 << 18, dtype=torch.float32)
+    order = Spending._order
+    done: list[Any] = []
+    tensors = {"x": x}
+
+    def writes(self: Spending, s: Any) -> Any:
+        found = order(self, s)
+        if found is not None and not done:
+            done.append(s)
+            other = threading.Thread(target=tensors[written].fill_, args=(1.0,))
+            other.start()
+            other.join()
+        return found
+
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        y = tensors["y"] = x.cumsum(0)
+        expected = [y[1000].item(), y[-1].item()] if written == "x" else [1.0, 1.0]
+        monkeypatch.setattr(Spending, "_order", writes)
+        budget: Any = host.budget
+        budget._evict_all()
+        assert done == [y._storage]
+        assert [y[1000].item(), y[-1].item()] == expected
+    finally:
+        setting.set_budget(None)
+
+
+def test_a_recipe_may_be_forgotten_while_somebody_looks_what_may_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting.set_budget(host.allocated + 64 * MIB)
+    try:
+        budget: Any = host.budget
+        budget.note()
+        y = torch.arange(1 << 18, dtype=torch.float32).cumsum(0)
+        s: Any = y._storage
+        known = s.recipe
+        assert known is not None
+
+        def forgets(s: Any) -> float:
+            s.recipe = None
+            return 1.0
+
+        monkeypatch.setattr(choice, "spilling_of", forgets)
+        assert choice._least(s, can_spill=True) == min(1.0, known[0].seconds)
+    finally:
+        setting.set_budget(None)
+
+
+def test_what_dies_while_a_budget_begins_is_counted_as_cached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = [torch.ones(MIB)]
+    supply = scratch.supply
+
+    def dies(lender: Any) -> None:
+        held.clear()
+        supply(lender)
+
+    monkeypatch.setattr(scratch, "supply", dies)
+    setting.set_budget(host.allocated + 64 * MIB)
+    try:
+        assert host.slack <= (host.bound or 0) - pool.overhead
+    finally:
+        setting.set_budget(None)
+
+
+def test_a_limit_that_is_set_while_somebody_looks_holds() -> None:
+    class Backing:
+        rounding = 0
+
+        @property
+        def overhead(self) -> int:
+            if ledger.limit == 1000:
+                ledger.limit = 100
+            return 10
+
+        def shrink(self) -> None:
+            raise AssertionError
+
+    ledger = Ledger("test")
+    ledger.limit = 1000
+    ledger.backing = Backing()
+    ledger.look()
+    assert ledger.slack == 90
+
+
+def test_a_block_that_is_counted_in_a_look_is_not_counted_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread looks when a block is counted and before anything else happens."""
+    with torch.memory.budget(host.allocated + 64 * MIB):
+        warm = torch.ones(MIB)
+        del warm
+        monkeypatch.setattr(caching, "WINDOW", 1)
+        monkeypatch.setattr(Pool, "_turn", lambda self: host.look())
+        x = torch.ones(MIB)
+        assert host.slack <= (host.bound or 0) - pool.overhead
+        del x
