@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import skimp
-from skimp._kernels import pool
+from skimp._kernels import pool, pool_maxima
 from skimp._kernels.pool import Pool
 
 Array = np.ndarray[Any, Any]
@@ -138,8 +138,8 @@ def _scratch_of(pool_: Pool, shape: tuple[int, ...], last: bool) -> int:
     back = np.empty_like(x)
     tracemalloc.start()
     try:
-        pool.maximum(x, best, taps, pool_)
-        pool.spread(best, taps, back, pool_)
+        pool_maxima.maximum(x, best, taps, pool_)
+        pool_maxima.spread(best, taps, back, pool_)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

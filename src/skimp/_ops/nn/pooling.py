@@ -23,7 +23,7 @@ from skimp._engine.memory import copies as told, layout as layouts
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import pool as windows
+from skimp._kernels import pool as windows, pool_maxima as maxima
 from skimp._kernels.pool import Pool
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
@@ -113,7 +113,7 @@ def _small_max(input: Any, pool: Pool) -> Any:
     number = dtypes.FROM_NUMPY.get(taps.dtype)
     if number is None:
         return None
-    quietly(windows.maximum_of_planes, x, target, taps, pool)
+    quietly(maxima.maximum_of_planes, x, target, taps, pool)
     return fresh(target.reshape(shape), input._dtype), fresh(taps.reshape(shape), number)
 
 
@@ -131,7 +131,7 @@ def _small_max_values(input: Any, pool: Pool) -> Any:
     if best is None:
         return None
     x, target, shape = best
-    quietly(windows.maximum_of_planes, x, target, None, pool)
+    quietly(maxima.maximum_of_planes, x, target, None, pool)
     return fresh(target.reshape(shape), input._dtype)
 
 
@@ -141,7 +141,7 @@ def _small_spread(grad: Any, taps: Any, pool: Pool) -> Any:
     if g is None or at is None or math.prod(pool.padded) * len(g) >= _LITTLE:
         return None
     made = np.empty((len(g), *pool.size), g.dtype)
-    windows.spread(g, at, made, pool)
+    maxima.spread(g, at, made, pool)
     return fresh(made.reshape(*shape_of(grad)[:-nd], *pool.size), grad._dtype)
 
 
@@ -171,13 +171,13 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     nd = len(pool.size)
     source, _ = source_of(input, in_order=True)
     if not isinstance(source, Expr):
-        windows.maximum(_given(input, nd, target.ndim > nd + 1), target, at, pool)
+        maxima.maximum(_given(input, nd, target.ndim > nd + 1), target, at, pool)
         return
     lead = source.shape[: len(source.shape) - nd]
     outs = tuple([a.reshape(*lead, *pool.out) for a in (target, at) if a is not None])
 
     def block(x: Array, best: Array, taps: Array | None = None) -> None:
-        windows.maximum_of_planes(x, best, taps, pool)
+        maxima.maximum_of_planes(x, best, taps, pool)
 
     map_rows(source, block, outs, nd, _DEFERRED)
 
@@ -194,7 +194,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
 )
 def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     last = _lies_last(taps, len(pool.size))
-    return _written(windows.spread, (grad, taps), pool.size, last, pool)
+    return _written(maxima.spread, (grad, taps), pool.size, last, pool)
 
 
 @hidden(
@@ -205,7 +205,7 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
 )
 def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     last = _lies_last(taps, len(pool.size))
-    return _written(windows.picked, (input, taps), pool.out, last, pool)
+    return _written(maxima.picked, (input, taps), pool.out, last, pool)
 
 
 @hidden(
@@ -249,7 +249,7 @@ def _max(
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
     last = _lies_last(taps, len(pool.size))
-    return _written(windows.positions, (taps,), pool.out, last, pool, dtype=dtypes.int64)
+    return _written(maxima.positions, (taps,), pool.out, last, pool, dtype=dtypes.int64)
 
 
 def _refuse_bool(name: str, input: Any) -> None:
