@@ -51,6 +51,7 @@ ONCE = (
     *("surface/test_signatures.py", "surface/test_wrong_calls.py", "surface/nn/test_surface.py"),
     *("surface/test_function_names.py", "engine/dispatch/test_unbound.py"),
     *("compat/test_modules.py", "compat/test_own_names.py", "compat/test_symbolic.py"),
+    "compat/test_arrivals.py",
     *("surface/serialization/test_rules.py", "surface/serialization/test_what_files_ask.py"),
     *("engine/test_generated.py", "engine/memory/test_interpreter.py"),
     "engine/tensor/test_size.py",
