@@ -248,11 +248,12 @@ def sign(x: Array, *, out: Array) -> None:
         np.not_equal(x, 0, out=out)
         return
     np.sign(x, out=out)
-    if _may_have_nan(out):
+    if may_have_nan(out):
         bare.copyto(out, 0, where=np.isnan(out))
 
 
-def _may_have_nan(x: Array) -> bool:
+def may_have_nan(x: Array) -> bool:
+    """Whether a number may be NaN: as the sum of the squares is then, of numbers in a row."""
     if x.dtype.char not in "fd" or not x.flags.c_contiguous:
         return x.dtype.kind == "f"
     flat = x.reshape(-1)
@@ -373,7 +374,7 @@ def nan_to_num(
 
 def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
     np.subtract(a, b, out=out)
-    if _may_have_nan(out):
+    if may_have_nan(out):
         bare.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
     np.abs(out, out=out)
     np.negative(out, out=out)

@@ -10,13 +10,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from inspect import signature
 from types import MethodType
 from typing import Any
 
 from skimp._engine.dispatch import attributes
-from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
+from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES, signature
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import insist, region
@@ -198,14 +196,11 @@ def public(f: Function, name: str) -> Function:
     return METHODS.get(name) or NAMESPACES[""].get(name) or f
 
 
-_signature = cache(signature)
-
-
 def as_spelled(
     f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments without a default, and by their names all that have one."""
-    form = _signature(f)
+    form = signature(f)
     try:
         bound = form.bind(*args, **kwargs)
     except TypeError:

@@ -26,7 +26,7 @@ from skimp._kernels import bare, shaping
 from skimp._ops import batching
 from skimp._ops.index.indexing import getitem, shown, small_item
 from skimp._ops.index.plan import Plan, in_numbers, split
-from skimp._ops.index.small_places import index_arrays, put_small
+from skimp._ops.index.small_places import index_arrays, write_places
 from skimp._ops.shape.copies import _filled, write, write_small
 
 _state = modes.state
@@ -161,7 +161,7 @@ def _put_at(self: Tensor, a: Any, places: _Places, value: Tensor) -> bool:
             return False
     history.before_inplace(self)
     try:
-        if not put_small(a, lead, arrays, b):
+        if not write_places(a, lead, arrays, b):
             return False
     except (IndexError, ValueError):  # before anything is written: PyTorch has other words
         return False

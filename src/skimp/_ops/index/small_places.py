@@ -79,11 +79,11 @@ def small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> 
     return True
 
 
-def put_small(x: Array, lead: int, arrays: tuple[Array, ...], source: Array) -> bool:
+def write_places(x: Array, lead: int, arrays: tuple[Array, ...], source: Array) -> bool:
     """Whether elements are written to the places that arrays say after so many whole dims."""
     if arrays[0].dtype == bool:
         return not lead and _put_masked(x, arrays[0], source, False)
-    x[(slice(None),) * lead + arrays] = source
+    _put(x, lead, arrays, source, False)
     return True
 
 

@@ -155,9 +155,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
 
     rule = Rule(f"{name.capitalize()}Backward0", input=_at_back)
     find = f"arg{name}"
-    highest = small_exact.extreme(
-        *((np.maximum, R.AMAX) if name == "max" else (np.minimum, R.AMIN))
-    )
+    highest = _highest if name == "max" else _lowest
 
     @hidden(
         f"_{name}_dim",

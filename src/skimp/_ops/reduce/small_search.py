@@ -12,6 +12,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
+from skimp._kernels.pointwise import may_have_nan
 from skimp._ops.reduce.small import row_major
 from skimp._ops.reduce.small_order import ORDERED
 
@@ -35,7 +36,7 @@ def search(
     row, x = row_major(sorted_sequence, ORDERED), row_major(input, ORDERED)
     if row is None or x is None or row.ndim != 1 or input._dtype is not sorted_sequence._dtype:
         return None
-    if has_nan(row):
+    if may_have_nan(row):
         return None
     found = row.searchsorted(x, "right" if right or side == "right" else "left")
     return fresh(found.astype(np.int32), dtypes.int32) if out_int32 else fresh(found, dtypes.int64)
@@ -99,13 +100,6 @@ def values_in_order(x: Array | None, dim: int | None = None) -> Array | None:
         return None
     found = x.flatten() if dim is None else x.copy()
     found.sort(dim or 0)
-    if x.dtype.kind == "f" and (bare.count_nonzero(found) < x.size or has_nan(found)):
+    if x.dtype.kind == "f" and (bare.count_nonzero(found) < x.size or may_have_nan(found)):
         return None
     return found
-
-
-def has_nan(x: Array) -> bool:
-    """Whether some number is NaN, as the sum of their squares is then; infinities' is infinite."""
-    flat = x.reshape(-1)
-    squares = flat.dot(flat)
-    return squares != squares  # type: ignore[no-any-return]
