@@ -140,8 +140,9 @@ def _weights(
     with Scratch((count, w.taps), TYPE) as total, Scratch((count,), TYPE) as sums:
         for images, some in _parts(n, count, w):
             into = total[some], None if bias is None else sums[some]
-            if not _add(g[images, some], x[images, some], *into, images.start > 0, turned, forward):
-                return False
+            if _add(g[images, some], x[images, some], *into, images.start > 0, turned, forward):
+                continue
+            return False
         out[...] = total.reshape(out.shape)
         if bias is not None:
             bias[...] = sums[:, None]

@@ -59,8 +59,9 @@ def _plain(engine: str, words: Sequence[str], echo: bool) -> tuple[int, str]:
         assert child.stdout is not None
         for line in child.stdout:
             lines.append(line)
-            if echo:
-                print(line, end="", flush=True)
+            if not echo:
+                continue
+            print(line, end="", flush=True)
     return child.returncode, "".join(lines)
 
 

@@ -180,13 +180,10 @@ def _run(words: list[str], variables: dict[str, str], ended: Ended) -> int:
         threads = [threading.Thread(target=_copy, args=pipe, daemon=True) for pipe in pipes]
         for thread in threads:
             thread.start()
-        while any([thread.is_alive() for thread in threads]) and signal.SIGINT not in told:
-            threads[0].join(0.1)
-            if ended.all_and_badly():  # mpiexec would wait for the last to stay its time
-                time.sleep(DRAIN)
-                silent.set()
-                process.terminate()
-                break
+        if _ended_badly(threads, told, ended):  # mpiexec would wait for the last to stay its time
+            time.sleep(DRAIN)
+            silent.set()
+            process.terminate()
         if signal.SIGINT in told:
             _wait_or_kill(process)
         code = process.wait()
@@ -194,6 +191,15 @@ def _run(words: list[str], variables: dict[str, str], ended: Ended) -> int:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _ended_badly(threads: list[threading.Thread], told: list[int], ended: Ended) -> bool:
+    """Wait while something may be printed, and nobody interrupts. True: all ranks are gone."""
+    while any([thread.is_alive() for thread in threads]) and signal.SIGINT not in told:
+        threads[0].join(0.1)
+        if ended.all_and_badly():
+            return True
+    return False
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:

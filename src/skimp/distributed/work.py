@@ -182,7 +182,9 @@ def until(poll: Callable[[], bool], work: Work, seconds: float) -> None:
     look, told, gone_since = start + watch.LOOK_AFTER, False, 0.0
     crowded = False
     try:
-        while not poll():
+        while True:
+            if poll():
+                break
             before, now = now, time.monotonic()
             if now - before < BUSY:
                 if crowded or now - start > YIELDING:
@@ -198,8 +200,9 @@ def until(poll: Callable[[], bool], work: Work, seconds: float) -> None:
                 gone_since = gone_since or (now if gone else 0.0)
                 if gone and now - gone_since > GRACE and not poll():
                     raise watch.failure(work, gone)
-            if now - start > seconds:
-                raise watch.timeout(work, seconds)
+            if now - start <= seconds:
+                continue
+            raise watch.timeout(work, seconds)
     except DistBackendError as error:
         work._fail(error)
         raise

@@ -65,7 +65,9 @@ class VonMises(Distribution):
             r = self._proposal_r.expand(shape)
             x = ops.empty(shape, dtype=float64)
             done = ops.zeros(shape, dtype=boolean)
-            while not done.all():
+            while True:
+                if done.all():
+                    break
                 u1, u2, u3 = ops.rand((3, *shape), dtype=float64).unbind()
                 z = ops.cos(math.pi * u1)
                 f = (1 + r * z) / (r + z)

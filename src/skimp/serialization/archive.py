@@ -119,7 +119,10 @@ class ArchiveReader:
         done = 0
         try:
             with self._zip.open(info) as record:
-                while piece := record.read(min(CHUNK, len(view) - done)):
+                while True:
+                    piece = record.read(min(CHUNK, len(view) - done))
+                    if not piece:
+                        break
                     view[done : done + len(piece)] = piece
                     done += len(piece)
                 record.read(1)  # at the end the sum is compared

@@ -88,8 +88,9 @@ def clear_left_behind(folder: str) -> None:
     """
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
-            if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                _remove_if_left(entry.path)
+            if not _NAME.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                continue
+            _remove_if_left(entry.path)
 
 
 def _remove_if_left(path: str) -> None:

@@ -193,6 +193,7 @@ class Jumps(Moments):
     """The moments where loops of the budget jump back, which the profiler's hook does not see."""
 
     def run(self, program: Any) -> None:
+        sys._getframe().f_trace_opcodes = True  # 3.12 asks at `settrace` whether anybody ever did
         sys.settrace(self._trace)
         try:
             program()

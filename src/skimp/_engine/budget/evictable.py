@@ -104,8 +104,9 @@ class Evictable(Followed):
             # the youngest first: when it is made, what lived for that alone is no more
             for ref in reversed(self.dependents or ()):
                 one = ref()
-                if one is not None and one.needs is not None:
-                    one.flat()
+                if one is None or one.needs is None:
+                    continue
+                one.flat()
             self.dependents = None
             if self.place is not None or self.needs is not None:
                 self.flat()
@@ -245,15 +246,19 @@ def gather(read: Sequence[Any], held: list[Evictable]) -> None:
     mine = Gathered(held)
     try:
         _gathering.now.append(mine)
-        while away:  # again, as often as one of them was given up
-            for s in read:
-                if type(s) is Evictable:
-                    mine.hold(s)
-            for s in away:
-                s.flat()
-            away = _away(read)
+        _have(mine, read, away)
     finally:
         insist(_leave, mine)
+
+
+def _have(mine: Gathered, read: Sequence[Any], away: list[Evictable]) -> None:
+    while away:  # again, as often as one of them was given up
+        for s in read:
+            if type(s) is Evictable:
+                mine.hold(s)
+        for s in away:
+            s.flat()
+        away = _away(read)
 
 
 def _away(read: Sequence[Any]) -> list[Evictable]:

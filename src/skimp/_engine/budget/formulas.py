@@ -43,9 +43,10 @@ class Working:
                 evictable.gather(found, held)
             for s in found:
                 ref: Any = weakref.ref(s)
-                if type(s) is Evictable and s.needs is None and ref not in self._held:
-                    s.held += 1
-                    self._held[:0] = (ref,)  # one step with the line above
+                if type(s) is not Evictable or s.needs is not None or ref in self._held:
+                    continue
+                s.held += 1
+                self._held[:0] = (ref,)  # one step with the line above
         finally:
             if held:
                 insist(evictable.let_go, held)

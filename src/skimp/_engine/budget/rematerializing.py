@@ -94,18 +94,21 @@ class _Order:
     def follow(self, s: Evictable) -> None:
         try:
             _orders.append(self)
-            while self.stale or self.todo:
-                if self.stale:
-                    self._plan()
-                one, living, dead = self.todo.pop()
-                if id(one) not in self.mates:
-                    self._follow_one(one, living, dead)
-                else:
-                    self._follow_mate(one, living, dead)
+            self._follow_all()
             if s.block is None:
                 raise RuntimeError(f"{self.last.name} was made again, but not what was asked for")
         finally:
             insist(self._end)
+
+    def _follow_all(self) -> None:
+        while self.stale or self.todo:
+            if self.stale:
+                self._plan()
+            one, living, dead = self.todo.pop()
+            if id(one) not in self.mates:
+                self._follow_one(one, living, dead)
+            else:
+                self._follow_mate(one, living, dead)
 
     def _plan(self) -> None:
         """What has to be followed, as things are."""

@@ -187,8 +187,9 @@ class Spending(Waking):
         with LOCK():
             for ref in list(self.known.values()):
                 s = ref()
-                if s is not None:
-                    self._evict(s)
+                if s is None:
+                    continue
+                self._evict(s)
 
     def _evict(self, s: Evictable, beside: bool = False) -> bool:
         """Take a storage's bytes away, the cheaper way; False: that can't be. `beside`: because of

@@ -222,8 +222,9 @@ def _available() -> int:
     # other systems have no such file
     with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
         for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+            if not line.startswith("MemAvailable:"):
+                continue
+            return int(line.split()[1]) * 1024
     return _physical("SC_AVPHYS_PAGES")
 
 

@@ -192,8 +192,9 @@ class Pool:
         grows = False
         try:
             for segment in self._segments[:]:
-                if segment.take_part(claim, True):
-                    break
+                if not segment.take_part(claim, True):
+                    continue
+                break
             else:
                 segment, grows = None, True  # it may have to go for what is wanted
                 self._grow(claim)

@@ -42,12 +42,15 @@ def register(s: Storage, expr: Expr) -> None:
             readers = source.readers
             if readers is None:
                 source.readers = [ref]
-            elif readers[-1]() is not s:
-                readers += (ref,)
-                if len(readers) > 64:
-                    readers[:] = [
-                        r for r in readers if (one := r()) is not None and one.deferred is not None
-                    ]
+                continue
+            if readers[-1]() is s:
+                continue
+            readers += (ref,)
+            if len(readers) <= 64:
+                continue
+            readers[:] = [
+                r for r in readers if (one := r()) is not None and one.deferred is not None
+            ]
         s.deferred = expr
         watch.add(expr.leaves)  # later: who looks meanwhile sees it wait
 

@@ -218,8 +218,9 @@ class Storage:
         with LOCK():
             for reader in list(alive(self.readers)):
                 deferred = reader.deferred
-                if reader is not but and deferred is not None and self.is_read_by(deferred):
-                    reader.materialize()
+                if reader is but or deferred is None or not self.is_read_by(deferred):
+                    continue
+                reader.materialize()
             self.readers = None  # not before: one may fail, and the rest is still to come
 
     def overwrite(self, source: Storage, array: Array) -> bool:

@@ -80,8 +80,9 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
             else:
                 values = uniform24(part.size, engine)
                 scaled(values, np.float32(low), np.float32(high), part)
-            if double or reaches(low, high, part.dtype):
-                part[part == last] = first
+            if not double and not reaches(low, high, part.dtype):
+                continue
+            part[part == last] = first
 
 
 def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:

@@ -120,18 +120,21 @@ def _in_order(out: NDArray[Any], draw: Callable[[int], Words], transform: Transf
     turn = reentrant()
     failures: list[BaseException] = []
 
+    def rounds(scratch: boxmuller.Scratch) -> None:
+        while not failures:
+            with turn:
+                start = next(starts, None)
+                if start is None:
+                    return
+                part = out[start : start + _PART]
+                words = draw(part.size)
+            with np.errstate(over="ignore"):  # not inherited by threads
+                transform(words, part, scratch)
+
     def work() -> None:
         scratch = boxmuller.Scratch(out.size // 2)
         try:
-            while not failures:
-                with turn:
-                    start = next(starts, None)
-                    if start is None:
-                        return
-                    part = out[start : start + _PART]
-                    words = draw(part.size)
-                with np.errstate(over="ignore"):  # not inherited by threads
-                    transform(words, part, scratch)
+            rounds(scratch)
         except BaseException as failure:
             failures.append(failure)
 

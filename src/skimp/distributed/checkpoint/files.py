@@ -177,10 +177,11 @@ def _fill_tensor(
         rows = target.detach() if shape else target.detach().view(1)
         for file, begin, end in entry["pieces"]:
             low, high = max(first, begin), min(last, end)
-            if low < high:
-                found = _content(folder, file, files)[name]
-                part = found if shape else found.view(1)
-                rows[low - first : high - first].copy_(part[low - begin : high - begin])
+            if low >= high:
+                continue
+            found = _content(folder, file, files)[name]
+            part = found if shape else found.view(1)
+            rows[low - first : high - first].copy_(part[low - begin : high - begin])
 
 
 def _content(folder: Path, file: str, files: dict[str, Any]) -> Any:

@@ -384,7 +384,6 @@ def whole(module: Module, writeback: bool = True) -> Iterator[None]:
     finally:
         with no_grad():
             for unit in units:
-                for p in unit.parameters:
-                    if writeback:
-                        p.keep_rows()
+                for p in unit.parameters if writeback else ():
+                    p.keep_rows()
                 unit.release(keep_small=False)

@@ -154,8 +154,9 @@ class Hooks:
             number = self.paths.of(module, parent, inside)
             if parent is None:
                 for t in args:
-                    if isinstance(t, torch.Tensor) and not t.requires_grad:
-                        self._became(t, Role("data"))
+                    if not isinstance(t, torch.Tensor) or t.requires_grad:
+                        continue
+                    self._became(t, Role("data"))
         self._modules.append((module, number))
         self.seconds += time.perf_counter() - start
 
@@ -205,8 +206,9 @@ class Hooks:
             for p in _parameters(optimizer):
                 state = optimizer.state.get(p)
                 for t in state.values() if isinstance(state, dict) else ():
-                    if isinstance(t, torch.Tensor):
-                        self._became(t, Role("optimizer state", address(p)))
+                    if not isinstance(t, torch.Tensor):
+                        continue
+                    self._became(t, Role("optimizer state", address(p)))
             self.tell(Edge("optimizer", type(optimizer).__name__, False))
             self.tell(StepEnds())
         self.seconds += time.perf_counter() - start

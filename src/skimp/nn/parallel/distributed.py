@@ -295,8 +295,9 @@ def from_rank(rank: int, tensors: list[Tensor], group: Any) -> None:
                 continue
             together = arguments.together(part)
             broadcast(together, group=group, group_src=rank)
-            if group.rank() != rank:
-                arguments.deal(together._skimp_array(), [t.detach() for t in part])
+            if group.rank() == rank:
+                continue
+            arguments.deal(together._skimp_array(), [t.detach() for t in part])
     for work in works:
         if work is not None:
             work.wait()

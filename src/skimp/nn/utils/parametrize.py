@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
@@ -98,11 +98,10 @@ class ParametrizationList(ModuleList):
         new: Any = original
         with no_grad():
             for module in reversed(list(self)):
-                if hasattr(module, "right_inverse"):
-                    try:
-                        new = module.right_inverse(new)
-                    except NotImplementedError:
-                        continue  # stands for the identity
+                if not hasattr(module, "right_inverse"):
+                    continue
+                with suppress(NotImplementedError):  # it stands for the identity
+                    new = module.right_inverse(new)
         if not isinstance(new, (Tensor, Sequence)):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
