@@ -15,7 +15,7 @@ import skimp
 from bench import page, run, tables
 from bench.catalogue import ALL, COMPARED, PARTS, looped
 from bench.engines import ENGINES
-from bench.measure import Measured, first_losses, load as load_engine
+from bench.measure import ALIKE, Measured, first_losses, load as load_engine
 from bench.micro import BACKWARD, ROWS, inputs, small_op
 from bench.overhead import BY_NUMPY, HELP, PLAIN_GOAL, RECORDED_GOAL, inputs as arrays_of
 from bench.overhead_table import over, overhead
@@ -107,9 +107,14 @@ def test_programs_are_measured_with_their_losses_and_processors() -> None:
     answers = []
     for engine in COMPARED:
         measured = Measured(ENGINES[engine], "program/char_mlp", 1)
+        step, steps = measured.call, [0]
+        measured.call = lambda step=step, steps=steps: (steps.append(1), step())[1]
         measured.warm()
+        assert sum(steps) == ALIKE  # those of which the memory is told, whatever they take
         measured.turn()
         answers.append(measured.end())
+        assert measured.alike
+        assert measured.alike.items() <= answers[-1].items()
     mine, theirs = answers
     assert mine["losses"] == pytest.approx(theirs["losses"], rel=tables.EQUAL)
     assert mine["cpu"] > 0.0
