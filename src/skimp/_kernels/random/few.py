@@ -138,10 +138,11 @@ class _Normals:
 
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     """`normal.normal`: few real numbers are handed out too."""
-    found = None
-    if std >= 0 and out.dtype.kind != "c":
+    found: Any = None
+    n, single = out.size, out.dtype == np.float32
+    if std >= 0 and (n >= GROUP or (single and mean == 0 and std == 1)):
         with engine.lock:
-            found = _standard(out.size, out.dtype, mean == 0 and std == 1, engine)
+            found = normals(n, engine) if single else _others(n, out.dtype, engine)
     if found is None:
         draws_normal.normal(out, mean, std, engine)
         return
@@ -154,11 +155,11 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     out[...] = found.reshape(out.shape)
 
 
-def _standard(n: int, dtype: np.dtype[Any], plain: bool, engine: Engine) -> NDArray[Any] | None:
-    """Standard normals as `normal` makes numbers of a type of them; the engine's lock is held."""
-    if dtype == np.float32:
-        return normals(n, engine) if n >= GROUP or plain else None
-    if n < GROUP or n > draws.PART:
+def _others(n: int, dtype: np.dtype[Any], engine: Engine) -> NDArray[Any] | None:
+    """16 standard normals and more as `normal` makes numbers of other types of them; the engine's
+    lock is held.
+    """
+    if n > draws.PART or dtype.kind == "c":
         return None
     if dtype == np.float64:
         return _doubles(n, engine) if n <= _ONE_BY_ONE else None

@@ -16,7 +16,7 @@ from skimp._kernels.random import few as draws_few, integers as draws_integers
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.shuffle import permutation
 from skimp._ops.create.options import small_shape
-from skimp._ops.random.generator import engine_of
+from skimp._ops.random.generator import default_generator, engine_of
 from skimp._ops.random.random import COMPUTED, FEW
 from skimp.config import config
 
@@ -46,7 +46,8 @@ def few(
         if found is None:
             return None
         n, shape = found
-        return _small(n, shape, dtype or default_dtype(), engine_of(generator), draw, fill)
+        engine = default_generator._engine if generator is None else engine_of(generator)
+        return _small(n, shape, dtype or default_dtype(), engine, draw, fill)
 
     return fast
 
@@ -62,7 +63,8 @@ def few_like(
             return None
         if modes.state.vmaps:
             return None
-        return _small(x.size, x.shape, dtype or input._dtype, engine_of(generator), draw, fill)
+        engine = default_generator._engine if generator is None else engine_of(generator)
+        return _small(x.size, x.shape, dtype or input._dtype, engine, draw, fill)
 
     return fast
 
@@ -115,7 +117,7 @@ def few_integers_like(
     if modes.state.vmaps:
         return None
     low: Any = args[0] if len(args) == 2 else 0
-    engine = engine_of(generator)
+    engine = default_generator._engine if generator is None else engine_of(generator)
     return _few_between(low, args[-1], x.size, x.shape, dtype or input._dtype, engine)
 
 
