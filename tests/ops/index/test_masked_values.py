@@ -92,3 +92,14 @@ def test_small_fills_of_any_type(dtype: str) -> None:
         return found
 
     assert run(skimp) == run(torch)
+
+
+def test_values_that_the_type_does_not_hold_are_refused() -> None:
+    for t in (skimp, torch):
+        x, mask = t.ones(2, dtype=t.uint8), t.tensor([True, False])
+        assert x.masked_fill(mask, t.tensor(7 + 0j)).tolist() == [7, 1]
+        for value in (t.tensor(300), t.tensor(1e6), t.tensor(300 + 0j), t.tensor(1 + 1j)):
+            with pytest.raises(RuntimeError, match="uint8_t without overflow"):
+                x.masked_fill_(mask, value)
+        with pytest.raises(RuntimeError, match="without overflow"):
+            t.where(mask, x.to(t.complex64), 1e39)

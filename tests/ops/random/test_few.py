@@ -154,3 +154,17 @@ def test_drawing_is_a_write() -> None:
         with pytest.raises(RuntimeError, match="but found std -1"):
             x.normal_(0, -1)
         assert x._version == 1
+
+
+def test_what_is_no_number_is_refused() -> None:
+    for t in (skimp, torch):
+        x = t.zeros(3)
+        for call in (
+            lambda: x.normal_([1]),  # noqa: B023
+            lambda: x.normal_(mean=(2,)),  # noqa: B023
+            lambda: x.random_(7, **{"from": 5}),  # noqa: B023
+            lambda: x.random_(to=5.5),  # noqa: B023
+            lambda: x.log_normal_(1 + 1j),  # noqa: B023
+        ):
+            with pytest.raises(TypeError):
+                call()

@@ -196,8 +196,12 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
     elif isinstance(value, (np.integer, np.floating)):
         value = value.item()
     if isinstance(value, complex) and not isinstance(value, np.generic):
-        fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
-    elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
+        if dtype.is_complex:
+            check_number(value.imag, dtype)
+        elif value.imag and dtype is not dtypes.bool:
+            raise no_room(dtype)
+        value = value.real
+    if dtype.category == dtypes.INT and isinstance(value, (int, float)):
         least, most = _ends(dtype)
         wraps = not dtype.is_signed and isinstance(value, int)
         fits = (-most if wraps else least) <= value <= most

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.fast_path import spreads
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.operands import check_number, constant, middle_array, no_room
+from skimp._engine.dispatch.operands import check_number, constant, middle_array
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.row import sampled
@@ -200,7 +200,7 @@ def where(
 
 def _check_room(number: float, dtype: dtypes.dtype) -> None:
     """Refuse a number that the result can't hold; of small floats it becomes inf, as in PyTorch."""
-    if dtype.category == dtypes.INT or dtype is dtypes.float32:
+    if dtype.category == dtypes.INT or dtype in (dtypes.float32, dtypes.complex64):
         check_number(number, dtype)
 
 
@@ -345,8 +345,8 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
-        if value._dtype.category > max(input._dtype.category, dtypes.FLOAT):
-            raise no_room(input._dtype)
+        if not value._hollow:
+            check_number(value.item(), input._dtype)
     elif isinstance(value, _NUMBERS):
         check_number(value, input._dtype)
     else:

@@ -84,6 +84,17 @@ def one_by_one(mean: float, std: float, engine: Engine) -> Draw:
 FILLED = Rule("FillBackward0", {})
 
 
+_INTS = frozenset({int})
+_NUMBERS = frozenset({int, float})
+
+
+def _plainly(kinds: frozenset[type], args: tuple[Any, ...], words: dict[str, Any]) -> bool:
+    """Whether all is given by position, or all by name, and in these types: nobody has to judge."""
+    if words:
+        return not args and kinds.issuperset(map(type, words.values()))
+    return kinds.issuperset(map(type, args))
+
+
 def _sampler(
     name: str,
     draw_of: Callable[..., Draw],
@@ -118,7 +129,7 @@ def _sampler(
     def fast(
         self: Tensor, args: tuple[Any, ...], words: dict[str, Any], generator: Any = None
     ) -> Tensor | None:
-        if not _fills(self):
+        if not _fills(self) or not _plainly(_NUMBERS, args, words):
             return None
         return _filled(self, draw_of(self, engine_of(generator), *values_of(args, words)))
 
@@ -230,7 +241,9 @@ def between(t: Tensor, engine: Engine, low: Any, high: Any) -> Draw:
 def _few_whole(
     self: Tensor, args: tuple[Any, ...], words: dict[str, Any], generator: Any = None
 ) -> Tensor | None:
-    return _filled(self, _whole(self, engine_of(generator), args, words)) if _fills(self) else None
+    if not _fills(self) or not _plainly(_INTS, args, words):
+        return None
+    return _filled(self, _whole(self, engine_of(generator), args, words))
 
 
 export("random_", drawn(random_), namespaces=(), fast=_few_whole)
