@@ -189,7 +189,7 @@ class Parameters:
             if p.kind is p.VAR_POSITIONAL:
                 found.append(f"known.issuperset(map(type, {p.name}))")
             elif p.kind is p.VAR_KEYWORD:
-                found.append(f"known.issuperset(map(type, {p.name}.values()))")
+                found.append(f"(not {p.name} or known.issuperset(map(type, {p.name}.values())))")
             elif p.name in LIST_NAMES:
                 found += [f"type({p.name}) in known", _of_known(p.name)]
             elif p.name not in PLAIN_NAMES:
