@@ -14,10 +14,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace, prepare, rebase
 from skimp._engine.autograd.refresh import may_overlap
 from skimp._engine.autograd.rules import parameters
-from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, number
+from skimp._engine.dispatch.operands import OPMATH, as_type, empty_dense, number
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.view_forms import small_array
-from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
@@ -25,7 +24,6 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import repeats, shaping
-from skimp._kernels.threads import quietly
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -358,7 +356,7 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
 
 def _space(row: Pointwise) -> dict[str, Any]:
     return {
-        "Tensor": Tensor, "as_type": _as_type, "check": row.check,
+        "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "small_array": small_array,
@@ -384,30 +382,6 @@ def _find(row: Pointwise, key: tuple[Any, ...], args: tuple[Any, ...]) -> Typed 
     if len(row.typed) < _MANY:
         row.typed[key] = typed
     return typed
-
-
-def _as_type(x: Array, own: dtypes.dtype, dtype: dtypes.dtype) -> Array:
-    if not x.flags.c_contiguous:
-        return cast(x, dtype)
-    if (own, dtype) in _WIDER:
-        return x.astype(dtype.np)
-    made = np.empty(x.shape, dtype.np)
-    quietly(convert, x, made)
-    return made
-
-
-def _wider() -> frozenset[tuple[dtypes.dtype, dtypes.dtype]]:
-    """The pairs of types of which NumPy converts the first to the second as PyTorch does, and has
-    nothing to warn about.
-    """
-    whole = [dtypes.bool, *dtypes.INTEGRAL]
-    pairs = [(own, to) for own in whole for to in dtypes.INTEGRAL]
-    pairs += [(own, to) for own in (*whole, *dtypes.HALVES) for to in dtypes.FLOATING_AND_COMPLEX]
-    pairs += [(dtypes.float32, to) for to in (dtypes.float64, dtypes.complex64, dtypes.complex128)]
-    return frozenset(pairs)
-
-
-_WIDER = _wider()
 
 
 # -- arrays of any layouts -------------------------------------------------------------------------
