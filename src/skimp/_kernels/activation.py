@@ -7,7 +7,7 @@ input from that of the result; where it needs the result instead of the input, i
 from __future__ import annotations
 
 from functools import partial
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from typing import Any, Final
 
 import numpy as np
@@ -421,7 +421,7 @@ def elu(
     np.expm1(out, out=out)
     if alpha * scale != 1:
         np.multiply(out, alpha * scale, out=out)
-    if not (alpha * scale > 0 and scale > 0 and input_scale > 0):
+    if not (0 < alpha * scale < inf and scale > 0 and input_scale > 0):
         select(np.less(x, 0), out, np.multiply(x, scale), out=out)
         return
     right = np.maximum(x, none)

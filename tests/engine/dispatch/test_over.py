@@ -46,3 +46,21 @@ def test_what_is_written_over_a_large_tensor() -> None:
                     assert mine is None
                 else:
                     np.testing.assert_allclose(mine, wanted, 1e-5, 1e-5, err_msg=f"{target} {op}")
+
+
+def test_small_tensors_are_written_beside_other_shapes() -> None:
+    """By kernels that want dense operands, with gaps or turned, and into `out`."""
+
+    def run(t: Any) -> list[Any]:
+        found = []
+        for turn in (lambda x: x, lambda x: x.t(), lambda x: x.repeat_interleave(2, 0)[::2]):
+            row, column = t.tensor([0.5, -1.0, 2.0]), t.tensor([[1.5], [-0.5], [0.25]])
+            x = turn(t.arange(9.0).reshape(3, 3) / 4 - 1)
+            made = [x.clamp_(row, None), x.lerp_(row, 0.25), x.addcmul_(row, column, value=2)]
+            made += [x.sub_(row, alpha=3), x.lerp_(column, column), x.clamp_max_(column)]
+            out = turn(t.zeros(3, 3))
+            made += [t.add(x, row, alpha=2, out=out), t.maximum(row, column, out=out), out]
+            found += [(y.stride(), y.tolist()) for y in made]
+        return found
+
+    assert run(skimp) == run(torch)

@@ -99,3 +99,14 @@ def test_another_type_is_copied():
     (skimp.zeros(2, 3).copy_(source) * x).sum().backward()
     assert source.grad.tolist() == [2.0, 4.0, 6.0]
     assert source.grad.dtype is skimp.float64
+
+
+def test_a_limit_alone_is_found_where_it_stands():
+    """The row's operands are remembered by their places among the function's arguments."""
+    for t in (skimp, torch):
+        x, limit = t.tensor([3.0, -1.0]), t.tensor(0.5)
+        for _ in range(3):
+            assert t.clamp(x, max=limit).tolist() == [0.5, -1.0]
+            assert t.clamp(x, None, limit).tolist() == [0.5, -1.0]
+            assert t.clamp(x, limit).tolist() == [3.0, 0.5]
+            assert t.clamp(limit, max=x).tolist() == [0.5, -1.0]

@@ -70,3 +70,36 @@ def test_accumulated_numbers_keep_their_type() -> None:
         x = library.ones(3)
         with pytest.raises(RuntimeError, match="source and destination dtypes match"):
             x.index_put_((x > 0,), library.tensor(7), accumulate=True)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32"]
+)
+def test_small_fills_of_any_type(dtype: str) -> None:
+    """With numbers and 0-d tensors, where masks of fewer dims say."""
+
+    def run(t: Any) -> list[Any]:
+        x = t.tensor([[1, 0, 2], [3, 0, 1]], dtype=getattr(t, dtype))
+        found = []
+        for mask in (x > 1, x[0] > 0, t.tensor(True)):
+            for value in (True, 0, 2, -0.0, 0.5, 300, float("inf"), 1e6, x[1, 0].clone(), x[0, 0]):
+                for call in (t.masked_fill, t.Tensor.masked_fill_):
+                    try:
+                        made = call(x.clone() if value is not x[0, 0] else x, mask, value)
+                        found.append([made.dtype.itemsize, made.double().tolist()])
+                    except RuntimeError as error:
+                        found.append(str(error))
+        return found
+
+    assert run(skimp) == run(torch)
+
+
+def test_values_that_the_type_does_not_hold_are_refused() -> None:
+    for t in (skimp, torch):
+        x, mask = t.ones(2, dtype=t.uint8), t.tensor([True, False])
+        assert x.masked_fill(mask, t.tensor(7 + 0j)).tolist() == [7, 1]
+        for value in (t.tensor(300), t.tensor(1e6), t.tensor(300 + 0j), t.tensor(1 + 1j)):
+            with pytest.raises(RuntimeError, match="uint8_t without overflow"):
+                x.masked_fill_(mask, value)
+        with pytest.raises(RuntimeError, match="without overflow"):
+            t.where(mask, x.to(t.complex64), 1e39)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -298,3 +299,15 @@ def test_numbers_beside_integers_are_of_their_type(name: str, dtype: str) -> Non
             except (RuntimeError, ValueError) as error:
                 found.append(str(error))
         assert found[0] == found[1], args
+
+
+def test_numbers_without_a_limit_and_beyond_the_type() -> None:
+    values = [-1.0, 0.0, 2.0, -0.0]
+    for t in (skimp, torch):
+        F = t.nn.functional
+        assert F.elu(t.tensor(values), alpha=math.inf).tolist() == [-math.inf, 0.0, 2.0, 0.0]
+        for dtype in (t.float16, t.float32):
+            x = t.tensor(values, dtype=dtype)
+            for call in (F.hardtanh, F.threshold):
+                with pytest.raises(RuntimeError, match="without overflow"):
+                    call(x, -1e39, 1e39)

@@ -23,6 +23,15 @@ DRAWS: dict[str, Callable[[Any, int], Any]] = {
     "uniform_ from close to 0": lambda t, n: t.zeros(n).uniform_(1e-9, 3),
     "uniform_ of few": lambda t, n: t.zeros(n).uniform_(1, 1 + 3e-7),
     "uniform_ of halves": lambda t, n: t.zeros(n, dtype=t.bfloat16).uniform_(-0.3, 0.2).float(),
+    "normal_ of halves": lambda t, n: t.zeros(n, dtype=t.bfloat16).normal_(1, 0.3).float(),
+    "normal_ of a generator": lambda t, n: t.zeros(n).normal_(
+        mean=1, std=2, generator=t.Generator().manual_seed(n)
+    ),
+    "uniform_ of a narrow range": lambda t, n: t.rand(n, dtype=t.float16).uniform_(100, 100.1),
+    "bernoulli_": lambda t, n: t.zeros(n).bernoulli_(0.3),
+    "random_": lambda t, n: t.zeros(n, dtype=t.int8).random_(-3, 5),
+    "rand of doubles": lambda t, n: t.rand(n, dtype=t.float64),
+    "a leaf": lambda t, n: t.randn(n, requires_grad=True).detach(),
     "normal of a size": lambda t, n: t.normal(0.0, 1.0, (n,)),
     "normal of rows": lambda t, n: t.normal(2, 0.3, size=(n, 3)),
     "normal of a generator": lambda t, n: t.normal(
@@ -64,6 +73,24 @@ def test_few_numbers(name: str) -> None:
         return [x.contiguous().numpy().tobytes() for x in found]
 
     assert run(skimp) == run(torch)
+
+
+@pytest.mark.parametrize(
+    "name", ["normal_", "exponential_", "log_normal_", "random_", "bernoulli_"]
+)
+def test_an_empty_tensor_of_any_type_is_filled(name: str) -> None:
+    for dtype in ("int32", "complex64", "float8_e5m2"):
+        for t in (skimp, torch):
+            assert getattr(t.zeros(0, dtype=getattr(t, dtype)), name)().shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float8_e5m2"])
+def test_types_without_whole_numbers_are_refused(dtype: str) -> None:
+    for t in (skimp, torch):
+        with pytest.raises(RuntimeError):  # NotImplementedError is one
+            t.randint(9, (3,), dtype=getattr(t, dtype))
+        with pytest.raises(RuntimeError):
+            t.zeros(3, dtype=getattr(t, dtype)).random_()
 
 
 @pytest.mark.parametrize("n", [4096, 4097, 65_536, 65_537, 131_071, 131_072])
@@ -127,3 +154,17 @@ def test_drawing_is_a_write() -> None:
         with pytest.raises(RuntimeError, match="but found std -1"):
             x.normal_(0, -1)
         assert x._version == 1
+
+
+def test_what_is_no_number_is_refused() -> None:
+    for t in (skimp, torch):
+        x = t.zeros(3)
+        for call in (
+            lambda: x.normal_([1]),  # noqa: B023
+            lambda: x.normal_(mean=(2,)),  # noqa: B023
+            lambda: x.random_(7, **{"from": 5}),  # noqa: B023
+            lambda: x.random_(to=5.5),  # noqa: B023
+            lambda: x.log_normal_(1 + 1j),  # noqa: B023
+        ):
+            with pytest.raises(TypeError):
+                call()

@@ -14,10 +14,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace, prepare, rebase
 from skimp._engine.autograd.refresh import may_overlap
 from skimp._engine.autograd.rules import parameters
-from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, number
+from skimp._engine.dispatch.operands import OPMATH, as_type, empty_dense, number
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.view_forms import small_array
-from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
@@ -25,7 +24,6 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import repeats, shaping
-from skimp._kernels.threads import quietly
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -130,7 +128,7 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "    if (",
         "        mine is None or typed.result is not a0._dtype",
         "        or (shape != mine.shape if not odd else not",
-        f"            is_over(typed.kernel, mine, [{', '.join(names.arrays)}]))",
+        f"            is_over(mine, [{', '.join(names.arrays)}]))",
         "    ):",
         "        return",
         "    s = a0._storage",
@@ -142,7 +140,6 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         ]
     words = [*row.args, *row.params]
     given = [f"{w!r}: {n}" for w, n in zip(words, [*names.tensors, *names.params], strict=True)]
-    arrays = ", ".join(names.arrays)
     text += [
         "    kept = None",
         "    recorded = needed and state.grad",
@@ -151,14 +148,7 @@ def fast_inplace_of(row: Pointwise) -> Callable[..., bool | None]:
         "        if rule is not None:",
         f"            kept = prepare(a0, rule, {{{', '.join(given)}}})",
         "    mine = to_write(a0)",
-        "    if odd:",
-        f"        {arrays}, = spread(typed.kernel, [{arrays}], mine, False)",
-        "    if typed.kernel.aliases and typed.rounded is None:",
-        f"        typed.kernel.fn({names.passed}, out=mine)",
-        "    else:",
-        "        array = empty(mine.shape, typed.made)",
-        f"        typed.kernel.fn({names.passed}, out=array)",
-        "        mine[...] = array",
+        *_over_text(names, "not typed.kernel.aliases"),
         "    if kept is not None:",
         "        rebase(a0, kept)",
     ]
@@ -185,31 +175,49 @@ def fast_into_of(row: Pointwise) -> Callable[..., bool | None]:
         "    if mine is None or not mine.flags.c_contiguous:",
         "        return",
         *_typed_text(row, names),
-        "    if odd or shape != mine.shape or typed.result is not out._dtype:",
+        "    if typed.result is not out._dtype:",
+        "        return",
+        "    if odd:",
+        f"        form = laid_out(({names.laid}), row_major)",
+        "        if form is None or form[0] != mine.shape:",
+        "            return",
+        "    elif shape != mine.shape:",
         "        return",
         "    if needed and state.grad:",
         "        return",
         "    s = out._storage",
-        "    over = typed.rounded is not None",
+        "    apart = False",
     ]
     for a in names.tensors:
         text += [
             f"    if {a} is out:",
-            "        over = over or not typed.kernel.aliases",
+            "        apart = not typed.kernel.aliases",
             f"    elif type({a}) in ordinary and {a}._storage is s:",
             "        return",
         ]
-    text += [
-        "    mine = to_write(out)",
-        "    if over:",
-        "        array = empty(shape, typed.made)",
-        f"        typed.kernel.fn({names.passed}, out=array)",
+    text += ["    mine = to_write(out)", *_over_text(names, "apart"), "    return True"]
+    space = _space(row) | {
+        "laid_out": laid_out, "row_major": row.row_major, "spread": spread, "to_write": to_write,
+    }  # fmt: skip
+    return function_of(f"{row.name}_into", text, space)
+
+
+def _over_text(names: _Names, apart: str) -> Lines:
+    """The lines that run a typed row over `mine`: apart from it first where its kernel must not
+    write to what it reads, or its result is rounded or has gaps that it doesn't write over.
+    """
+    arrays = ", ".join(names.arrays)
+    return [
+        f"    apart = {apart} or typed.rounded is not None",
+        "    if odd and not (typed.kernel.strided or mine.flags.c_contiguous):",
+        "        apart = True",
+        "    array = empty(mine.shape, typed.made) if apart else mine",
+        "    if odd:",
+        f"        {arrays}, = spread(typed.kernel, [{arrays}], array, apart)",
+        f"    typed.kernel.fn({names.passed}, out=array)",
+        "    if apart:",
         "        mine[...] = array",
-        "    else:",
-        f"        typed.kernel.fn({names.passed}, out=mine)",
-        "    return True",
     ]
-    return function_of(f"{row.name}_into", text, _space(row) | {"to_write": to_write})
 
 
 # of a tensor that an op has made, beside which nothing else has to move when another writes over it
@@ -236,13 +244,9 @@ def forgets(row: Pointwise) -> bool:
     return own in row.rule.names and not any([own in parameters(f) for f in formulas])
 
 
-def _is_over(kernel: Kernel, mine: Array, arrays: list[Array]) -> bool:
-    """Whether a kernel goes over all of `mine`, in any order and with gaps, with arrays that are
-    broadcast to it.
-    """
+def _is_over(mine: Array, arrays: list[Array]) -> bool:
+    """Whether arrays are broadcast to all of `mine`, each of whose elements has its own place."""
     shape = mine.shape
-    if not kernel.strided:
-        return False
     for a in arrays:
         if a.ndim and a.shape != shape and not spreads(a.shape, shape):
             return False
@@ -345,14 +349,14 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
             text += [f"    if {x} is None:", f"        {x} = number({a}, compute)"]
         text += [
             f"    {'elif' if i in row.numbers else 'if'} {a}._dtype is not compute:",
-            f"        {x} = as_type({x}, compute)",
+            f"        {x} = as_type({x}, {a}._dtype, compute)",
         ]
     return text
 
 
 def _space(row: Pointwise) -> dict[str, Any]:
     return {
-        "Tensor": Tensor, "as_type": _as_type, "check": row.check,
+        "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "small_array": small_array,
@@ -378,14 +382,6 @@ def _find(row: Pointwise, key: tuple[Any, ...], args: tuple[Any, ...]) -> Typed 
     if len(row.typed) < _MANY:
         row.typed[key] = typed
     return typed
-
-
-def _as_type(x: Array, dtype: dtypes.dtype) -> Array:
-    if not x.flags.c_contiguous:
-        return cast(x, dtype)
-    made = np.empty(x.shape, dtype.np)
-    quietly(convert, x, made)
-    return made
 
 
 # -- arrays of any layouts -------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.eval.convert import convert
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
@@ -16,6 +17,7 @@ from skimp._engine.tensor import dtypes, promotion, regions
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
+from skimp._kernels.threads import quietly
 from skimp.config import config
 
 _state = modes.state
@@ -196,8 +198,12 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
     elif isinstance(value, (np.integer, np.floating)):
         value = value.item()
     if isinstance(value, complex) and not isinstance(value, np.generic):
-        fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
-    elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
+        if dtype.is_complex:
+            check_number(value.imag, dtype)
+        elif value.imag and dtype is not dtypes.bool:
+            raise no_room(dtype)
+        value = value.real
+    if dtype.category == dtypes.INT and isinstance(value, (int, float)):
         least, most = _ends(dtype)
         wraps = not dtype.is_signed and isinstance(value, int)
         fits = (-most if wraps else least) <= value <= most
@@ -248,3 +254,28 @@ def cast(array: Array, dtype: dtypes.dtype) -> Array:
         made = bare.empty_like(array, dtype=dtype.np)
     copy(made, array)
     return made
+
+
+def as_type(x: Array, own: dtypes.dtype, dtype: dtypes.dtype) -> Array:
+    """`cast` of a small array of a type `own`."""
+    if not x.flags.c_contiguous:
+        return cast(x, dtype)
+    if (own, dtype) in _WIDER:
+        return x.astype(dtype.np)
+    made = np.empty(x.shape, dtype.np)
+    quietly(convert, x, made)
+    return made
+
+
+def _wider() -> frozenset[tuple[dtypes.dtype, dtypes.dtype]]:
+    """The pairs of types of which NumPy converts the first to the second as PyTorch does, and has
+    nothing to warn about.
+    """
+    whole = [dtypes.bool, *dtypes.INTEGRAL]
+    pairs = [(own, to) for own in whole for to in dtypes.INTEGRAL]
+    pairs += [(own, to) for own in (*whole, *dtypes.HALVES) for to in dtypes.FLOATING_AND_COMPLEX]
+    pairs += [(dtypes.float32, to) for to in (dtypes.float64, dtypes.complex64, dtypes.complex128)]
+    return frozenset(pairs)
+
+
+_WIDER = _wider()

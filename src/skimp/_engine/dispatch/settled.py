@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,13 +58,13 @@ _Alone = tuple[Function, tuple[Any, ...], Any]
 
 
 class _Plan(NamedTuple):
-    """What is remembered: the row's fast path, how many of the function's own arguments it takes,
-    what it takes then, and `Run.then`; where one tensor is all that may be new, the kernel, what
-    that takes then, and the row's recording.
+    """What is remembered: the row's fast path, which of the function's own arguments it takes
+    (None: the first alone), what it takes then, and `Run.then`; where one tensor is all that may be
+    new, the kernel, what that takes then, and the row's recording.
     """
 
     fast: Function
-    takes: int
+    takes: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None
     rest: tuple[Any, ...]
     then: Callable[..., None] | None
     alone: _Alone | None
@@ -147,9 +148,9 @@ def _asking(names: list[str], key: str, inplace: str) -> list[str]:
         f"            x = to_write({first})",
         "            kernel(x, *constants, out=x)",
         f"            return {first}",
-        "    if takes == 1:",
+        "    if takes is None:",
         f"        made = fast({first}, *rest)",
-        *(["    else:", f"        made = fast(*({given})[:takes], *rest)"] if names[1:] else []),
+        *(["    else:", f"        made = fast(*takes(({given})), *rest)"] if names[1:] else []),
         "    if made is None:",
         "        return",
         "    if inplace:",
@@ -188,12 +189,26 @@ def _learn(
     if free is not None and takes == len(given) - 1 and not isinstance(given[-1], Tensor):
         takes += 1
     row, args, params, then = run
-    if len(args) < takes or any([args[i] is not given[i] for i in range(takes)]):
-        return
+    places = _places(args, given, takes)
     rest = (*args[takes:], *params)
-    if all([type(v) in _PLAIN for v in rest]):
+    if places is not None and all([type(v) in _PLAIN for v in rest]):
         alone = _alone(run, inplace) if takes == 1 and then is None else None
-        plans[key] = _Plan(row.fast_inplace if inplace else row.fast, takes, rest, then, alone)
+        fast = row.fast_inplace if inplace else row.fast
+        plans[key] = _Plan(fast, itemgetter(*places) if places[1:] else None, rest, then, alone)
+
+
+def _places(args: tuple[Any, ...], given: tuple[Any, ...], takes: int) -> list[int] | None:
+    """Where in a call's arguments the first operands of its row are; None of others, or where that
+    can't be told, as one tensor was given twice.
+    """
+    if len(args) < takes or args[0] is not given[0]:
+        return None
+    if all([args[i] is given[i] for i in range(takes)]):
+        return [*range(takes)]
+    at = {id(a): i for i, a in enumerate(given) if isinstance(a, Tensor)}
+    if len(at) < takes or not all([id(a) in at for a in args[:takes]]):
+        return None
+    return [at[id(a)] for a in args[:takes]]
 
 
 def _alone(run: Run, inplace: bool) -> _Alone | None:

@@ -32,6 +32,7 @@ from skimp._engine.dispatch.signatures import (
 )
 from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
@@ -188,7 +189,7 @@ class Parameters:
             if p.kind is p.VAR_POSITIONAL:
                 found.append(f"known.issuperset(map(type, {p.name}))")
             elif p.kind is p.VAR_KEYWORD:
-                found.append(f"known.issuperset(map(type, {p.name}.values()))")
+                found.append(f"(not {p.name} or known.issuperset(map(type, {p.name}.values())))")
             elif p.name in LIST_NAMES:
                 found += [f"type({p.name}) in known", _of_known(p.name)]
             elif p.name not in PLAIN_NAMES:
@@ -367,13 +368,14 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
             raise TypeError(f"{f.__name__}: its fast path would never be asked")
         first = p.all[0]  # no tensor where it may be left out or is a number or a list of them
         left_out = first.default is not Parameter.empty or first.name in ("start", "mean", "data")
-        more = []
+        more, making = [], ""
         for one in skipped:
             if one.kind is one.KEYWORD_ONLY:
                 space[f"usual_{one.name}"] = one.default
                 more.append(f"{one.name} is usual_{one.name}")
             elif one.kind is one.VAR_KEYWORD and "device" in [a.name for a in arguments_of(f)]:
-                space["usual_options"] = _usual_options
+                space.update(usual_options=_usual_options, leaf=_leaf)
+                making = one.name
                 more.append(f"(not {one.name} or usual_options({one.name}))")
             else:
                 more.append(f"not {one.name}")
@@ -388,6 +390,9 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
             names = [one.name for one in p.all if one not in skipped]
             recorded = recorded_fast(space, form.op.fast_rule, names)
             lines += [f"            {line}" for line in recorded]
+        if making:
+            lines += [f"            if {making} and {making}.get('requires_grad'):"]
+            lines += ["                leaf(result)"]
         lines.append("            return result")
     lines.append(f"    if {' and '.join(p.usual())}:")
     space.update(look=_look, fine=form.fine, lists=LISTS)
@@ -408,18 +413,28 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     return _shown_as(f, made)
 
 
+_FINE = frozenset({("requires_grad", False), ("requires_grad", True), ("pin_memory", False)})
+
+
 def _usual_options(given: Mapping[str, Any]) -> bool:
-    """Whether what a maker of tensors is given beside a dtype says what it does anyway: that they
-    have bytes here, which is where fast paths make them, and are not to require grad.
+    """Whether what a maker of tensors is given beside a dtype says what it does anyway, that they
+    have bytes here, which is where fast paths make them; they may be to require grad.
     """
     for name, value in given.items():
         if name == "device":
             kind = value.type if type(value) is device else value if type(value) is str else None
             if value is not None and kind != "cpu":
                 return False
-        elif value is not False or name not in ("requires_grad", "pin_memory"):
+        elif type(value) is not bool or (name, value) not in _FINE:
             return False
     return True
+
+
+def _leaf(new: Tensor) -> None:
+    """Have a tensor that a maker's fast path made require grad."""
+    if new._dtype.category < dtypes.FLOAT:
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    new._rg = True
 
 
 def _not_taken(p: Parameters, taken: Arguments) -> Arguments:
@@ -429,7 +444,7 @@ def _not_taken(p: Parameters, taken: Arguments) -> Arguments:
     return [
         one
         for one in p.all
-        if one.kind is one.VAR_KEYWORD
+        if (one.kind is one.VAR_KEYWORD and one.name not in names)
         or (one.kind is one.VAR_POSITIONAL and not listed and one.name not in names)
         or (one.kind is one.KEYWORD_ONLY and (one.name not in names or one.name == "out"))
     ]

@@ -31,7 +31,7 @@ from skimp._kernels.random.arithmetic import (
 )
 from skimp._kernels.random.integers import C_NAMES, largest, random_, randperm
 from skimp._kernels.random.mt19937 import Engine
-from skimp._kernels.random.normal import normal, serial_normal, uniform53
+from skimp._kernels.random.normal import FEW53, normal, serial_normal, uniform53
 from skimp._kernels.random.rejection import poisson, standard_gamma
 from skimp._kernels.random.weighted import multinomial
 
@@ -173,6 +173,10 @@ def stays(
 ) -> NDArray[np.bool_]:
     """What `bernoulli` draws for n elements, as bools: uniform53 < p, in integers."""
     kept = np.empty(n, np.bool_) if out is None else out
+    if n <= FEW53:
+        with engine.lock:
+            np.less(uniform53(n, engine), p, kept)
+        return kept
     end = np.uint64(math.ceil(math.ldexp(p, 53)))  # in steps of 2**-53
     step = min(max(_PAIRS, -(-n // _OF_ALL)), PART)
     start = 0
@@ -204,7 +208,7 @@ def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:
 def scaled(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) -> None:
     """Numbers of [0, 1) as such of [low, high), or `high` by rounding, into `out`."""
     span = np.subtract(high, low)
-    if low == 0 or math.frexp(span)[0] in (0.5, 0.0):  # then the product is exact, or the sum
+    if is_exact(low, span):
         values *= span
         values += low
         out[...] = values
@@ -215,6 +219,11 @@ def scaled(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) ->
         out[...] = wide if out.itemsize == 4 else wide.astype(np.float32)
     else:
         out[...] = fma32(values, span, low)
+
+
+def is_exact(low: np.float32, span: np.float32) -> bool:
+    """Whether the product with a range's length, or the sum, is exact."""
+    return bool(low == 0) or math.frexp(span)[0] in (0.5, 0.0)
 
 
 @lru_cache(maxsize=64)

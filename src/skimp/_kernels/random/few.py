@@ -8,7 +8,8 @@ needs more words than are left, and goes the general way, which has the engine m
 from __future__ import annotations
 
 import math
-from math import cos, log1p, sin, sqrt
+from functools import lru_cache
+from math import cos, log, log1p, sin, sqrt
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from skimp._kernels import bare
 from skimp._kernels.random import boxmuller, draws, normal as draws_normal
-from skimp._kernels.random.arithmetic import F32, fma32
+from skimp._kernels.random.arithmetic import F32, fma32, fma64
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import GROUP, standard_singles
 from skimp._kernels.threads import quietly
@@ -26,7 +27,9 @@ _LOW53: Final = (1 << 53) - 1
 _STEP24: Final = np.float32(2.0**-24)
 _STEP53: Final = 2.0**-53
 _TWO_PI: Final = 2.0 * math.pi
+_ONE_BY_ONE: Final = 128  # numbers for which a loop in Python is the shortest way
 _FAR: Final = 1e30  # beyond, a product or sum may be too large for float32
+_HALF_FAR: Final = 1e4  # the same of 16 bits
 
 
 def uniforms(n: int, engine: Engine) -> F32 | None:
@@ -134,16 +137,17 @@ class _Normals:
 
 
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
-    """`normal.normal`: few float32 numbers are handed out too."""
-    n = out.size
-    fits = n >= GROUP or (n and mean == 0 and std == 1)
-    if not fits or out.dtype != np.float32 or not std >= 0:
-        draws_normal.normal(out, mean, std, engine)
-        return
-    with engine.lock:
-        found = normals(n, engine)
+    """`normal.normal`: few real numbers are handed out too."""
+    found: Any = None
+    n, single = out.size, out.dtype == np.float32
+    if std >= 0 and (n >= GROUP or (single and mean == 0 and std == 1)):
+        with engine.lock:
+            found = normals(n, engine) if single else _others(n, out.dtype, engine)
     if found is None:
         draws_normal.normal(out, mean, std, engine)
+        return
+    if found.dtype == np.float64:
+        out[...] = (fma64(found, std, mean) if mean or std != 1 else found + 0.0).reshape(out.shape)
         return
     if mean or std != 1:
         far = std > _FAR or not -_FAR < mean < _FAR
@@ -151,31 +155,90 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     out[...] = found.reshape(out.shape)
 
 
+def _others(n: int, dtype: np.dtype[Any], engine: Engine) -> NDArray[Any] | None:
+    """16 standard normals and more as `normal` makes numbers of other types of them; the engine's
+    lock is held.
+    """
+    if n > draws.PART or dtype.kind == "c":
+        return None
+    if dtype == np.float64:
+        return _doubles(n, engine) if n <= _ONE_BY_ONE else None
+    tail = n % GROUP
+    found = normals(n - tail, engine)
+    if tail and found is not None:  # for the last 16, made anew, no words were drawn before
+        last = normals(GROUP, engine)
+        found = None if last is None else bare.concatenate((found[: n - GROUP], last))
+    return found
+
+
+def _doubles(n: int, engine: Engine) -> NDArray[np.float64]:
+    """Standard normals as `normal` makes float64 ones, by the C library's functions one by one."""
+    tail = n % GROUP
+    words = draws_normal.uniform53(n + GROUP if tail else n, engine).tolist()
+    found: list[float] = []
+    for start in (*range(0, n - tail, GROUP), *([n] if tail else [])):
+        lengths = [sqrt(-2.0 * log(1.0 - u)) for u in words[start : start + GROUP // 2]]
+        angles = [_TWO_PI * u for u in words[start + GROUP // 2 : start + GROUP]]
+        if start == n:
+            del found[n - GROUP :]
+        found += [r * cos(angle) for r, angle in zip(lengths, angles, strict=True)]
+        found += [r * sin(angle) for r, angle in zip(lengths, angles, strict=True)]
+    return np.array(found)
+
+
 def _moved(found: F32, mean: float, std: float) -> F32:
-    mean32, std32 = np.float32(mean), np.float32(std)
-    if mean32 and math.frexp(std32)[0] not in (0.5, 0.0):  # a product that rounds
-        return fma32(found, std32, mean32)
-    if std32 != 1:
+    mean32, std32, rounds = _line(mean, std, math.copysign(1.0, mean))
+    if rounds:
+        return fma32(found, std32[()], mean32)
+    if std != 1:
         found *= std32
     found += mean32
     return found
 
 
+@lru_cache(maxsize=64)
+def _line(mean: float, std: float, _: float) -> tuple[Any, Any, bool]:
+    """A mean (whose sign is told, as zeros have two) and a deviation as ufuncs take them, and
+    whether their products round before they are moved.
+    """
+    mean32, std32 = np.array(mean, np.float32), np.array(std, np.float32)
+    return mean32, std32, bool(mean32) and math.frexp(std32)[0] not in (0.5, 0.0)
+
+
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
-    """`draws.uniform`: few float32 numbers are handed out too."""
+    """`draws.uniform`: few numbers of 24 bits are handed out too."""
     found = None
-    if out.dtype == np.float32 and out.size and -_FAR < low < high < _FAR:
+    limit = _FAR if out.dtype == np.float32 else _HALF_FAR if out.itemsize == 2 else 0.0
+    if out.size and -limit < low < high < limit:
         with engine.lock:
             found = uniforms(out.size, engine)
     if found is None:
         draws.uniform(out, low, high, engine)
         return
-    if low != 0 or high != 1:
-        first, last = np.float32(low), np.float32(high)
-        draws.scaled(found, first, last, found)
-        if draws.reaches(low, high, found.dtype):
-            found[found == last] = first
-    out[...] = found.reshape(out.shape)
+    first, last, span, reached = _range(low, high, out.dtype)
+    if span is None:
+        draws.scaled(found, first[()], last[()], found)
+    elif low != 0 or high != 1:
+        found *= span
+        found += first
+    made = found.reshape(out.shape)
+    if reached is not None:
+        made = made.astype(out.dtype)
+        made[made == reached] = low
+    out[...] = made
+
+
+@lru_cache(maxsize=64)
+def _range(low: float, high: float, dtype: np.dtype[Any]) -> tuple[Any, Any, Any, Any]:
+    """The ends of a range as ufuncs take them; its length, if the product with it or the sum is
+    exact; its end in a type to which rounding reaches there.
+    """
+    first: Any = np.array(low, np.float32)
+    last: Any = np.array(high, np.float32)
+    span: Any = np.asarray(last - first)
+    exact = draws.is_exact(first[()], span[()])
+    reached = draws.reaches(low, high, dtype)
+    return first, last, span if exact else None, last.astype(dtype) if reached else None
 
 
 def _serial(n: int, engine: Engine) -> F32 | None:

@@ -17,6 +17,7 @@ I64 = NDArray[np.int64]
 Indices = NDArray[np.signedinteger[Any]]
 
 _PART: Final = 1 << 16
+_FEW: Final = 1 << 8  # words up to which one call is the shortest way
 _SKEW: Final = 1 << 28  # from this range on PyTorch takes the remainder of 64 bits
 _WIDE_PERMUTATION: Final = ((1 << 32) - 1) // 20  # from here on randperm is another algorithm
 _DIGITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
@@ -35,7 +36,7 @@ def random_(
     elif high is None and low == _INT64.min:
         _random_bits(flat(out), engine)
     else:
-        first, last = _bounds(out.dtype, low, high)
+        first, last = bounds(out.dtype, low, high)
         _random_range(flat(out), first, last - first + 1, engine)
 
 
@@ -53,15 +54,20 @@ def randperm(out: NDArray[Any], engine: Engine) -> None:
 
 
 def _random_any(numbers: NDArray[Any], engine: Engine) -> None:
-    kind, name = numbers.dtype.kind, numbers.dtype.name
-    wide = name in ("int64", "float64")
-    if kind == "b":
-        count = 2
-    elif kind in "iu":
-        count = int(np.iinfo(numbers.dtype).max) + 1
-    else:
-        count = (1 << _DIGITS[name]) + 1
+    count, wide = _all_of(numbers.dtype)
     _remainders(numbers, 0, count, wide, engine)
+
+
+@cache
+def _all_of(dtype: np.dtype[Any]) -> tuple[int, bool]:
+    """How many numbers are drawn from where nothing says so, and whether from 64-bit words."""
+    if dtype.kind == "b":
+        count = 2
+    elif dtype.kind in "iu":
+        count = int(np.iinfo(dtype).max) + 1
+    else:
+        count = (1 << _DIGITS[dtype.name]) + 1
+    return count, dtype.name in ("int64", "float64")
 
 
 def _random_bits(numbers: NDArray[Any], engine: Engine) -> None:
@@ -98,6 +104,9 @@ def _remainders(numbers: NDArray[Any], base: int, count: int, wide: bool, engine
 def _remainder(words: NDArray[Any], count: int) -> NDArray[Any]:
     """words % count, in place."""
     divisor = words.dtype.type(count)
+    if words.size <= _FEW:
+        np.remainder(words, divisor, words)
+        return words
     if count & (count - 1) == 0:
         words &= divisor - words.dtype.type(1)
     else:  # NumPy divides by a constant much faster than it takes remainders
@@ -115,7 +124,7 @@ def _store(part: NDArray[Any], values: I64) -> None:
 
 
 @lru_cache(256)
-def _bounds(dtype: np.dtype[Any], low: int, high: int | None) -> tuple[int, int]:
+def bounds(dtype: np.dtype[Any], low: int, high: int | None) -> tuple[int, int]:
     """The smallest and the largest number to draw, both exact in `dtype`."""
     digits = _DIGITS.get(dtype.name)
     if high is None:

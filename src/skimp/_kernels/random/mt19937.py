@@ -72,8 +72,8 @@ class Engine:
     `next_double` and `next_float` are the halves of a Box-Muller pair that PyTorch keeps for later.
 
     Few words at a time come out of `words`, up to the end of the 624 that mt19937 makes at once, or
-    of several times as many: those from `at` on are the next ones. `uniforms` and `normals` were
-    computed from many of them at once (`few.py`), and go with them.
+    of several times as many: those from `at` on are the next ones. `uniforms`, `normals` and
+    `doubles` were computed from many of them at once (`few.py`, `normal.py`), and go with them.
 
     An exception that a signal handler raises comes after a call, never between statements without
     one: so what belongs together changes there, and mt19937 hands its words to the list `_next` in
@@ -81,7 +81,7 @@ class Engine:
     """
 
     __slots__ = (
-        "_bits", "_fresh", "_legacy", "_next", "_numpy", "_pos", "_seed", "at", "lock",
+        "_bits", "_fresh", "_legacy", "_next", "_numpy", "_pos", "_seed", "at", "doubles", "lock",
         "next_double", "next_float", "normals", "uniforms", "words",
     )  # fmt: skip
 
@@ -148,6 +148,7 @@ class Engine:
         self.at = 0
         self.uniforms: NDArray[np.float32] | None = None
         self.normals: Any = None
+        self.doubles: list[NDArray[np.float64] | None] = [None, None]
 
     def random32(self, n: int) -> NDArray[np.uint32]:
         """The next `n` words."""
@@ -192,6 +193,7 @@ class Engine:
         self.words = made
         self.at = at
         self.uniforms = self.normals = None
+        self.doubles = [None, None]
 
     def _many(self, n: int) -> NDArray[np.uint32]:
         """More words than are kept: what lies here, and the others right from mt19937."""
@@ -230,7 +232,7 @@ class Engine:
         """The next `n` pairs of words, the first of each pair in the upper half."""
         if n > _FEW_PAIRS and self.at == self.words.size and not self._next and _draws_pairs():
             return self._straight(2 * n, lambda: _pairs(self._numpy, n))
-        return _paired(self.random32(2 * n))
+        return paired(self.random32(2 * n))
 
     def pairs(self, n: int, step: int) -> Iterator[NDArray[np.uint64]]:
         """The same, so many at a time; take all of them."""
@@ -249,7 +251,7 @@ class Engine:
     def at_hand64(self, most: int) -> NDArray[np.uint64]:
         """The same of up to `most` pairs of those words that lie here; they stay the next ones."""
         n = min(most, (self.words.size - self.at) // 2)
-        return _paired(self.words[self.at : self.at + 2 * n])
+        return paired(self.words[self.at : self.at + 2 * n])
 
     def skip(self, words: int) -> None:
         """Advance as if `words` words had been drawn."""
@@ -320,8 +322,11 @@ class Engine:
         return twin
 
 
-def _paired(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Pairs of words as numbers of their own, the first of each pair in the upper half."""
+def paired(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """Pairs of words as numbers of their own, the first of each pair in the upper half; without an
+    odd last one.
+    """
+    words = words[: words.size & ~1]
     if sys.byteorder == "big":
         return words.copy().view(np.uint64)
     turned = np.empty(words.size, np.uint32)

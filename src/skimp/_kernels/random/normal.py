@@ -22,13 +22,14 @@ from skimp._kernels.random.arithmetic import (
     log_below_one,
     narrowed,
 )
-from skimp._kernels.random.mt19937 import Engine
+from skimp._kernels.random.mt19937 import Engine, paired
 from skimp._kernels.threads import share
 from skimp.config import config
 
 GROUP: Final = 16  # numbers that PyTorch makes together: 8 radii, then 8 angles
 _PART: Final = 2 * boxmuller.BLOCK
 _THREADED: Final = 1 << 19  # from here on the transform of one part overlaps the draw of the next
+FEW53: Final = 1 << 8  # numbers of 53 bits that are handed out of a table
 _LOW53: Final = np.array((1 << 53) - 1, np.uint64)
 _STEP53: Final = np.array(2.0**-53)
 _TWO_PI: Final = 2.0 * math.pi
@@ -79,8 +80,18 @@ def serial_normal(n: int, mean: float, std: float, engine: Engine) -> F64:
 
 
 def uniform53(n: int, engine: Engine) -> F64:
-    """n multiples of 2**-53 in [0, 1): at::uniform_real_distribution<double>(0, 1)."""
-    return to_uniform53(engine.random64(n))
+    """n multiples of 2**-53 in [0, 1): at::uniform_real_distribution<double>(0, 1). Few come out of
+    a table of those that all words at hand make, of which a pair begins at an even or odd place.
+    """
+    start = engine.at
+    end = start + 2 * n
+    if n > FEW53 or end > engine.words.size:
+        return to_uniform53(engine.random64(n))
+    table = engine.doubles[start & 1]
+    if table is None:
+        table = engine.doubles[start & 1] = to_uniform53(paired(engine.words[start & 1 :]))
+    engine.at = end
+    return table[start >> 1 : end >> 1].copy()
 
 
 def to_uniform53(words: NDArray[np.uint64]) -> F64:

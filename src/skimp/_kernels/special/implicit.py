@@ -12,27 +12,22 @@ from functools import partial
 
 import numpy as np
 
-from skimp._kernels import bare
+from skimp._kernels import bare, shaping
 from skimp._kernels.special.base import F64
 from skimp._kernels.special.gamma import lgamma64
 from skimp._kernels.special.gammainc import gammainc64, gammaincc64
 
 _STEPS = 400
 _FLOOR = 1e-300
+_CLOSE = 5e-16  # two units of the last place, between which a fraction may swing for ever
+_STENCIL = np.array([[0.0], [1.0], [-1.0], [2.0], [-2.0]])
 
 
-def _slope(tail: Callable[[F64], F64], a: F64) -> F64:
-    """d log tail / da."""
+def _logarithm(tail: Callable[[F64], F64], a: F64) -> tuple[F64, F64]:
+    """log tail at a vector of shapes and its derivative by them, from all points at once."""
     h = 1e-3 * np.minimum(a, np.sqrt(a))
-
-    def at(shift: float) -> F64:
-        return np.log(np.maximum(tail(a + shift * h), _FLOOR))
-
-    return np.asarray((8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * h))
-
-
-def _swapped(tail: Callable[[F64, F64], F64], x: F64, a: F64) -> F64:
-    return tail(a, x)
+    here, up, down, twice, back = np.log(np.maximum(tail(a + _STENCIL * h), _FLOOR))
+    return here, np.asarray((8 * (up - down) - (twice - back)) / (12 * h))
 
 
 def gamma_shape_slope(a: F64, x: F64) -> F64:
@@ -42,11 +37,15 @@ def gamma_shape_slope(a: F64, x: F64) -> F64:
     low = x < a
     result = np.empty(a.shape)
     for chosen, tail, sign in ((low, gammainc64, -1.0), (~low, gammaincc64, 1.0)):
-        at, to = a[chosen], x[chosen]
-        slope = _slope(partial(_swapped, tail, to), at)
-        weight = np.log(np.maximum(tail(at, to), _FLOOR)) - log_density[chosen]
-        result[chosen] = sign * slope * np.exp(weight)
+        if chosen.any():
+            to = x[chosen]
+            here, slope = _logarithm(partial(_swapped, tail, to), a[chosen])
+            result[chosen] = sign * slope * np.exp(here - log_density[chosen])
     return result
+
+
+def _swapped(tail: Callable[[F64, F64], F64], x: F64, a: F64) -> F64:
+    return tail(a, shaping.broadcast(x, a.shape))
 
 
 def _beta_fraction(a: F64, b: F64, x: F64) -> F64:
@@ -66,7 +65,7 @@ def _beta_fraction(a: F64, b: F64, x: F64) -> F64:
             c = 1 + term / c
             c = bare.where(np.abs(c) < tiny, tiny, c)
             h *= c * d
-        if (np.abs(h - last) <= 1e-16 * np.abs(h)).all():
+        if (np.abs(h - last) <= _CLOSE * np.abs(h)).all():
             break
     return h
 
@@ -95,8 +94,9 @@ def beta_shape_slope(x: F64, a: F64, total: F64) -> F64:
     # log(density * (1 - x)) from the one that is symmetric in x and 1 - x
     log_weight = _log_beta_density(a, b, x) - np.log(x)
     for chosen, sign in ((low, -1.0), (~low, 1.0)):
-        at, rest, to = a[chosen], b[chosen], x[chosen]
-        tail = partial(_betainc, b=rest, x=to) if sign < 0 else partial(_upper_beta, rest, to)
-        here = np.log(np.maximum(tail(at), _FLOOR)) - log_weight[chosen]
-        result[chosen] = sign * _slope(tail, at) * np.exp(here)
+        if chosen.any():
+            rest, to = b[chosen], x[chosen]
+            tail = partial(_betainc, b=rest, x=to) if sign < 0 else partial(_upper_beta, rest, to)
+            here, slope = _logarithm(tail, a[chosen])
+            result[chosen] = sign * slope * np.exp(here - log_weight[chosen])
     return result

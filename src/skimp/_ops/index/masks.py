@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.fast_path import spreads
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.operands import check_number, constant, middle_array, no_room
+from skimp._engine.dispatch.operands import check_number, constant, middle_array
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.row import sampled
@@ -23,6 +26,7 @@ from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import INT64_END
+from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
@@ -68,10 +72,12 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
-    """A Python number as a NumPy scalar of a type that holds it, a float one or int64; None for any
-    other.
-    """
+    """A Python number as a NumPy scalar of a type that holds it; None for any other."""
     kind = type(value)
+    if dtype not in _WIDE or kind is bool:
+        if kind not in _PYTHON:
+            return None
+        return (_narrow if value else _narrow.__wrapped__)(value, dtype)  # zeros have two signs
     if kind is not float and (kind is not int or not -INT64_END <= value < INT64_END):
         return None
     if dtype is dtypes.float32:
@@ -80,6 +86,35 @@ def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
     if dtype is dtypes.float64 and (kind is float or -(1 << 53) < value < 1 << 53):
         return np.float64(value)
     return np.int64(value) if dtype is dtypes.int64 and kind is int else None
+
+
+_WIDE = frozenset({dtypes.int64, *dtypes.FLOATING})
+_PYTHON = frozenset({bool, int, float})
+
+
+def _small_value(value: Any, dtype: dtypes.dtype) -> Any:
+    """The same, or a 0-d tensor of the type as an array."""
+    if type(value) is not Tensor:
+        return small_number(value, dtype)
+    return value._np if value._dtype is dtype and not value.ndim else None
+
+
+@lru_cache(maxsize=256, typed=True)
+def _narrow(value: Any, dtype: dtypes.dtype | None) -> Any:
+    """The same of bools, of other integers and of the half types."""
+    if dtype is dtypes.bool:
+        return np.bool_(value) if type(value) is bool else None
+    if dtype is None:
+        return None
+    if dtype in dtypes.INTEGRAL:
+        info = np.iinfo(dtype.np)
+        return (
+            dtype.np.type(value) if type(value) is int and info.min <= value <= info.max else None
+        )
+    if dtype not in dtypes.HALVES or type(value) is bool:
+        return None
+    fits = abs(value) <= finfo(dtype).max or not math.isfinite(value)
+    return constant(value, dtype)[()] if fits else None
 
 
 def _small_branch(value: Any, dtype: dtypes.dtype) -> Any:
@@ -165,7 +200,7 @@ def where(
 
 def _check_room(number: float, dtype: dtypes.dtype) -> None:
     """Refuse a number that the result can't hold; of small floats it becomes inf, as in PyTorch."""
-    if dtype.category == dtypes.INT or dtype is dtypes.float32:
+    if dtype.category == dtypes.INT or dtype in (dtypes.float32, dtypes.complex64):
         check_number(number, dtype)
 
 
@@ -211,11 +246,11 @@ FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FI
 
 
 def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
-    x, number = input._np, small_number(value, input._dtype)
+    x, number = input._np, _small_value(value, input._dtype)
     if number is None or type(mask) is not Tensor or mask._dtype is not dtypes.bool:
         return None
     if x is None:
-        return _middle_fill(input, mask, number)
+        return None if type(value) is Tensor else _middle_fill(input, mask, number)
     holds = mask._np
     if holds is None or input._skimp_turned or mask._skimp_turned:
         return None
@@ -250,13 +285,17 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 def _small_fill_in_place(input: Tensor, mask: Any, value: Any) -> Tensor | None:
-    x, number = input._np, small_number(value, input._dtype)
+    x, number = input._np, _small_value(value, input._dtype)
     if x is None or number is None or type(mask) is not Tensor or not x.flags.c_contiguous:
         return None
     holds = mask._np
-    if holds is None or mask._dtype is not dtypes.bool or holds.shape != x.shape:
+    if holds is None or mask._dtype is not dtypes.bool:
+        return None
+    if holds.shape != x.shape and not spreads(holds.shape, x.shape):
         return None
     if mask._storage is input._storage or (input._rg and modes.state.grad):
+        return None
+    if type(value) is Tensor and (value._storage is input._storage or value._rg):
         return None
     before_inplace(input)
     bare.copyto(input._skimp_writable(), number, where=holds)
@@ -306,8 +345,8 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
-        if value._dtype.category > max(input._dtype.category, dtypes.FLOAT):
-            raise no_room(input._dtype)
+        if not value._hollow:
+            check_number(value.item(), input._dtype)
     elif isinstance(value, _NUMBERS):
         check_number(value, input._dtype)
     else:

@@ -255,11 +255,11 @@ LERP = Pointwise(
 
 def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
     if type(weight) is not float:
-        if not target_is_small(input, end, weight) or not LERP.fast_inplace(input, end, weight):
-            return None
-        return input  # type: ignore[no-any-return]
+        alike = type(weight) is Tensor and weight._dtype is input._dtype is end._dtype
+        return input if alike and LERP.fast_inplace(input, end, weight) else None
     if not target_is_small(input, end):
-        return None
+        alike = end._dtype is input._dtype
+        return input if alike and LERP_NUMBER.fast_inplace(input, end, weight) else None
     x, y = input._np, end._np
     if x is None or y is None:  # another thread's budget has taken them meanwhile
         return None

@@ -226,13 +226,15 @@ def dtype_of(input: Any) -> dtypes.dtype | None:
 
 
 def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
-    """Numbers in the type of an integer tensor, which holds them."""
+    """Numbers that the type of a tensor holds, in that type if it is of integers."""
     dtype = dtype_of(input)
-    if dtype is None or dtype.category != INT:
+    if dtype is None or dtype.category not in (INT, FLOAT):
         return numbers
     refuse_complex(dtype, *numbers)
     for n in numbers:
         check_number(n, dtype)
+    if dtype.category == FLOAT:
+        return numbers
     return tuple([constant(int(n), dtype).item() for n in numbers])
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -22,14 +20,12 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
-    draws,
     few as draws_few,
     integers as draws_integers,
     rejection as draws_rejection,
     weighted as draws_weighted,
 )
 from skimp._kernels.random.mt19937 import Engine
-from skimp._kernels.random.shuffle import permutation
 from skimp._ops.create.options import (
     LikeOptions,
     Options,
@@ -39,62 +35,10 @@ from skimp._ops.create.options import (
     making,
     size_of,
     sizes_of,
-    small_shape,
 )
-from skimp._ops.random.generator import LOCK, default_generator, drawn, engine_of
-from skimp._ops.random.random import FEW, Draw, draw_into, floating, one_by_one
-from skimp.config import config
-
-_LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
-_EXACT = 1 << 24  # numbers that float32 holds, all of them
-
-
-def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
-    """The number of elements and the shape of a small tensor; None where the general way looks."""
-    alone = len(size) == 1 and type(size[0]) is int and 0 < size[0] < config.small_below
-    shape = size if alone else small_shape(size)
-    if shape is None:
-        return None
-    n = shape[0] if len(shape) == 1 else math.prod(shape)
-    return None if modes.state.vmaps else (n, shape)
-
-
-def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
-    """The fast path of a function that makes a small float32 tensor of the default stream."""
-    own, default_dtype = default_generator._engine, promotion.get_default_dtype
-
-    def fast(size: tuple[Any, ...], dtype: Any = None, generator: Any = None) -> Tensor | None:
-        engine = own if generator is None else engine_of(generator)
-        found = _small_shape(size)
-        if found is None or (dtype or default_dtype()) is not dtypes.float32:
-            return None
-        n, shape = found
-        with engine.lock:
-            made = draw(n, engine)
-        if made is None:
-            return None
-        return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.float32)
-
-    return fast
-
-
-def _few_like(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
-    """The same of one shaped as another."""
-    engine = default_generator._engine
-
-    def fast(input: Any, dtype: Any = None) -> Tensor | None:
-        x = input._np
-        if x is None or input._dtype is not dtypes.float32 or not x.flags.c_contiguous:
-            return None
-        if dtype is not None and dtype is not dtypes.float32:
-            return None
-        if x.size >= config.small_below or modes.state.vmaps:
-            return None
-        with engine.lock:
-            made = draw(x.size, engine)
-        return None if made is None else fresh(made.reshape(x.shape), dtypes.float32)
-
-    return fast
+from skimp._ops.random import small_makers
+from skimp._ops.random.generator import LOCK, drawn, engine_of
+from skimp._ops.random.random import Draw, between, draw_into, floating, one_by_one
 
 
 def _maker(
@@ -134,15 +78,15 @@ def _maker(
         return finish(filled(empty_as(input, dtype, **options), engine_of(generator)), **options)
 
     made = drawn(named(f, name, f"A tensor of {doc}."))
-    export(name, made, method=False, fast=_few(few), makes=True)
+    export(name, made, method=False, fast=small_makers.few(few, draw), makes=True)
     title = f"{name}_like"
     shaped = named(like, title, f"A tensor of {doc}, shaped as the input.")
-    export(title, drawn(shaped), method=False, fast=_few_like(few), makes=True)
+    export(title, drawn(shaped), method=False, fast=small_makers.few_like(few, draw), makes=True)
 
 
 _maker(
     "rand",
-    lambda a, engine: draws.uniform(a, 0.0, 1.0, engine),
+    lambda a, engine: draws_few.uniform(a, 0.0, 1.0, engine),
     draws_few.drawn_uniforms,
     "uniform numbers in [0, 1)",
     "check_uniform_bounds",
@@ -204,7 +148,7 @@ def randint(
     t = dense_tensor(shape, dtype or dtypes.int64, **options) if out is None else out
     if out is not None:
         outs.resize_out("randint", out, shape)
-    draw_into(t, lambda a: draws_integers.random_(a, engine, given["low"], given["high"]))
+    draw_into(t, between(t, engine, given["low"], given["high"]))
     return finish(t, **options) if out is None else t
 
 
@@ -219,10 +163,7 @@ def randint_like(
     given = _whole_range("randint_like", ("low", "high"), args, options, LikeOptions)
     engine = engine_of(generator)
     t = empty_as(input, dtype, **options)
-    if t._dtype.is_complex:
-        says = "check_random_bounds handles only integral, floating-point and boolean types"
-        raise RuntimeError(says)
-    draw_into(t, lambda a: draws_integers.random_(a, engine, given["low"], given["high"]))
+    draw_into(t, between(t, engine, given["low"], given["high"]))
     return finish(t, **options)
 
 
@@ -269,76 +210,6 @@ _LAST_WHOLE = {  # bfloat16 is not asked
     dtypes.float32: ((1 << 24) + 1, "2^24+1"),
     dtypes.float64: ((1 << 53) + 1, "2^53+1"),
 }
-
-
-def _few_integers(
-    args: tuple[Any, ...], low: Any = None, high: Any = None, size: Any = None, dtype: Any = None,
-    generator: Any = None,
-) -> Tensor | None:  # fmt: skip
-    if size is not None or high is not None:  # those by name come last
-        args = (*args, *[word for word in (low, high, size) if word is not None])
-    elif low is not None:
-        return None
-    dtype = dtypes.int64 if dtype is None else dtype
-    if not 2 <= len(args) <= 3 or dtype not in (dtypes.int64, dtypes.float32):
-        return None
-    low = args[0] if len(args) == 3 else 0
-    found = None if type(args[-1]) is int else _small_shape((args[-1],))
-    if found is None:
-        return None
-    n, shape = found
-    if dtype is dtypes.float32 and not (
-        type(args[-2]) is int and -_EXACT <= low < args[-2] <= _EXACT
-    ):
-        return None
-    made = _few_between(low, args[-2], n, engine_of(generator))
-    if made is None:
-        return None
-    made = made if dtype is dtypes.int64 else made.astype(dtype.np)
-    return fresh(made if len(shape) == 1 else made.reshape(shape), dtype)
-
-
-def _few_integers_like(input: Tensor, args: tuple[Any, ...], dtype: Any = None) -> Tensor | None:
-    x = input._np
-    if x is None or input._dtype is not dtypes.int64 or not x.flags.c_contiguous or not x.size:
-        return None
-    if not 1 <= len(args) <= 2 or not (dtype is None or dtype is dtypes.int64):
-        return None
-    if modes.state.vmaps:
-        return None
-    low: Any = args[0] if len(args) == 2 else 0
-    made = _few_between(low, args[-1], x.size, default_generator._engine)
-    return None if made is None else fresh(made.reshape(x.shape), dtypes.int64)
-
-
-def _few_between(low: Any, high: Any, n: int, engine: Engine) -> Array | None:
-    if type(low) is not int or type(high) is not int or n > FEW:
-        return None
-    if not low < high <= _LARGE or low < -_LARGE:
-        return None
-    with engine.lock:
-        words = engine.seen32(n)
-    made = np.remainder(words, _span(high - low)).astype(np.int64)
-    if low:
-        made += low
-    return made
-
-
-def _few_in_order(n: Any, dtype: Any = None, generator: Any = None) -> Tensor | None:
-    if type(n) is not int or not 0 < n <= FEW or not (dtype is None or dtype is dtypes.int64):
-        return None
-    if modes.state.vmaps or n >= config.small_below:
-        return None
-    engine = engine_of(generator)
-    with engine.lock:
-        words = engine.seen32(n - 1)
-    return fresh(permutation(words), dtypes.int64)
-
-
-@lru_cache(maxsize=64)
-def _span(n: int) -> Array:
-    """A number of choices as ufuncs take it soonest beside words."""
-    return np.array(n, np.uint32)
 
 
 @making()
@@ -389,18 +260,6 @@ def normal(
 def _drawn_around(mean: Any, std: Any, generator: Any, target: Tensor) -> Tensor:
     made: Tensor = target.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
     return made
-
-
-def _few_normals(
-    mean: Any, std: Any = 1.0, size: Any = None, dtype: Any = None, generator: Any = None
-) -> Tensor | None:
-    plain = type(mean) in (float, int) and type(std) in (float, int) and std >= 0
-    found = _small_shape((size,)) if plain and type(size) is not int else None
-    if found is None or (dtype or promotion.get_default_dtype()) is not dtypes.float32:
-        return None
-    made = np.empty(found[1], np.float32)
-    draws_few.normal(made, mean, std, engine_of(generator))
-    return fresh(made, dtypes.float32)
 
 
 _BY_MEAN: dict[str, Formula] = {"mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape))}
@@ -478,10 +337,10 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 
 
 for _made, _fast in (
-    (randint, _few_integers),
-    (randint_like, _few_integers_like),
-    (randperm, _few_in_order),
-    (normal, _few_normals),
+    (randint, small_makers.few_integers),
+    (randint_like, small_makers.few_integers_like),
+    (randperm, small_makers.few_in_order),
+    (normal, small_makers.few_normals),
     (poisson, None),
 ):
     makes = _made in (randint, randint_like, randperm)

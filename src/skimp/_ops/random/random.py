@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,17 @@ def one_by_one(mean: float, std: float, engine: Engine) -> Draw:
 FILLED = Rule("FillBackward0", {})
 
 
+_INTS = frozenset({int})
+_NUMBERS = frozenset({int, float})
+
+
+def _plainly(kinds: frozenset[type], args: tuple[Any, ...], words: dict[str, Any]) -> bool:
+    """Whether all is given by position, or all by name, and in these types: nobody has to judge."""
+    if words:
+        return not args and kinds.issuperset(map(type, words.values()))
+    return kinds.issuperset(map(type, args))
+
+
 def _sampler(
     name: str,
     draw_of: Callable[..., Draw],
@@ -93,36 +104,50 @@ def _sampler(
 ) -> None:
     """Declare `name_`: parameters by position or by name, then `generator`."""
 
-    def f(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
-        if len(args) > len(defaults):
-            raise TypeError(f"{name}() takes at most {len(defaults)} arguments ({len(args)} given)")
+    usual = tuple(defaults.values())
+
+    def values_of(args: tuple[Any, ...], words: dict[str, Any]) -> tuple[Any, ...]:
+        if len(args) > len(usual):
+            raise TypeError(f"{name}() takes at most {len(usual)} arguments ({len(args)} given)")
+        if not words:
+            return (*args, *usual[len(args) :])
         values = {**defaults, **dict(zip(defaults, args, strict=False))}
         for word, value in words.items():
             if word not in values:
                 raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
             values[word] = value
+        return tuple(values.values())
+
+    def f(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
+        values = values_of(args, words)
         engine = engine_of(generator)
-        draw = draw_of(self, engine, *values.values())
-        scattered = scattered_of and scattered_of(*values.values(), engine)
+        draw = draw_of(self, engine, *values)
+        scattered = scattered_of and scattered_of(*values, engine)
         overwrite(self, lambda: draw_into(self, draw, scattered))
         return self
 
-    usual = tuple(defaults.values())
-
-    def fast(self: Tensor, args: tuple[Any, ...]) -> Tensor | None:
-        x = self._np
-        if x is None or self._rg or modes.state.vmaps or not x.flags.c_contiguous:
+    def fast(
+        self: Tensor, args: tuple[Any, ...], words: dict[str, Any], generator: Any = None
+    ) -> Tensor | None:
+        if not _fills(self) or not _plainly(_NUMBERS, args, words):
             return None
-        if len(args) > len(usual):
-            return None
-        draw = draw_of(self, default_generator._engine, *args, *usual[len(args) :])
-        with LOCK():
-            draw(to_write(self))
-        return self
+        return _filled(self, draw_of(self, engine_of(generator), *values_of(args, words)))
 
     given = (0.5,) if None in defaults.values() else ()
     f = sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), *given)])(named(f, name, doc))
     export(name, drawn(f), namespaces=(), fast=fast)
+
+
+def _fills(t: Tensor) -> bool:
+    """Whether all that a draw does is to write to a small array."""
+    x = t._np
+    return x is not None and not t._rg and not modes.state.vmaps and bool(x.flags.c_contiguous)
+
+
+def _filled(t: Tensor, draw: Draw) -> Tensor:
+    with LOCK():
+        draw(to_write(t))
+    return t
 
 
 def overwrite(t: Tensor, write: Callable[[], None]) -> None:
@@ -135,7 +160,19 @@ def overwrite(t: Tensor, write: Callable[[], None]) -> None:
 
 
 def floating(t: Tensor, name: str) -> None:
-    if t._dtype.category < dtypes.FLOAT or t._dtype in dtypes.FLOAT8:
+    """Refuse other types; of an empty tensor PyTorch asks nothing but its bounds."""
+    if t._dtype.category >= dtypes.FLOAT and t._dtype not in dtypes.FLOAT8:
+        return
+    if t.numel() or name == "check_uniform_bounds":
+        raise no_kernel(name, t._dtype)
+
+
+COMPUTED = frozenset({dtypes.bool, *dtypes.INTEGRAL, *dtypes.FLOATING, *dtypes.HALVES})
+
+
+def _computes(t: Tensor, name: str, types: Set[dtypes.dtype] = COMPUTED) -> None:
+    """Refuse types that a kernel is not written for, unless the tensor is empty."""
+    if t._dtype not in types and t.numel():
         raise no_kernel(name, t._dtype)
 
 
@@ -159,8 +196,15 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
 
     Dtypes: integers and floating point.
     """
+    draw = _whole(self, engine_of(generator), args, words)
+    overwrite(self, lambda: draw_into(self, draw))
+    return self
+
+
+def _whole(t: Tensor, engine: Engine, args: tuple[Any, ...], words: dict[str, Any]) -> Draw:
     if len(args) > 2:
         raise TypeError(f"random_() takes 2 positional arguments but {len(args)} were given")
+    words = words and dict(words)
     low, high = 0, words.pop("to", None)
     if "from" in words:
         low = words.pop("from")
@@ -174,26 +218,35 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
         low, high = args
     if words:
         raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(words))}'")
-    engine = engine_of(generator)
-    if self._dtype.is_complex and high is not None:
-        says = "check_random_bounds handles only integral, floating-point and boolean types"
-        raise RuntimeError(says)
-    if self._dtype.is_complex:
-        raise no_kernel("random_kernel_cpu", self._dtype)
     if not args and high is None and low == 0:
-        overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine)))
-        return self
+        _computes(t, "random_kernel_cpu")
+        return lambda out: draws_integers.random_(out, engine) if out.size else None
     if high is not None and low >= high:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    overwrite(
-        self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine, low, high))
-    )
-    return self
+    return between(t, engine, low, high)
 
 
-export("random_", drawn(random_), namespaces=())
+def between(t: Tensor, engine: Engine, low: Any, high: Any) -> Draw:
+    """How `t` is filled with whole numbers of a range; without `high`, to all that it can hold."""
+    if t._dtype.is_complex:
+        says = "check_random_bounds handles only integral, floating-point and boolean types"
+        raise RuntimeError(says)
+    if t._dtype in dtypes.FLOAT8:
+        raise no_kernel("random_update_from_to", t._dtype)
+    return lambda out: draws_integers.random_(out, engine, low, high)
+
+
+def _few_whole(
+    self: Tensor, args: tuple[Any, ...], words: dict[str, Any], generator: Any = None
+) -> Tensor | None:
+    if not _fills(self) or not _plainly(_INTS, args, words):
+        return None
+    return _filled(self, _whole(self, engine_of(generator), args, words))
+
+
+export("random_", drawn(random_), namespaces=(), fast=_few_whole)
 
 
 def _continuous(name: str, t: Tensor) -> None:
@@ -207,7 +260,9 @@ def _continuous(name: str, t: Tensor) -> None:
 def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(rate):g}")
-    _continuous("Exponential", t)
+    if t.numel():
+        _continuous("Exponential", t)
+    _computes(t, "exponential_cpu")
     return lambda out: draws.exponential(out, rate, engine)
 
 
@@ -216,8 +271,7 @@ def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
         raise TypeError('geometric_() missing 1 required positional arguments: "p"')
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    if t._dtype.is_complex or t._dtype is dtypes.bool:
-        raise no_kernel("geometric_cpu", t._dtype)
+    _computes(t, "geometric_cpu", COMPUTED - {dtypes.bool})
     return lambda out: draws.geometric(out, p, engine)
 
 
@@ -225,14 +279,14 @@ def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     _continuous("Cauchy", t)
+    _computes(t, "cauchy_cpu")
     return lambda out: draws.cauchy(out, median, sigma, engine)
 
 
 def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    if not t._dtype.is_floating_point:
-        raise no_kernel("log_normal_cpu", t._dtype)
+    _computes(t, "log_normal_cpu", dtypes.FLOATING.union(dtypes.HALVES))
     return lambda out: draws.log_normal(out, mean, std, engine)
 
 
@@ -256,8 +310,7 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
     """How `t` is filled; `draw_into` hands out its elements in the order of memory."""
     if not isinstance(p, Tensor):
         chance = _check_p(p)
-        if t._dtype.is_complex:
-            raise no_kernel("bernoulli_scalar_cpu_", t._dtype)
+        _computes(t, "bernoulli_scalar_cpu_")
         return lambda out: draws.bernoulli(out, chance, engine)
     chances = meta.checked(p)
     if t._dtype.is_complex:
@@ -337,7 +390,13 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
     return fresh(numbers.reshape(x.shape), dtypes.float32)
 
 
-export("bernoulli_", drawn(bernoulli_), namespaces=())
+def _few_ones(self: Tensor, p: Any = 0.5, generator: Any = None) -> Tensor | None:
+    if isinstance(p, Tensor) or not _fills(self):
+        return None
+    return _filled(self, _bernoulli_draw(p, engine_of(generator), self))
+
+
+export("bernoulli_", drawn(bernoulli_), namespaces=(), fast=_few_ones)
 export("bernoulli", drawn(bernoulli), fast=_few_chances)
 
 
