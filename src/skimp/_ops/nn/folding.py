@@ -125,7 +125,7 @@ def fold(
     Dtypes: floating point and complex.
     Raises: RuntimeError for sizes that don't fit.
     """
-    if input.ndim not in (2, 3):
+    if input.ndim not in (2, 3) or 0 in tuple(input.shape)[-2:]:
         raise RuntimeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
             f"non-zero dimensions for input, but got: {list(input.shape)}"

@@ -58,6 +58,8 @@ def _source(n: int, out: int, factor: float | None, align: bool, real: Any) -> A
 
 
 def _linear(n: int, out: int, factor: float | None, align: bool, real: Any) -> tuple[Array, Array]:
+    if out == n:  # each is itself, whatever the factor
+        return np.arange(n)[:, None].repeat(2, 1), np.array([[1, 0]], real).repeat(n, 0)
     at = np.maximum(_source(n, out, factor, align, real), 0)
     low = np.minimum(at.astype(np.int64), n - 1)
     share = np.clip(at - low, 0, 1).astype(real)
@@ -239,13 +241,29 @@ def interpolate(
     if mode == "area":
         return NAMESPACES["nn.functional"][f"adaptive_avg_pool{input.ndim - 2}d"](input, sizes)
     if min(*sizes, *input.shape[1:]) <= 0:
-        raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input (H: {input.shape[2]}) "
-            f"output (H: {sizes[0]})"
-        )
+        raise _nothing(tuple(input.shape), sizes)
     if mode.startswith("nearest"):
         return _interpolate_nearest(input, sizes, factors, mode == "nearest-exact")
     return _interpolated(input, sizes, factors, mode, bool(align_corners), antialias)
+
+
+def _nothing(shape: Ints, sizes: Ints) -> RuntimeError:
+    """The error for sizes that hold nothing."""
+    if min(*sizes, *shape[2:]) > 0:
+        return RuntimeError(
+            f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes "
+            f"{list(shape)}"
+        )
+    names = "DHW"[-len(sizes) :]
+    have, wanted = [
+        ", ".join([f"{name}: {n}" for name, n in zip(names, each, strict=True)])
+        for each in (shape[2:], sizes)
+    ]
+    link = "and " if len(sizes) == 1 else ""
+    return RuntimeError(
+        f"Input and output sizes should be greater than 0, but got input ({have}) "
+        f"{link}output ({wanted})"
+    )
 
 
 def _check_rank_first(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
