@@ -129,6 +129,12 @@ def test_convolution_of_other_layouts_and_of_one_image() -> None:
     both("conv2d", randn(0, 3, 6, 6, grad=True), randn(4, 3, 3, 3, grad=True), padding="valid")
 
 
+def test_a_transposed_kernel_of_one_tap_reaches_no_padding() -> None:
+    """The result is larger than what the kernel covers, and so no product of matrices."""
+    x = randn(2, 6, 9, grad=True)
+    both("conv_transpose1d", x, randn(6, 4, 1, grad=True), None, 1, 0, 1, 1, 2, tolerance=1e-4)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -242,9 +242,7 @@ def _steps(grid: Any, how: Reading) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _check(
-    shape: Ints, points: Ints, types: tuple[Any, Any], mode: str, padding_mode: str
-) -> None:
+def _check(shape: Ints, points: Ints, types: tuple[Any, Any], mode: str, padding_mode: str) -> None:
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
             "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "

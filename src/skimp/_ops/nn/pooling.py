@@ -290,10 +290,7 @@ def _small_average(input: Any, pool: Pool, include: bool, override: int | None) 
 
 @hidden(
     "_avg_pool_spread",
-    rule=Rule(
-        "AvgPool2DBackwardBackward0",
-        input=_avg_again,
-    ),
+    rule=Rule("AvgPool2DBackwardBackward0", input=_avg_again),
     batch=batching.dims.leading(0),
     meta=shapes.unpooled,
 )

@@ -206,9 +206,7 @@ def _check(ndim: int, mode: str, align_corners: Any, antialias: bool) -> None:
             raise ValueError("Lanczos mode requires antialias=True")
         return
     if mode in RANKS and ndim != RANKS[mode] and 3 <= ndim <= 5:
-        raise NotImplementedError(
-            f"Got {ndim}D input, but {mode} mode needs {RANKS[mode]}D input"
-        )
+        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {RANKS[mode]}D input")
     if ndim not in (3, 4, 5) or mode not in (*RANKS, "nearest", "nearest-exact", "area"):
         raise NotImplementedError(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the "
