@@ -363,14 +363,15 @@ def _tree(how: Reducer, state: State, counts: Any, axis: int) -> State:
 
 def _added(part: Array, axis: int) -> Array:
     """`_tree` of partial sums, which need no counts."""
-    before = (slice(None),) * axis
+    before: tuple[Any, ...] = (slice(None),) * axis
     while part.shape[axis] > 1:
         even = part.shape[axis] // 2 * 2
         rest = part[(*before, slice(even, None))]
         part = part[(*before, slice(0, even, 2))] + part[(*before, slice(1, even, 2))]
         if rest.size:
             part = bare.concatenate([part, rest], axis=axis)
-    return part[(*before, 0)]
+    found: Array = part[(*before, 0)]
+    return found
 
 
 def _every_other(state: State, axis: int, start: int, stop: int) -> State:
