@@ -68,18 +68,20 @@ def _form(
 def _result(shape: Ints, like: Tensor, weight: Tensor) -> tuple[Tensor, Any]:
     """A blank result, channels last where the input or the weight is; no array where nobody
     computes it."""
-    if not like._hollow and _in_rows(like) and _in_rows(weight):
+    own, kernel = like._np, weight._np
+    if (
+        own is not None
+        and kernel is not None
+        and own.flags.c_contiguous
+        and kernel.flags.c_contiguous
+        and not like._hollow
+    ):
         return blank(shape, like._dtype)
     last = any([_lies_last(*t._skimp_layout_of()[:2]) for t in (like, weight)])
     strides = layouts.channels_last_strides(shape) if last else None
     if like._hollow:
         return meta.empty(shape, like._dtype, strides), None
     return blank(shape, like._dtype, strides)
-
-
-def _in_rows(t: Tensor) -> bool:
-    a = t._np
-    return a is not None and a.flags.c_contiguous
 
 
 @lru_cache(maxsize=1024)
