@@ -130,6 +130,7 @@ def product(
         or w.taps > 1
         or any([s > 1 for s in w.stride])
         or any(w.padding)
+        or w.size != w.out  # of a transposed one there may be more than its kernel reaches
         or max(co, ci) > _DEEP
         or not n * co * ci * math.prod(w.out)
         or (face == "weights" and _many_parts(n, co, ci, math.prod(w.out)))

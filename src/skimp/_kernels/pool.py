@@ -102,13 +102,15 @@ class Pool:
         """What `divisors` has found."""
         return {}
 
-    def seen(self, tap: Ints) -> tuple[Any, ...]:
-        """The elements of the padded plane that this tap of all windows shows."""
-        return self._seen[tap]
+    @cached_property
+    def seen(self) -> list[tuple[Any, ...]]:
+        """For each tap, the elements of the padded plane that it shows of all windows."""
+        return [(..., *self._steps(tap)) for tap in self.taps]
 
     @cached_property
-    def _seen(self) -> dict[Ints, tuple[Any, ...]]:
-        return {tap: (..., *self._steps(tap)) for tap in self.taps}
+    def number(self) -> np.dtype[Any]:
+        """The smallest type that numbers the taps of a window."""
+        return np.min_scalar_type(len(self.taps) + 1)
 
     def lies(self, pitches: Ints) -> tuple[Array, list[Array]]:
         """Where each tap lies behind the corner of its window, and corners in their plane, whose
@@ -199,11 +201,6 @@ def out_sizes(
     return tuple(found)
 
 
-def tap_dtype(w: Pool) -> np.dtype[Any]:
-    """The smallest type that numbers the taps of a window."""
-    return np.min_scalar_type(len(w.taps) + 1)
-
-
 def each_few(w: Pool, x: Array, fn: Callable[[slice], None]) -> None:
     """fn(planes) for a few planes, or images, at a time, on the threads."""
     planes, each = len(x), math.prod(w.around(x)[1:])
@@ -251,9 +248,10 @@ def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
     def fn(planes: slice) -> None:
         wide = sum_dtype(out.dtype)
         source = padded_planes(x[planes], w, 0)
-        found = source[w.seen(w.taps[0])] + wide.type(0)  # of -0 alone the sum is 0
-        for tap in w.taps[1:]:
-            found += source[w.seen(tap)]
+        first, *others = w.seen
+        found = source[first] + wide.type(0)  # of -0 alone the sum is 0
+        for seen in others:
+            found += source[seen]
         if wide.kind in "iu":
             out[planes] = np.trunc(found / divisor)
         else:
@@ -297,12 +295,12 @@ def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:
             each += wide.type(0)  # of -0 alone the sum is 0
             if not w.covers:
                 out[planes] = 0
-            for tap in w.taps:
-                out[planes][w.seen(tap)] = each
+            for seen in w.seen:
+                out[planes][seen] = each
             return
         made = w.filled(out[planes], 0, wide)
-        for tap in w.taps:
-            made[w.seen(tap)] += each
+        for seen in w.seen:
+            made[seen] += each
         out[planes] = made[w.inner]
 
     each_few(w, g, fn)
@@ -316,8 +314,8 @@ def columns(x: Array, out: Array, w: Pool) -> None:
 
     def fn(planes: slice) -> None:
         source = padded_planes(x[planes], w, 0)
-        for number, tap in enumerate(w.taps):
-            out[planes, number] = source[w.seen(tap)]
+        for number, seen in enumerate(w.seen):
+            out[planes, number] = source[seen]
 
     each_few(w, x, fn)
 
@@ -327,8 +325,8 @@ def columns_back(columns: Array, out: Array, w: Pool) -> None:
 
     def fn(planes: slice) -> None:
         made = w.filled(out[planes], 0, sum_dtype(out.dtype))
-        for number, tap in enumerate(w.taps):
-            made[w.seen(tap)] += columns[planes, number]
+        for number, seen in enumerate(w.seen):
+            made[seen] += columns[planes, number]
         out[planes] = made[w.inner]
 
     each_few(w, out, fn)

@@ -15,6 +15,8 @@ Ints = tuple[int, ...]
 
 _WINDOWS: Final = 1 << 15  # windows whose maxima are found at once, with their taps
 _PLACES: Final = 1 << 16  # windows whose places are written out at once
+_BRIEF: Final = 1 << 13  # of which arrays of their own cost less than scratch memory
+_FLAGS: Final = np.dtype(bool)
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -48,23 +50,30 @@ def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> Non
             _maximum_and_tap(x[some], best[some], taps[some], w)
         return
     source = padded_planes(x, w, lowest(x.dtype))
-    best[...] = source[w.seen(w.taps[0])]
-    for tap in w.taps[1:]:
-        np.maximum(best, source[w.seen(tap)], out=best)
+    first, *others = w.seen
+    best[...] = source[first]
+    for seen in others:
+        np.maximum(best, source[seen], out=best)
 
 
 def _maximum_and_tap(x: Array, best: Array, taps: Array, w: Pool) -> None:
     """What a tap shows is read twice, so it is laid out in the order of the results first: of a few
     rows of windows at once, or of one where there is no room for more."""
     source = padded_planes(x, w, lowest(x.dtype))
+    shown = [source[seen] for seen in w.seen]
+    kinds = best.dtype, _FLAGS, taps.dtype
+    if best.size <= _BRIEF:
+        laid = [bare.empty_like(best, kind) for kind in kinds]
+        _find(shown, best, taps, *laid)
+        if _is_odd(best, w, laid[1]):
+            _find_carefully(source, taps, w)
+        return
     dim = best.ndim - len(w.size)
     row = best.size // best.shape[dim]
-    kinds = best.dtype, np.dtype(bool), taps.dtype
     wanted = min(best.size, max(_WINDOWS, row))
     rooms = scratch.spares([(wanted, kind) for kind in kinds])
     if rooms is None:
         rooms = [scratch.take(row, kind) for kind in kinds]
-    shown = [source[w.seen(tap)] for tap in w.taps]
     plain, step = True, len(rooms[0]) // row
     for start in range(0, best.shape[dim], step):
         some = (*(slice(None),) * dim, slice(start, start + step))
@@ -89,7 +98,7 @@ def _lying(rooms: list[Array], a: Array) -> list[Array]:
 
 def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     """Windows of two by two that do not meet: the winners of two rows, then of these."""
-    one, two, three, four = (x[w.seen(tap)].copy() for tap in w.taps)
+    one, two, three, four = [x[seen].copy() for seen in w.seen]
     right_above, right_below = np.greater(two, one), np.greater(four, three)
     np.maximum(one, two, out=one)
     np.maximum(three, four, out=three)
@@ -134,8 +143,8 @@ def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
     started = np.zeros(taps.shape, bool)
     if w.outside is not None:
         taps[...] = w.first
-    for number, tap in enumerate(w.taps):
-        x = source[w.seen(tap)]
+    for number, (tap, seen) in enumerate(zip(w.taps, w.seen, strict=True)):
+        x = source[seen]
         better = ((x > best) | (x != x) | ~started) & w.inside(tap)
         bare.copyto(best, x, where=better)
         bare.copyto(taps, number, where=better)
@@ -145,19 +154,18 @@ def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
 def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
     """out = each element's sum of g over the windows whose tap shows it: the adjoint of
     `picked`."""
+    each_few(w, g, lambda planes: spread_of_planes(g[planes], taps[planes], out[planes], w))
 
+
+def spread_of_planes(g: Array, taps: Array, out: Array, w: Pool) -> None:
+    """The same for a few planes, on this thread."""
     if w.apart:
-        each_few(w, g, lambda planes: _spread_apart(g[planes], taps[planes], out[planes], w))
+        _spread_apart(g, taps, out, w)
         return
-
     count = max(1, _PLACES * len(g) // max(1, g.size))
-
-    def fn(planes: slice) -> None:
-        for start in range(planes.start, min(planes.stop, len(g)), count):
-            some = slice(start, min(start + count, planes.stop))
-            _add_at_taps(g[some], taps[some], out[some], w)
-
-    each_few(w, g, fn)
+    for start in range(0, len(g), count):
+        some = slice(start, start + count)
+        _add_at_taps(g[some], taps[some], out[some], w)
 
 
 def _add_at_taps(g: Array, taps: Array, out: Array, w: Pool) -> None:
@@ -204,8 +212,8 @@ def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
         out[...] = 0
     kind = np.dtype(f"i{g.itemsize}")  # bits times one are themselves, nan and all
     bits, into = g.view(kind), out.view(kind)
-    for number, tap in enumerate(w.taps):
-        np.multiply(bits, (taps == number).view(np.uint8), out=into[w.seen(tap)])
+    for number, seen in enumerate(w.seen):
+        np.multiply(bits, (taps == number).view(np.uint8), out=into[seen])
 
 
 def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
@@ -213,8 +221,8 @@ def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
 
     def fn(planes: slice) -> None:
         source = padded_planes(x[planes], w, 0)
-        for number, tap in enumerate(w.taps):
-            bare.copyto(out[planes], source[w.seen(tap)], where=taps[planes] == number)
+        for number, seen in enumerate(w.seen):
+            bare.copyto(out[planes], source[seen], where=taps[planes] == number)
 
     each_few(w, x, fn)
 

@@ -8,13 +8,15 @@ order are readings too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from skimp._kernels import bare
-from skimp._kernels.threads import share
+from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -43,9 +45,29 @@ class Reading(NamedTuple):
 # -- where points lie -----------------------------------------------------------------------------
 
 
-def _column(values: Any, like: Array) -> Array:
-    """A number for each axis, beside coordinates (axes, images, points)."""
-    return np.array(values, like.dtype).reshape(-1, 1, 1)
+class _Lattice(NamedTuple):
+    """What follows from a reading in a type: numbers for each axis, beside coordinates (axes,
+    images, points), and where taps lie beside the first."""
+
+    last: Array  # where the last pixel is
+    span: Array  # of the image, of which a grid's 2 are
+    half: Array
+    pitches: Array
+    taps: Array
+
+
+@lru_cache(maxsize=256)
+def _lattice(sizes: Ints, mode: str, align: bool, dtype: np.dtype[Any]) -> _Lattice:
+    n = np.array(sizes, dtype).reshape(-1, 1, 1)
+    span = n - 1 if align else n
+    pitches = [math.prod(sizes[:axis]) for axis in range(len(sizes))]
+    first = -1 if mode == "bicubic" else 0
+    taps = np.arange(first, first + _TAPS[mode], dtype=dtype).reshape(-1, 1, 1, 1)
+    return _Lattice(n - 1, span, span / 2, np.array(pitches).reshape(-1, 1, 1), taps)
+
+
+def _lattice_of(how: Reading, like: Array) -> _Lattice:
+    return _lattice(how.sizes, how.mode, how.align, like.dtype)
 
 
 def _inside(x: Array, how: Reading) -> Array:
@@ -54,14 +76,14 @@ def _inside(x: Array, how: Reading) -> Array:
         return x
     if how.padding == "reflection":
         x = _mirrored(x, how)[0]
-    found: Array = np.minimum(np.maximum(x, 0), _column(how.sizes, x) - 1)
+    found: Array = np.minimum(np.maximum(x, 0), _lattice_of(how, x).last)
     return found
 
 
 def _mirrored(x: Array, how: Reading) -> tuple[Array, Array]:
     """x mirrored at both ends as often as it takes, and where it runs backwards then."""
     low = 0.0 if how.align else -0.5
-    span = _column(how.sizes, x) - (1 if how.align else 0)
+    span = _lattice_of(how, x).span
     away = np.abs(x - low)
     turns = np.floor(away / span)
     rest = away - turns * span
@@ -73,14 +95,9 @@ def _mirrored(x: Array, how: Reading) -> tuple[Array, Array]:
 def _points(grid: Array, how: Reading) -> Array:
     """Coordinates (axes, images, points) in pixels, of a grid from -1 to 1."""
     x: Array = np.add(grid.transpose(2, 0, 1), 1, order="C")
-    n = _column(how.sizes, x)
-    if how.align:
-        x /= 2
-        x *= n - 1
-    else:
-        x *= n
-        x -= 1
-        x /= 2
+    x *= _lattice_of(how, x).half
+    if not how.align:
+        x -= 0.5
     return x
 
 
@@ -88,13 +105,14 @@ def steps(grid: Array, how: Reading) -> Array:
     """(axes, images, points): how far coordinates go when the grid does."""
     x = _points(grid, how)
     found = bare.empty_like(x)
-    found[...] = (_column(how.sizes, x) - (1 if how.align else 0)) / 2
+    lattice = _lattice_of(how, x)
+    found[...] = lattice.half
     if how.mode == "bicubic" or how.padding == "zeros":
         return found
     if how.padding == "reflection":
         x, backwards = _mirrored(x, how)
         np.negative(found, out=found, where=backwards)
-    found *= (x > 0) & (x < _column(how.sizes, x) - 1)
+    found *= (x > 0) & (x < lattice.last)
     return found
 
 
@@ -154,14 +172,14 @@ class _Seen(NamedTuple):
     def weights(self, how: Reading) -> Array | None:
         if how.mode == "nearest":
             return None
-        taps = _TAPS[how.mode]
-        parts = np.empty((taps, *self.shares.shape), self.shares.dtype)
+        taps, shares = _TAPS[how.mode], self.shares
+        parts = np.empty((taps, *shares.shape), shares.dtype)
         if not any(how.orders):
-            for tap, weight in enumerate(_weights(self.shares, how.mode, 0)):
+            for tap, weight in enumerate(_weights(shares, how.mode, 0)):
                 parts[tap] = weight
             return _each(parts, np.multiply)
         for axis, order in enumerate(how.orders):
-            for tap, weight in enumerate(_weights(self.shares[axis], how.mode, order)):
+            for tap, weight in enumerate(_weights(shares[axis], how.mode, order)):
                 parts[tap, axis] = weight
         return _each(parts, np.multiply)
 
@@ -173,6 +191,7 @@ class _Seen(NamedTuple):
 
 def _look(grid: Array, how: Reading) -> _Seen:
     x = _points(grid, how)
+    lattice = _lattice_of(how, x)
     if how.mode != "bicubic":
         x = _inside(x, how)
     if how.mode == "nearest":
@@ -180,18 +199,14 @@ def _look(grid: Array, how: Reading) -> _Seen:
         at = low[None]
     else:
         low = np.floor(x)
-        first = -1 if how.mode == "bicubic" else 0
-        taps = np.arange(first, first + _TAPS[how.mode], dtype=x.dtype)
-        at = low + taps.reshape(-1, 1, 1, 1)
+        at = np.add(low, lattice.taps)
         if how.mode == "bicubic":
             at = _inside(at, how)
-    exists = (at >= 0) & (at <= _column(how.sizes, x) - 1)
+    there = np.fmin(np.fmax(at, 0), lattice.last)  # of nan 0, which is not there
+    exists = np.equal(there, at)
+    place = there.astype(np.int64)
+    place *= lattice.pitches
     whole = bare.count_nonzero(exists) == exists.size
-    place = (at if whole else bare.where(exists, at, 0)).astype(np.int64)
-    pitches = [1]
-    for n in how.sizes[:-1]:
-        pitches.append(pitches[-1] * n)
-    place *= np.array(pitches).reshape(-1, 1, 1)
     seen = None if whole else _each(exists, np.logical_and)
     return _Seen(_each(place, np.add), seen, x - low)
 
@@ -211,6 +226,9 @@ def _by_images(shape: Ints, how: Reading, work: Callable[[slice, slice], None]) 
     """work(images, points) for blocks of (n, channels, points); images are shared by threads."""
     n, channels, points = shape
     each = max(1, channels * points * _TAPS[how.mode] ** len(how.sizes))
+    if 0 < n * each <= _BLOCK:
+        quietly(work, slice(0, n), slice(0, points))
+        return
     step = max(1, _BLOCK // each)
     starts = iter(range(0, n, step))  # next() is atomic
 

@@ -111,6 +111,13 @@ def test_convolution_of_other_layouts_and_of_one_image() -> None:
     x = randn(2, 3, 6, 7).to(memory_format=torch.channels_last).requires_grad_()
     got = both("conv2d", x, randn(4, 3, 3, 3, grad=True), padding="same", tolerance=1e-4)
     assert got.is_contiguous(memory_format=skimp.channels_last)
+    # so it is where only the weight lies so, as of a net that was converted and not its images
+    last = randn(4, 3, 2, 3).to(memory_format=torch.channels_last)
+    for name, image, weight in (
+        ("conv2d", randn(2, 3, 6, 7, grad=True), last.requires_grad_()),
+        ("conv_transpose2d", randn(2, 4, 6, 7, grad=True), last),
+    ):
+        assert both(name, image, weight, tolerance=1e-4).stride()[1] == 1
     both(
         "conv2d",
         randn(3, 6, 7, grad=True),
@@ -120,6 +127,12 @@ def test_convolution_of_other_layouts_and_of_one_image() -> None:
     )
     both("conv1d", randn(2, 3, 9)[:, :, ::2], randn(4, 3, 2), tolerance=1e-4)
     both("conv2d", randn(0, 3, 6, 6, grad=True), randn(4, 3, 3, 3, grad=True), padding="valid")
+
+
+def test_a_transposed_kernel_of_one_tap_reaches_no_padding() -> None:
+    """The result is larger than what the kernel covers, and so no product of matrices."""
+    x = randn(2, 6, 9, grad=True)
+    both("conv_transpose1d", x, randn(6, 4, 1, grad=True), None, 1, 0, 1, 1, 2, tolerance=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Resampling by weights works on a few rows at a time: the same bits, and little beside results."""
+"""Resampling by weights works on a few rows at a time: the same bits, and little beside results;
+and PyTorch's, where sizes stay or are none.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import skimp
+from tests.support.functional import both, randn
 
 MIB = 1 << 20
 
@@ -47,3 +51,19 @@ def test_what_it_takes_beside_its_result() -> None:
     tracemalloc.stop()
     assert forward < 2 * MIB
     assert backward < 2 * MIB
+
+
+def test_a_dim_that_keeps_its_size_stays_whatever_the_factor() -> None:
+    x = randn(1, 2, 7, 3, grad=True)  # 3 times 1.3 is 3
+    both("interpolate", x, None, (2.0, 1.3), mode="bilinear")
+
+
+@pytest.mark.parametrize("nd", [1, 2, 3])
+def test_what_holds_nothing_is_refused_in_pytorchs_words(nd: int) -> None:
+    for shape, size in (((1, 2, *(3,) * nd), 0), ((1, 0, *(3,) * nd), 2)):
+        said = []
+        for t in (torch, skimp):
+            with pytest.raises(RuntimeError) as refused:
+                t.nn.functional.interpolate(t.zeros(shape), size=size)
+            said.append(str(refused.value).split("\n")[0])
+        assert said[0] == said[1]

@@ -97,8 +97,9 @@ def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> Non
                 break
         else:
             node._skimp_unfold()
-            node.__class__ = _class(type(node), title, bool(inputs))
-            if inputs:
+            others = bool(inputs) and node._skimp_edges != flat
+            node.__class__ = _class(type(node), title, others)
+            if others:
                 node._skimp_more().shown = flat
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from skimp._engine.eval.expr import Array, Expr, Shape
 from skimp._engine.eval.plan import Prepared
 from skimp._engine.eval.program import BRIEF
-from skimp._engine.eval.reducers import Reducer, State
+from skimp._engine.eval.reducers import Reducer, State, in_double, merge_sums
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, spare_reader, threads_for
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly, share
@@ -207,6 +207,14 @@ def _joined(how: Reducer, state: State, cut: Geometry) -> Array:
     """The results of states of (groups, columns): the reduced dims before the rows are merged."""
     state = tuple([part.reshape(*[size for size, _ in cut.before], cut.columns) for part in state])
     count = cut.rows
+    if how.merge is merge_sums:
+        (part,) = state
+        for dim in range(len(cut.before) - 1, -1, -1):
+            size, reduced = cut.before[dim]
+            if reduced:
+                part = _added(in_double(part), dim)
+                count *= size
+        return how.value((part,), count)
     for dim in range(len(cut.before) - 1, -1, -1):
         size, reduced = cut.before[dim]
         if reduced:
@@ -351,6 +359,19 @@ def _tree(how: Reducer, state: State, counts: Any, axis: int) -> State:
             )
         state = merged
     return tuple(part.reshape(part.shape[:axis] + part.shape[axis + 1 :]) for part in state)
+
+
+def _added(part: Array, axis: int) -> Array:
+    """`_tree` of partial sums, which need no counts."""
+    before: tuple[Any, ...] = (slice(None),) * axis
+    while part.shape[axis] > 1:
+        even = part.shape[axis] // 2 * 2
+        rest = part[(*before, slice(even, None))]
+        part = part[(*before, slice(0, even, 2))] + part[(*before, slice(1, even, 2))]
+        if rest.size:
+            part = bare.concatenate([part, rest], axis=axis)
+    found: Array = part[(*before, 0)]
+    return found
 
 
 def _every_other(state: State, axis: int, start: int, stop: int) -> State:

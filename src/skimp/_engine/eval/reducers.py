@@ -113,7 +113,7 @@ _WIDER: Final = {
 }
 
 
-def _in_double(state: Array) -> Array:
+def in_double(state: Array) -> Array:
     """A partial sum in the type in which partial sums are added."""
     return state.astype(_WIDER.get(state.dtype, state.dtype), copy=False)
 
@@ -122,8 +122,8 @@ def _only(state: State, n: Count) -> Array:
     return state[0]
 
 
-def _merge_sums(one: State, n: Count, other: State, m: Count) -> State:
-    return tuple(_in_double(a) + _in_double(b) for a, b in zip(one, other, strict=True))
+def merge_sums(one: State, n: Count, other: State, m: Count) -> State:
+    return tuple(in_double(a) + in_double(b) for a, b in zip(one, other, strict=True))
 
 
 def _of_ufunc(name: str, ufunc: np.ufunc, empty: Any = None) -> Reducer:
@@ -164,7 +164,7 @@ def _of_sum(name: str, term: Term | None, value: Any = _only, empty: Any = 0) ->
     def first(block: Array, start: int) -> State:
         return (add_up(block) if term is None else _sum_of(term, block),)
 
-    return Reducer(name, first, _merge_sums, value, empty, bare=term is None)
+    return Reducer(name, first, merge_sums, value, empty, bare=term is None)
 
 
 def _abs_squared(block: Array, out: Array) -> None:
@@ -210,7 +210,7 @@ def _first_count(block: Array, start: int) -> State:
     return (np.add.reduce(block != 0, axis=1, dtype=np.int64),)
 
 
-COUNT_NONZERO: Final = Reducer("count_nonzero", _first_count, _merge_sums, _only, 0)
+COUNT_NONZERO: Final = Reducer("count_nonzero", _first_count, merge_sums, _only, 0)
 
 
 def _first_truth(ufunc: np.ufunc) -> Callable[[Array, int], State]:
@@ -281,12 +281,12 @@ def _moments(block: Array) -> State:
 
 
 def _merge_moments(one: State, n: Count, other: State, m: Count) -> State:
-    mean, squares = map(_in_double, one)
-    delta = _in_double(other[0]) - mean
+    mean, squares = map(in_double, one)
+    delta = in_double(other[0]) - mean
     part = m / (n + m)
     return (
         mean + delta * part,
-        squares + _in_double(other[1]) + np.square(np.absolute(delta)) * (n * part),
+        squares + in_double(other[1]) + np.square(np.absolute(delta)) * (n * part),
     )
 
 
@@ -367,11 +367,11 @@ def _first_logsumexp(block: Array, start: int) -> State:
 
 
 def _merge_logsumexp(one: State, n: Count, other: State, m: Count) -> State:
-    top = np.maximum(_in_double(one[0]), _in_double(other[0]))
+    top = np.maximum(in_double(one[0]), in_double(other[0]))
     base = _finite(top)
     return top, sum(
         (
-            _in_double(total) * np.exp(_finite(_in_double(high)) - base)
+            in_double(total) * np.exp(_finite(in_double(high)) - base)
             for high, total in (one, other)
         ),
         start=np.zeros_like(top),

@@ -1,5 +1,5 @@
-"""Sums over the channels of few elements that are no rows: what batch_norm needs, with the bits
-that ops give.
+"""Sums over the channels, or groups of them, of few elements that are no rows: what batch_norm and
+group_norm need, with the bits that ops give.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def is_few(a: Array) -> bool:
 @lru_cache(1024)
 def _cut(shape: tuple[int, ...]) -> Geometry:
     return geometry(shape, (0, *range(2, len(shape))))
+
+
+@lru_cache(1024)
+def _cut_of_groups(shape: tuple[int, ...]) -> Geometry:
+    return geometry(shape, (2, 3))
 
 
 def moments_of_few(x: Array) -> tuple[Array, Array]:
@@ -83,6 +88,33 @@ def back_of_few(
     dx = np.subtract(gw, total, out=apart)
     np.subtract(dx, np.multiply(xhat, along, out=xhat), out=dx)
     return np.multiply(dx, scale, out=dx), dw, db
+
+
+def back_of_groups(
+    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    """The same for groups of the channels of each image, whose mean and one over whose deviation
+    are (n, groups, 1, 1)."""
+    n, groups = mean.shape[:2]
+    shape = x.shape
+    whole = n, groups, shape[1] // groups, -1
+    rows = x.reshape(whole)
+    gw = grad = np.ascontiguousarray(g).reshape(whole)
+    xhat = np.subtract(rows, mean)
+    np.multiply(xhat, rstd, out=xhat)
+    apart = np.multiply(grad, xhat)
+    dw, db = _sum_of_few(apart.reshape(shape)), _sum_of_few(grad.reshape(shape))
+    if weight is not None:
+        gw = np.multiply(grad, weight.reshape(groups, -1, 1))
+        np.multiply(gw, xhat, out=apart)
+    cut, many = _cut_of_groups(xhat.shape), bare.number(x.size // mean.size, x.dtype)
+    along, total = [
+        np.divide(of_units(each, cut, reducers.SUM), many).reshape(mean.shape)
+        for each in (apart, gw)
+    ]
+    dx = np.subtract(gw, total, out=apart)
+    np.subtract(dx, np.multiply(xhat, along, out=xhat), out=dx)
+    return np.multiply(dx, rstd, out=dx).reshape(shape), dw, db
 
 
 def over_deviation(var: Array, eps: float) -> Array:

@@ -205,12 +205,17 @@ def back_of_small(
     """The gradients of input, weight and bias of `small` arrays, in two passes."""
     g = np.ascontiguousarray(g)
     *line, dw, db = _line_of(g, x, mean, rstd, weight, given)
+    return blended(g, x, line), dw, db
+
+
+def blended(g: Array, x: Array, line: Sequence[Array]) -> Array:
+    """`blend` of small arrays into a new one."""
     out = np.empty(x.shape, x.dtype)
     if x.size > _WIDE:
         blend(g, x, out, *line)
     else:
         _mixed(*_as_runs(x.shape, (g, x, out), line))
-    return out, dw, db
+    return out
 
 
 def back_of_rows(
@@ -238,12 +243,17 @@ def _line_of(
     g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None, given: bool
 ) -> list[Array]:
     """`line_back` of what is in memory."""
+    apart = far(mean, rstd)
+    rows = products_of_rows(g, x, mean, apart)
+    return line_back(0 if given else x.size // x.shape[1], mean, rstd, weight, rows, apart)
+
+
+def products_of_rows(g: Array, x: Array, mean: Array, apart: Array | None) -> Array:
+    """The first of `gradient_rows` of arrays in memory."""
     n, count = x.shape[:2]
     flat, other = _flat(g, n * count), _flat(x, n * count)
-    apart = far(mean, rstd)
     marks = () if apart is None else _beside_rows(n, mean, apart)
-    rows = _row_products(flat, other, *marks).reshape(2, n, count)
-    return line_back(0 if given else x.size // count, mean, rstd, weight, rows, apart)
+    return _row_products(flat, other, *marks).reshape(2, n, count)
 
 
 def _flat(a: Array, rows: int) -> Array:
@@ -269,10 +279,9 @@ def _gradient_rows(
 ) -> tuple[Array, Array]:
     acc = into.dtype
     n, count = x_values.shape[:2]
-    marks = [] if apart is None else _beside_rows(n, mean, apart)
     if isinstance(source, np.ndarray) and _in_place(source, x_values, into):
-        flat, other = _flat(source, n * count), _flat(x_values, n * count)
-        return quietly(_row_products, flat, other, *marks).reshape(2, n, count), source
+        return quietly(products_of_rows, source, x_values, mean, apart), source
+    marks = [] if apart is None else _beside_rows(n, mean, apart)
     passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
@@ -30,8 +31,12 @@ def _along(input: Any, dim: int, size: int, last: bool) -> tuple[Any, Array, Arr
     """A blank result with another size of a dim; both arrays, and where the dim is in them.
 
     Channels that are last in memory are last in the arrays."""
-    shape = (*input.shape[:dim], size, *input.shape[dim + 1 :])
-    strides = channels_last_strides(shape) if last else formats.suggested_strides(input, shape)
+    have, own = shape_of(input), input._np
+    shape, strides = (*have[:dim], size, *have[dim + 1 :]), None
+    if last:
+        strides = channels_last_strides(shape)
+    elif own is None or not own.flags.c_contiguous:
+        strides = formats.suggested_strides(input, shape)
     result, target = blank(shape, input._dtype, strides)
     source = input._skimp_array()
     if strides is None:

@@ -65,13 +65,19 @@ def _form(
 # -- the three faces ------------------------------------------------------------------------------
 
 
-def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
-    """A blank result, channels last where the input is; no array where nobody computes it."""
-    own = like._np
-    if own is not None and own.flags.c_contiguous and not like._hollow:
+def _result(shape: Ints, like: Tensor, weight: Tensor) -> tuple[Tensor, Any]:
+    """A blank result, channels last where the input or the weight is; no array where nobody
+    computes it."""
+    own, kernel = like._np, weight._np
+    if (
+        own is not None
+        and kernel is not None
+        and own.flags.c_contiguous
+        and kernel.flags.c_contiguous
+        and not like._hollow
+    ):
         return blank(shape, like._dtype)
-    found = like._skimp_layout_of()
-    last = _lies_last(found.shape, found.strides)
+    last = any([_lies_last(*t._skimp_layout_of()[:2]) for t in (like, weight)])
     strides = layouts.channels_last_strides(shape) if last else None
     if like._hollow:
         return meta.empty(shape, like._dtype, strides), None
@@ -153,11 +159,11 @@ def _with_input(
     room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
     has_room = host.fits(room) or host.relieve(room)
     if has_room or not conv_onednn.weights(places, images, kernels, window, sums):
-        to_input, target = _result(shape, g)
+        to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
     else:
         del images  # the input may go before there is its gradient
-        to_input, target = _result(shape, g)
+        to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
         if conv_onednn.adjoint(places, turned, None, target, window):
             return to_input
@@ -201,7 +207,7 @@ def _conv(
     """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
     fewer than would fit."""
     form = _form(shape_of(input), shape_of(weight), stride, padding, dilation, groups, places)
-    result, target = _result(form.result, input)
+    result, target = _result(form.result, input, weight)
     if target is None:
         return result
     conv_kernels.forward(
@@ -240,7 +246,7 @@ def _conv_adjoint(
     """(n, co, *out) by (co, ci / groups, *kernel): the transposed convolution to spatial `size`."""
     (n, _, *out), kernels = shape_of(input), shape_of(weight)
     shape = n, kernels[1] * groups, *size
-    result, target = _result(shape, input)
+    result, target = _result(shape, input, weight)
     if target is None:
         return result
     form = _form(shape, kernels, stride, padding, dilation, groups, tuple(out))

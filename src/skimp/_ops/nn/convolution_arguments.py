@@ -173,6 +173,22 @@ def steps_of(
     return stride, padding, dilation
 
 
+def _large_output_padding(extra: Ints, stride: Ints, dilation: Ints) -> RuntimeError:
+    """PyTorch counts one dim as two."""
+    names = ("depth", "height", "width")[-max(2, len(extra)) :]
+    said = []
+    for what, given, one in (
+        ("output_padding", extra, 0),
+        ("stride", stride, 1),
+        ("dilation", dilation, 1),
+    ):
+        sizes = (one,) * (len(names) - len(given)) + given
+        said += [f"{what}_{name}: {n}" for name, n in zip(names, sizes, strict=True)]
+    return RuntimeError(
+        "output padding must be smaller than either stride or dilation, but got " + " ".join(said)
+    )
+
+
 @lru_cache(maxsize=1024)
 def transposed_steps(
     nd: int,
@@ -194,12 +210,8 @@ def transposed_steps(
     _check_steps(stride, padding, dilation)
     if any(e < 0 for e in extra):
         raise RuntimeError("negative output_padding is not supported")
-    for e, s, d in zip(extra, stride, dilation, strict=True):
-        if e >= s and e >= d:
-            raise RuntimeError(
-                "output padding must be smaller than either stride or dilation, but got "
-                f"output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
-            )
+    if any([e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)]):
+        raise _large_output_padding(extra, stride, dilation)
     sizes = input.shape[-nd:]
     size = tuple(
         [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.row import sampled
@@ -19,7 +21,7 @@ from skimp._kernels.pool import Pool
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.pooling import planes
-from skimp._ops.nn.pooling_windows import per_dim
+from skimp._ops.nn.pooling_windows import is_plain, per_dim
 
 Ints = tuple[int, ...]
 
@@ -31,7 +33,15 @@ def _two(name: str, what: str, value: Any) -> Ints:
     return per_dim(name, what, value, 2)
 
 
-def _pool(name: str, size: Ints, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Pool:
+def _pool(name: str, size: Ints, *given: Any) -> Pool:
+    """The windows of a kernel, dilation, padding and stride; they keep what is worked out of
+    them."""
+    plain = all([is_plain(v) for v in given])
+    return (_windows if plain else _windows.__wrapped__)(name, size, *given)
+
+
+@lru_cache(256)
+def _windows(name: str, size: Ints, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Pool:
     kernel, dilation, padding, stride = [
         _two(name, word, value)
         for word, value in (
@@ -66,7 +76,7 @@ def _back(g: Any, pool: Pool) -> Any:
     meta=shapes.unfold,
 )
 def _unfold(input: Any, pool: Pool) -> Any:
-    n, c = input.shape[:2]
+    n, c = shape_of(input)[:2]
     taps = len(pool.taps)
     result, target = blank((n, c * taps, math.prod(pool.out)), input._dtype)
     windows.columns(planes(input, 2), target.reshape(n * c, taps, *pool.out), pool)
@@ -79,8 +89,8 @@ def _unfold(input: Any, pool: Pool) -> Any:
     meta=shapes.fold,
 )
 def _fold(input: Any, pool: Pool) -> Any:
-    n, taps = input.shape[0], len(pool.taps)
-    c = input.shape[1] // taps
+    (n, c, _), taps = shape_of(input), len(pool.taps)
+    c //= taps
     result, target = blank((n, c, *pool.size), input._dtype)
     columns = planes(input, 2).reshape(n * c, taps, *pool.out)
     windows.columns_back(columns, target.reshape(n * c, *pool.size), pool)
@@ -97,17 +107,18 @@ def unfold(
     Raises: RuntimeError for windows that don't fit.
     Memory: a new tensor, as many times larger as windows overlap.
     """
-    if input.ndim not in (3, 4) or 0 in tuple(input.shape[-3:]):
+    shape = shape_of(input)
+    if len(shape) not in (3, 4) or 0 in shape[-3:]:
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
-            f"dimensions for input, but got: {list(input.shape)}"
+            f"dimensions for input, but got: {list(shape)}"
         )
     if input._dtype.category == dtypes.INT:
         raise no_kernel("im2col_out_cpu", input._dtype)
-    batched = input if input.ndim == 4 else input.unsqueeze(0)
-    pool = _pool("unfold", tuple(batched.shape[2:]), kernel_size, dilation, padding, stride)
-    found = _unfold(batched, pool)
-    return found if input.ndim == 4 else found.squeeze(0)
+    pool = _pool("unfold", shape[-2:], kernel_size, dilation, padding, stride)
+    if len(shape) == 4:
+        return _unfold(input, pool)
+    return _unfold(input.unsqueeze(0), pool).squeeze(0)
 
 
 @sampled(lambda tensor: [(tensor(range(36)).reshape(1, 4, 9), (4, 4), 2)])
@@ -125,32 +136,32 @@ def fold(
     Dtypes: floating point and complex.
     Raises: RuntimeError for sizes that don't fit.
     """
-    if input.ndim not in (2, 3):
+    shape = shape_of(input)
+    if len(shape) not in (2, 3) or 0 in shape[-2:]:
         raise RuntimeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-            f"non-zero dimensions for input, but got: {list(input.shape)}"
+            f"non-zero dimensions for input, but got: {list(shape)}"
         )
     if input._dtype.category == dtypes.INT:
         raise no_kernel("col2im_out_cpu", input._dtype)
-    batched = input if input.ndim == 3 else input.unsqueeze(0)
-    pool = _pool(
-        "fold", _two("fold", "output_size", output_size), kernel_size, dilation, padding, stride
-    )
-    taps, places = len(pool.taps), math.prod(pool.out)
-    if batched.shape[1] % taps:
+    size = _two("fold", "output_size", output_size)
+    pool = _pool("fold", size, kernel_size, dilation, padding, stride)
+    columns, blocks = shape[-2:]
+    if columns % len(pool.taps):
         raise RuntimeError(
             "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
-            f"but got input.size(1)={batched.shape[1]} and kernel_size={pool.kernel}."
+            f"but got input.size(1)={columns} and kernel_size={pool.kernel}."
         )
-    if batched.shape[2] != places:
+    if blocks != math.prod(pool.out):
         raise RuntimeError(
             f"Given output_size={pool.size}, kernel_size={pool.kernel}, dilation={pool.dilation}, "
             f"padding={pool.padding}, stride={pool.stride}, expected size of input's dimension 2 "
             f"to match the calculated number of sliding blocks {' * '.join(map(str, pool.out))} = "
-            f"{places}, but got input.size(2)={batched.shape[2]}."
+            f"{math.prod(pool.out)}, but got input.size(2)={blocks}."
         )
-    found = _fold(batched, pool)
-    return found if input.ndim == 3 else found.squeeze(0)
+    if len(shape) == 3:
+        return _fold(input, pool)
+    return _fold(input.unsqueeze(0), pool).squeeze(0)
 
 
 def _factor(name: str, what: str, input: Any, factor: Any) -> int:

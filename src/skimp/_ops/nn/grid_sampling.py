@@ -6,10 +6,12 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden
@@ -17,13 +19,16 @@ from skimp._engine.dispatch.row import KNOWN, sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.tensor import Array
+from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import sampling
 from skimp._kernels.sampling import Reading
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.create.ranges import linspace
 from skimp._ops.nn.pooling import planes
+
+Ints = tuple[int, ...]
+_SHORT: Final = 1 << 12  # pixels of a dim up to which their places are kept
 
 
 def _default(name: str, align_corners: bool | None) -> bool:
@@ -39,12 +44,17 @@ def _default(name: str, align_corners: bool | None) -> bool:
 # -- affine_grid ----------------------------------------------------------------------------------
 
 
-def _ticks(n: int, align: bool, dtype: Any) -> Any:
-    """Where n pixels are, from -1 to 1; rounded twice, as PyTorch does."""
-    if n == 1:
-        return linspace(0, 0, 1, dtype=dtype)
-    found = linspace(-1, 1, n, dtype=dtype)
-    return found if align else found * (n - 1) / n
+def _ticks(n: int, align: bool, dtype: Any) -> Array:
+    """Where n pixels are, from -1 to 1, in the type that is computed in; rounded twice, as PyTorch
+    does."""
+    found = linspace(0, 0, 1, dtype=dtype) if n == 1 else linspace(-1, 1, n, dtype=dtype)
+    if n > 1 and not align:
+        found = found * (n - 1) / n
+    ticks: Array = found.to(dtypes.accumulator(dtype))._skimp_array()
+    return ticks
+
+
+_ticks_at_hand = lru_cache(maxsize=64)(_ticks)  # of which readers take copies
 
 
 @sampled(lambda tensor: [(tensor([[[1.0, 0.5, 0.0], [0.0, 1.0, 0.25]]]), [1, 1, 2, 2])])
@@ -75,8 +85,9 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     own = theta._dtype
     work = dtypes.accumulator(own)
     ones = nd * (1,)
+    ticks = _ticks_at_hand if max(size) <= _SHORT else _ticks
     x, *others = [
-        _ticks(int(n), align, own).to(work).view((1, *ones[:d], -1, *ones[d:]))
+        fresh(ticks(int(n), align, own).reshape(1, *ones[:d], -1, *ones[d:]).copy(), work)
         for d, n in reversed([*enumerate(size[2:])])
     ]
     maps = theta.to(work).reshape((theta.shape[0], *ones, nd, nd + 1))
@@ -95,7 +106,7 @@ _total = functools.partial(functools.reduce, operator.add)
 
 def _flat(image: Any) -> Array:
     """(n, channels, pixels), where they lie if they lie so."""
-    n, channels, *sizes = image.shape
+    n, channels, *sizes = shape_of(image)
     pixels: Array = planes(image, len(sizes)).reshape(n, channels, math.prod(sizes))
     return pixels
 
@@ -108,14 +119,14 @@ def _run(made: Array) -> Array:
 
 def _places(grid: Any) -> Array:
     """(n, points, axes), in the type that is computed in."""
-    n, *sizes, axes = grid.shape
+    n, *sizes, axes = shape_of(grid)
     work = dtypes.accumulator(grid._dtype).np
     places: Array = grid._skimp_array().reshape(n, math.prod(sizes), axes).astype(work, copy=False)
     return places
 
 
 def _seen_shape(image: Any, grid: Any) -> tuple[int, ...]:
-    return (*image.shape[:2], *grid.shape[1:-1])
+    return (*shape_of(image)[:2], *shape_of(grid)[1:-1])
 
 
 def _image_back(g: Any, grid: Any, how: Reading) -> Any:
@@ -150,7 +161,7 @@ def _read(input: Any, grid: Any, how: Reading) -> Any:
 
 
 def _image_shape(grad: Any, how: Reading) -> tuple[int, ...]:
-    return (*grad.shape[:2], *how.sizes[::-1])
+    return (*shape_of(grad)[:2], *how.sizes[::-1])
 
 
 def _spread_meta(grad: Any, grid: Any, how: Reading) -> Any:
@@ -230,7 +241,8 @@ def _steps(grid: Any, how: Reading) -> Any:
     return result
 
 
-def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
+@lru_cache(maxsize=256)
+def _check(shape: Ints, points: Ints, types: tuple[Any, Any], mode: str, padding_mode: str) -> None:
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
             "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "
@@ -241,32 +253,32 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
             f"'reflection', but got: '{padding_mode}'"
         )
-    if input._dtype is not grid._dtype:
-        a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(grid._dtype)
+    if types[0] is not types[1]:
+        a, b = [promotion.scalar_type_name(each) for each in types]
         raise RuntimeError(
             f"grid_sampler(): expected input and grid to have same dtype, but input has {a} and "
             f"grid has {b}"
         )
-    nd = input.ndim - 2
-    if nd not in (2, 3) or grid.ndim != input.ndim:
+    nd = len(shape) - 2
+    if nd not in (2, 3) or len(points) != len(shape):
         raise RuntimeError(
             "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
-            f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"got input with sizes {list(shape)} and grid with sizes {list(points)}"
         )
-    if input.shape[0] != grid.shape[0]:
+    if shape[0] != points[0]:
         raise RuntimeError(
             "grid_sampler(): expected grid and input to have same batch size, but got input with "
-            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"sizes {list(shape)} and grid with sizes {list(points)}"
         )
-    if grid.shape[-1] != nd:
+    if points[-1] != nd:
         raise RuntimeError(
             f"grid_sampler(): expected grid to have size {nd} in last dimension, but got grid with "
-            f"sizes {list(grid.shape)}"
+            f"sizes {list(points)}"
         )
-    if 0 in tuple(input.shape[2:]):
+    if 0 in shape[2:]:
         raise RuntimeError(
             "grid_sampler(): expected input to have non-empty spatial dimensions, but input has "
-            f"sizes {list(input.shape)}"
+            f"sizes {list(shape)}"
         )
     if mode == "bicubic" and nd == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
@@ -287,8 +299,9 @@ def grid_sample(
     Raises: ValueError for unknown modes, RuntimeError for shapes and dtypes that don't fit.
     """
     align = _default("grid_sample and affine_grid", align_corners)
-    _check(input, grid, mode, padding_mode)
-    sizes = tuple(input.shape[2:])[::-1]
+    shape = shape_of(input)
+    _check(shape, shape_of(grid), (input._dtype, grid._dtype), mode, padding_mode)
+    sizes = shape[:1:-1]
     return _read(input, grid, Reading(sizes, mode, padding_mode, align, (0,) * len(sizes)))
 
 

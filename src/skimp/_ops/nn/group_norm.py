@@ -21,7 +21,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.nn import channel_lines, channel_places, channel_sums
+from skimp._ops.nn import channel_few, channel_lines, channel_places, channel_sums
 from skimp._ops.nn.normalization import refuse_mixed, with_statistics
 from skimp._ops.nn.normalization_channels import (
     accumulated,
@@ -59,6 +59,12 @@ def _group_back(
             return _group_back_in_rows(g, images, groups, weight, result1, result2)
         if channel_places.lie_last(images):
             return _group_back_of_places(g, images, groups, weight, result1, result2)
+        own, x = channel_few.few(g, input), channel_few.few(input, input)
+        if own is not None and x is not None and x.flags.c_contiguous:
+            scale = None if weight is None else weight._skimp_array()
+            numbers = [t._skimp_array().reshape(-1, groups, 1, 1) for t in (result1, result2)]
+            made = quietly(channel_few.back_of_groups, own, x, *numbers, scale)
+            return [fresh(each, input._dtype) for each in made]
     whole, affine = _group_shapes(input, groups)
     x, g = [accumulated(in_format(t, t)).reshape(whole) for t in (input, g)]
     w = None if weight is None else accumulated(weight).reshape(affine)
@@ -78,19 +84,39 @@ def _group_back_in_rows(
     """The same in two passes, as of batch_norm: for two sums of each row, and for
     dx = g * a + x * b + c."""
     n, c, *size = shape = shape_of(input)
+    mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
+    scale = None if weight is None else accumulated(weight)._skimp_array()
+    x, own = channel_sums.small(input), g._np
+    if x is not None and own is not None and own.dtype == x.dtype:
+        made = quietly(_back_of_small, own, x, mean, rstd, scale)
+        return [fresh(each, input._dtype) for each in made]
     # first: a gradient that waits is not to be made for room that is asked for while it is read
     dx, into = blank(shape, dtypes.accumulator(input._dtype))
-    mean, rstd = [t._skimp_array().reshape(n, groups) for t in (result1, result2)]
     apart = quietly(channel_sums.far, mean, rstd)
-    middle, marks = mean, None
-    if apart is not None:
-        middle, marks = [v.repeat(c // groups, 1) for v in (mean, apart)]
-    sums, values = channel_sums.gradient_rows(g, input, middle, marks, into)
-    scale = None if weight is None else accumulated(weight)._skimp_array()
+    centres = _centres(mean, apart, c // groups)
+    sums, values = channel_sums.gradient_rows(g, input, *centres, into)
     *line, dw, db = quietly(_line_back, math.prod(size), mean, rstd, scale, sums, apart)
     rows = [a.reshape(1, n * c, *size) for a in (values, input._skimp_array(), into)]
     channel_sums.blend(*rows, *line)
     return dx, fresh(dw, dx._dtype), fresh(db, dx._dtype)
+
+
+def _centres(mean: Array, apart: Array | None, many: int) -> tuple[Array, Array | None]:
+    """Means, and which are far from 0, of groups of so many channels for each channel."""
+    return (mean, None) if apart is None else (mean.repeat(many, 1), apart.repeat(many, 1))
+
+
+def _back_of_small(
+    g: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    """The same of arrays that `channel_sums.small` takes."""
+    apart = channel_sums.far(mean, rstd)
+    centres = _centres(mean, apart, x.shape[1] // mean.shape[1])
+    sums = channel_sums.products_of_rows(g, x, *centres)
+    *line, dw, db = _line_back(math.prod(x.shape[2:]), mean, rstd, weight, sums, apart)
+    images = 1, len(line[0]), -1
+    dx = channel_sums.blended(g.reshape(images), x.reshape(images), line)
+    return dx.reshape(x.shape), dw, db
 
 
 def _group_back_of_places(

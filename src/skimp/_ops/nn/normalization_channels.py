@@ -445,6 +445,9 @@ def instance_norm(
     scale, shift = [None if t is None else t.repeat(n) for t in (weight, bias)]
     flat = input.reshape((1, n * c, *shape[2:]))
     mean, var = copies
+    if 0 in shape:
+        nothing = by_batch(flat, mean, var, scale, shift, use_input_stats, momentum, eps)
+        return nothing.reshape(shape)
     check_batch(flat, mean, var, scale, shift, use_input_stats)
     found = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)
     result = found[0].reshape(shape)

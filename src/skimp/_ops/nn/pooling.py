@@ -56,7 +56,11 @@ def _lies_last(t: Any, nd: int) -> bool:
     """Whether results lie channels last, as PyTorch's do where the input suggests it (averages of
     volumes never).
     """
-    return t.ndim == nd + 2 and formats.suggested_strides(t, t.shape) is not None
+    a = t._np
+    if a is not None and a.flags.c_contiguous:
+        return False
+    shape = shape_of(t)
+    return len(shape) == nd + 2 and formats.suggested_strides(t, shape) is not None
 
 
 def _given(t: Any, nd: int, last: bool) -> Array:
@@ -68,7 +72,7 @@ def _given(t: Any, nd: int, last: bool) -> Array:
 def _made(like: Any, sizes: Ints, last: bool, dtype: Any = None) -> tuple[Any, Array]:
     """A blank result of the sizes, and its array as kernels take it."""
     nd = len(sizes)
-    shape = (*like.shape[: like.ndim - nd], *sizes)
+    shape = (*shape_of(like)[:-nd], *sizes)
     if last:
         return blank(shape, dtype or like._dtype, layouts.channels_last_strides(shape))
     result, target = blank(shape, dtype or like._dtype)
@@ -85,10 +89,6 @@ def _written(
 
 
 # -- max_pool -------------------------------------------------------------------------------------
-
-
-def _spread_back(g: Any, taps: Any, pool: Pool) -> Any:
-    return _spread(g, taps, pool)
 
 
 def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
@@ -109,10 +109,10 @@ def _small_max(input: Any, pool: Pool) -> Any:
     if best is None:
         return None
     x, target, shape = best
-    taps = np.empty(target.shape, windows.tap_dtype(pool))
-    number = dtypes.FROM_NUMPY.get(taps.dtype)
+    number = dtypes.FROM_NUMPY.get(pool.number)
     if number is None:
         return None
+    taps = np.empty(target.shape, pool.number)
     quietly(maxima.maximum_of_planes, x, target, taps, pool)
     return fresh(target.reshape(shape), input._dtype), fresh(taps.reshape(shape), number)
 
@@ -141,8 +141,23 @@ def _small_spread(grad: Any, taps: Any, pool: Pool) -> Any:
     if g is None or at is None or math.prod(pool.padded) * len(g) >= _LITTLE:
         return None
     made = np.empty((len(g), *pool.size), g.dtype)
-    maxima.spread(g, at, made, pool)
+    quietly(maxima.spread_of_planes, g, at, made, pool)
     return fresh(made.reshape(*shape_of(grad)[:-nd], *pool.size), grad._dtype)
+
+
+@hidden(
+    "_max_pool_spread",
+    fast=_small_spread,
+    rule=Rule(
+        "MaxPool2DWithIndicesBackwardBackward0",
+        grad=lambda g, taps, pool: _picked_back(g, taps, pool),
+    ),
+    batch=batching.dims.leading(0),
+    meta=shapes.spread,
+)
+def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
+    last = _lies_last(taps, len(pool.size))
+    return _written(maxima.spread, (grad, taps), pool.size, last, pool)
 
 
 @hidden(
@@ -150,7 +165,7 @@ def _small_spread(grad: Any, taps: Any, pool: Pool) -> Any:
     fast=_small_max,
     rule=Rule(
         "MaxPool2DWithIndicesBackward0",
-        input=lambda g, result1, pool, node: tie(_spread_back(g, result1, pool), node),
+        input=lambda g, result1, pool, node: tie(_spread(g, result1, pool), node),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.pooled_with_taps,
@@ -159,7 +174,7 @@ def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
     last = _lies_last(input, len(pool.size))
     result, target = _made(input, pool.out, last)
-    number = dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32)
+    number = dtypes.FROM_NUMPY.get(pool.number, dtypes.int32)
     taps, at = _made(input, pool.out, last, number)
     _maxima(input, target, at, pool)
     return result, taps
@@ -183,23 +198,8 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
 
 
 @hidden(
-    "_max_pool_spread",
-    fast=_small_spread,
-    rule=Rule(
-        "MaxPool2DWithIndicesBackwardBackward0",
-        grad=lambda g, taps, pool: _picked_back(g, taps, pool),
-    ),
-    batch=batching.dims.leading(0),
-    meta=shapes.spread,
-)
-def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
-    last = _lies_last(taps, len(pool.size))
-    return _written(maxima.spread, (grad, taps), pool.size, last, pool)
-
-
-@hidden(
     "_max_pool_picked",
-    rule=Rule("GatherBackward0", input=lambda g, taps, pool: _spread_back(g, taps, pool)),
+    rule=Rule("GatherBackward0", input=lambda g, taps, pool: _spread(g, taps, pool)),
     batch=batching.dims.leading(0),
     meta=shapes.picked,
 )
@@ -235,7 +235,7 @@ def _max(
     name = f"max_pool{nd}d"
     _refuse_bool(name, input)
     pool = pool_of(name, input, nd, kernel_size, stride, padding, dilation, bool(ceil_mode))
-    if not (return_indices or input.requires_grad):
+    if not (return_indices or input._rg):
         if nd == 1 and input._dtype.category == dtypes.INT:
             raise no_kernel("max_pool1d_impl", input._dtype)
         return _max_values(input, pool)
@@ -270,8 +270,8 @@ def refuse_averages(nd: int, input: Any) -> None:
 # -- averages -------------------------------------------------------------------------------------
 
 
-def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
-    return _avg_spread(g, pool, include, override)
+def _avg_again(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    return _avg_pool(g, pool, include, override)
 
 
 def _small_average(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
@@ -289,11 +289,23 @@ def _small_average(input: Any, pool: Pool, include: bool, override: int | None) 
 
 
 @hidden(
+    "_avg_pool_spread",
+    rule=Rule("AvgPool2DBackwardBackward0", input=_avg_again),
+    batch=batching.dims.leading(0),
+    meta=shapes.unpooled,
+)
+def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    last = len(pool.size) == 2 and _lies_last(input, 2)
+    divisor = windows.divisors(pool, include, override)
+    return _written(windows.total_spread, (input,), pool.size, last, divisor, pool)
+
+
+@hidden(
     fast=_small_average,
     rule=Rule(
         "AvgPool2DBackward0",
         input=lambda g, pool, include, override, node: tie(
-            _avg_back(g, pool, include, override), node
+            _avg_spread(g, pool, include, override), node
         ),
     ),
     batch=batching.dims.leading(0),
@@ -303,21 +315,6 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     last = len(pool.size) == 2 and _lies_last(input, 2)
     divisor = windows.divisors(pool, include, override)
     return _written(windows.total, (input,), pool.out, last, divisor, pool)
-
-
-@hidden(
-    "_avg_pool_spread",
-    rule=Rule(
-        "AvgPool2DBackwardBackward0",
-        input=lambda g, pool, include, override: _avg_pool(g, pool, include, override),
-    ),
-    batch=batching.dims.leading(0),
-    meta=shapes.unpooled,
-)
-def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
-    last = len(pool.size) == 2 and _lies_last(input, 2)
-    divisor = windows.divisors(pool, include, override)
-    return _written(windows.total_spread, (input,), pool.size, last, divisor, pool)
 
 
 def _avg(
@@ -357,6 +354,8 @@ def _lp(
 # -- the public functions -------------------------------------------------------------------------
 
 
+_ONE_NODE = ("MaxPool", "AvgPool")  # whose own node is PyTorch's, of images
+
 # of every pool's docstring
 _SECTIONS = """\
 Shape: (n, channels, ...) or (channels, ...); the spatial sizes become the windows' numbers.
@@ -392,6 +391,8 @@ def plane_samples(nd: int, *more: Any) -> Any:
 
 def node_of(nd: int, name: str, rest: str = "") -> Callable[[F], F]:
     """How the last node of a pool shows itself: PyTorch pools one dimension as images of a row."""
+    if nd == 2 and name in _ONE_NODE:
+        return lambda f: f
     if nd == 1:
         return shown("SqueezeBackward1")
     return shown(f"{name}{nd}D{rest}Backward0", "input")

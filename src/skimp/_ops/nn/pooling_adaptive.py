@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import export
@@ -31,7 +32,7 @@ _FEW = 1 << 17  # elements of which a copy stays in the cache
 def _sizes(name: str, nd: int, input: Any, output_size: Any) -> Ints:
     """The result's spatial sizes, both shapes checked."""
     find = _sizes_of if is_plain(output_size) else _sizes_of.__wrapped__
-    return find(name, nd, tuple(input.shape), output_size)
+    return find(name, nd, shape_of(input), output_size)
 
 
 @lru_cache(256)
@@ -130,10 +131,11 @@ def _blocks(have: Ints, sizes: Ints) -> Ints | None:
 def _average(nd: int, input: Any, output_size: Any) -> Any:
     sizes = _sizes(f"adaptive_avg_pool{nd}d", nd, input, output_size)
     _check_kernel("avg", nd, input)
-    first = input.ndim - nd
-    have = tuple(input.shape)[first:]
+    shape = shape_of(input)
+    first = len(shape) - nd
+    have = shape[first:]
     if sizes == (1,) * nd:
-        return tied(input).mean(list(range(first, input.ndim)), True)
+        return tied(input).mean(list(range(first, len(shape))), True)
     each = _blocks(have, sizes)
     if each is not None:
         return _avg_pool(input, side_by_side(have, each), True, None)
@@ -223,7 +225,7 @@ def _places_of_blocks(size: Ints, out: Ints) -> tuple[Ints, Ints, Array, Array]:
 
 def gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> tuple[Any, Any]:
     """(maxima, positions): the maxima are gathered, so their gradient goes where they are."""
-    shape = tuple(input.shape)
+    shape = shape_of(input)
     lead, have = shape[: len(shape) - nd], shape[len(shape) - nd :]
     sizes = tuple([s.shape[-1] for s in starts])
     if input._hollow:
@@ -252,7 +254,7 @@ def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
 def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
     sizes = _sizes(f"adaptive_max_pool{nd}d", nd, input, output_size)
     _check_kernel("max", nd, input)
-    have = tuple(input.shape)[input.ndim - nd :]
+    have = shape_of(input)[-nd:]
     bounds = [_bounds(n, s) for n, s in zip(have, sizes, strict=True)]
     values, places = gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
     values = _as_suggested(values, input, nd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.memory.layout import left_out
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
@@ -45,22 +46,24 @@ def pool_of(
     ceil: bool,
 ) -> Pool:
     """The windows that PyTorch's arguments describe, checked."""
-    stride = None if left_out(stride) else stride
-    if not all([is_plain(v) for v in (kernel, stride, padding, dilation)]):
+    given = kernel, stride, padding, dilation
+    if not (_ONE.issuperset(map(type, given)) or all([is_plain(v) for v in given])):
+        stride = None if left_out(stride) else stride
         kernel = per_dim(name, "kernel_size", kernel, nd)
         stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
         padding = per_dim(name, "padding", padding, nd)
         dilation = per_dim(name, "dilation", dilation, nd)
-    return _pool(name, nd, tuple(input.shape), kernel, stride, padding, dilation, ceil)
+    return _pool(name, nd, shape_of(input), kernel, stride, padding, dilation, ceil)
 
 
 _INTS = frozenset({int})
+_ONE = frozenset({int, type(None)})
 
 
 def is_plain(value: Any) -> bool:
     """Whether it may be remembered as it is."""
     kind = type(value)
-    return kind is int or value is None or (kind is tuple and _INTS.issuperset(map(type, value)))
+    return kind in _ONE or (kind is tuple and value != () and _INTS.issuperset(map(type, value)))
 
 
 @lru_cache(256)

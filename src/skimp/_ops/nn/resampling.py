@@ -4,12 +4,13 @@ inputs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.row import sampled
@@ -23,6 +24,8 @@ from skimp._ops.nn.choosing import resample, selected
 
 Ints = tuple[int, ...]
 _SHORT: Final = 1 << 12  # elements of a dim up to which its taps are kept
+_BY_PLACE: Final = ("nearest", "area", "nearest-exact")
+_NUMBERS: Final = frozenset({int, float})
 RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 
@@ -58,6 +61,8 @@ def _source(n: int, out: int, factor: float | None, align: bool, real: Any) -> A
 
 
 def _linear(n: int, out: int, factor: float | None, align: bool, real: Any) -> tuple[Array, Array]:
+    if out == n:  # each is itself, whatever the factor
+        return np.arange(n)[:, None].repeat(2, 1), np.array([[1, 0]], real).repeat(n, 0)
     at = np.maximum(_source(n, out, factor, align, real), 0)
     low = np.minimum(at.astype(np.int64), n - 1)
     share = np.clip(at - low, 0, 1).astype(real)
@@ -136,16 +141,17 @@ _taps_at_hand = lru_cache(maxsize=32)(_taps)
 # -- interpolate ----------------------------------------------------------------------------------
 
 
-def _sizes(input: Any, size: Any, factor: Any, recompute: bool | None) -> tuple[Ints, list[Any]]:
+def _sizes(
+    have: Ints, size: Any, factor: Any, recompute: bool | None
+) -> tuple[Ints, Sequence[Any]]:
     """The result's spatial sizes, and the factors that places are computed with."""
-    nd = input.ndim - 2
+    nd = len(have)
     if (size is None) == (factor is None):
         raise ValueError(
             "only one of size or scale_factor should be defined"
             if size is not None
             else "either size or scale_factor should be defined"
         )
-    have = tuple(input.shape[2:])
     if size is not None:
         if isinstance(size, (tuple, list)):
             if len(size) != nd:
@@ -157,43 +163,53 @@ def _sizes(input: Any, size: Any, factor: Any, recompute: bool | None) -> tuple[
                 )
             return tuple([int(s) for s in size]), [None] * nd
         return (int(size),) * nd, [None] * nd
+    if not recompute and type(factor) in _NUMBERS:
+        return _scaled(have, factor)
     factors = list(factor) if isinstance(factor, (tuple, list)) else [factor] * nd
     if len(factors) != nd:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input "
             f"with spatial dimensions of {list(have)} and scale_factor of shape {factors}."
         )
-    scaled = [float(n) * f for n, f in zip(have, factors, strict=True)]
-    if not all(map(math.isfinite, scaled)):
-        raise RuntimeError("value cannot be converted to type int64_t without overflow")
-    sizes = tuple(map(math.floor, scaled))
+    sizes = _floors(have, factors)
     return sizes, [None] * nd if recompute else [float(f) for f in factors]
 
 
-def _check(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
-    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+def _floors(have: Ints, factors: Sequence[Any]) -> Ints:
+    scaled = [float(n) * f for n, f in zip(have, factors, strict=True)]
+    if not all(map(math.isfinite, scaled)):
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    return tuple(map(math.floor, scaled))
+
+
+@lru_cache(maxsize=256)
+def _scaled(have: Ints, factor: float) -> tuple[Ints, Sequence[Any]]:
+    """`_sizes` by one number for all dims."""
+    return _floors(have, (factor,) * len(have)), (float(factor),) * len(have)
+
+
+def _check(ndim: int, mode: str, align_corners: Any, antialias: bool) -> None:
+    if mode in _BY_PLACE and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | "
             "bilinear | bicubic | trilinear"
         )
-    if antialias and not (mode in _FILTERS and input.ndim == 4):
+    if antialias and not (mode in _FILTERS and ndim == 4):
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
             "a 4-D tensor as input"
         )
-    if mode == "lanczos" and input.ndim == 4:
+    if mode == "lanczos" and ndim == 4:
         if align_corners:
             raise ValueError("Lanczos mode does not support align_corners=True")
         if not antialias:
             raise ValueError("Lanczos mode requires antialias=True")
         return
-    if mode in RANKS and input.ndim != RANKS[mode] and 3 <= input.ndim <= 5:
+    if mode in RANKS and ndim != RANKS[mode] and 3 <= ndim <= 5:
+        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {RANKS[mode]}D input")
+    if ndim not in (3, 4, 5) or mode not in (*RANKS, "nearest", "nearest-exact", "area"):
         raise NotImplementedError(
-            f"Got {input.ndim}D input, but {mode} mode needs {RANKS[mode]}D input"
-        )
-    if input.ndim not in (3, 4, 5) or mode not in (*RANKS, "nearest", "nearest-exact", "area"):
-        raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the "
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the "
             "modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | "
             f"nearest-exact (got {mode})"
         )
@@ -231,48 +247,70 @@ def interpolate(
     Raises: ValueError for neither or both of size and scale_factor, NotImplementedError for a mode
     that the number of dims has not.
     """
-    _check_rank_first(input, mode, align_corners, antialias)
-    sizes, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
-    _check(input, mode, align_corners, antialias)
+    shape = shape_of(input)
+    ndim = len(shape)
+    if align_corners is not None and mode in _BY_PLACE:
+        _check(ndim, mode, align_corners, antialias)
+    sizes, factors = _sizes(shape[2:], size, scale_factor, recompute_scale_factor)
+    _check(ndim, mode, align_corners, antialias)
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if mode == "area":
-        return NAMESPACES["nn.functional"][f"adaptive_avg_pool{input.ndim - 2}d"](input, sizes)
-    if min(*sizes, *input.shape[1:]) <= 0:
-        raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input (H: {input.shape[2]}) "
-            f"output (H: {sizes[0]})"
-        )
+        return NAMESPACES["nn.functional"][f"adaptive_avg_pool{ndim - 2}d"](input, sizes)
+    if min(*sizes, *shape[1:]) <= 0:
+        raise _nothing(shape, sizes)
     if mode.startswith("nearest"):
-        return _interpolate_nearest(input, sizes, factors, mode == "nearest-exact")
-    return _interpolated(input, sizes, factors, mode, bool(align_corners), antialias)
+        return _interpolate_nearest(input, shape, sizes, factors, mode == "nearest-exact")
+    return _interpolated(input, shape, sizes, factors, mode, bool(align_corners), antialias)
 
 
-def _check_rank_first(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
-    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
-        _check(input, mode, align_corners, antialias)
+def _nothing(shape: Ints, sizes: Ints) -> RuntimeError:
+    """The error for sizes that hold nothing."""
+    if min(*sizes, *shape[2:]) > 0:
+        return RuntimeError(
+            f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes "
+            f"{list(shape)}"
+        )
+    names = "DHW"[-len(sizes) :]
+    have, wanted = [
+        ", ".join([f"{name}: {n}" for name, n in zip(names, each, strict=True)])
+        for each in (shape[2:], sizes)
+    ]
+    link = "and " if len(sizes) == 1 else ""
+    return RuntimeError(
+        f"Input and output sizes should be greater than 0, but got input ({have}) "
+        f"{link}output ({wanted})"
+    )
 
 
-def _interpolate_nearest(input: Any, sizes: Ints, factors: list[Any], exact: bool) -> Any:
+def _interpolate_nearest(
+    input: Any, shape: Ints, sizes: Ints, factors: Sequence[Any], exact: bool
+) -> Any:
     if not (input._dtype.is_floating_point or input._dtype is dtypes.uint8):
         raise no_kernel("upsample_nearest", input._dtype)
-    for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
+    for dim, (n, out, factor) in enumerate(zip(shape[2:], sizes, factors, strict=True), 2):
         near = _nearest_at_hand if out <= _SHORT else _nearest
-        input = selected(input, i + 2, near(input.shape[i + 2], out, factor, exact))
+        input = selected(input, dim, near(n, out, factor, exact))
     return input
 
 
 def _interpolated(
-    input: Any, sizes: Ints, factors: list[Any], mode: str, align: bool, antialias: bool
+    input: Any,
+    shape: Ints,
+    sizes: Ints,
+    factors: Sequence[Any],
+    mode: str,
+    align: bool,
+    antialias: bool,
 ) -> Any:
     dtype = input._dtype
     if not (dtype.is_floating_point or dtype is dtypes.uint8):
         raise no_kernel(f"upsample_{mode}", dtype)
     real = np.float64 if dtype is dtypes.float64 else np.float32
     x = input.to(dtypes.float32) if dtype in dtypes.HALVES or dtype is dtypes.uint8 else input
-    for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
-        way = _Way(x.shape[i + 2], out, factor, align, mode, antialias, real)
-        x = resample(x, i + 2, *(_taps_at_hand if out <= _SHORT else _taps)(way))
+    for dim, (n, out, factor) in enumerate(zip(shape[2:], sizes, factors, strict=True), 2):
+        way = _Way(n, out, factor, align, mode, antialias, real)
+        x = resample(x, dim, *(_taps_at_hand if out <= _SHORT else _taps)(way))
     if dtype is dtypes.uint8:
         return x.round().clamp(0, 255).to(dtype)
     return x if x._dtype is dtype else x.to(dtype)
