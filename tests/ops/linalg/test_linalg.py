@@ -292,3 +292,18 @@ def test_a_triangular_systems_right_side_becomes_the_matrixs_type(
     assert found(skimp) == found(torch)
     with pytest.raises(RuntimeError, match="Expected b and A to have the same dtype"):
         skimp.triangular_solve(skimp.ones(2, 1), skimp.eye(2, dtype=skimp.float64))
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("batch", [(), (2,)])  # of the triangle's, with the same or more besides
+def test_a_triangular_systems_node_and_gradients_lie_as_pytorchs(batch: Any, left: bool) -> None:
+    found: list[list[Any]] = [[], []]
+    for i, lib in enumerate((torch, skimp)):
+        a = lib.tensor(square("float32", 3, batch).tolist(), requires_grad=True)
+        b = lib.ones(4, 3, requires_grad=True) if batch else lib.ones(3, 3, requires_grad=True)
+        b = b.mT if left else b
+        x = lib.linalg.solve_triangular(a, b, upper=True, left=left)
+        names = [type(node).__name__ for node, _ in x.grad_fn.next_functions if node]
+        found[i] = [x.grad_fn.name(), names[0], x.stride()]
+    assert found[1] == found[0]
+    assert names[0] == "AccumulateGrad"

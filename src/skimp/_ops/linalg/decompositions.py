@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, lapack, shaping
 from skimp._ops import batching, return_types
-from skimp._ops.linalg import older
+from skimp._ops.linalg import older, small
 from skimp._ops.linalg.checks import (
     LinAlgError,
     at_batch,
@@ -31,6 +32,7 @@ from skimp._ops.linalg.checks import (
     recorded,
     rows,
 )
+from skimp._ops.linalg.matmul import adjoint_times
 from skimp._ops.linalg.matmul_vector import vdot
 from skimp._ops.linalg.solve import inv, solve_triangular
 from skimp._ops.meta import linalg as shapes
@@ -40,13 +42,20 @@ from skimp._ops.meta import linalg as shapes
 
 def _half_diagonal(x: Tensor) -> Tensor:
     """x with its diagonal halved."""
-    return x - x.diagonal(0, -2, -1).diag_embed() / 2
+    return x * meta.beside(_halves(x.shape[-1], x._dtype.np).copy(), x._dtype, x)
+
+
+@lru_cache(maxsize=64)
+def _halves(n: int, dtype: np.dtype[Any]) -> Array:
+    """Ones, and halves on the diagonal."""
+    factors = np.ones((n, n), dtype)
+    factors.flat[:: n + 1] = 0.5
+    return factors
 
 
 def _qr_square_back(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     inner = (gr @ r.mH - q.mH @ gq).triu()
-    both = inner + inner.mH
-    half = both - both.diagonal(0, -2, -1).diag_embed() / 2
+    half = _half_diagonal(inner + inner.mH)
     return solve_triangular(r.mH, gq + q @ half, upper=False, left=False)
 
 
@@ -138,9 +147,9 @@ def _factor(a: Array) -> tuple[Array, Array]:
         return found.reshape(a.shape), info.reshape(a.shape[:-2])
 
 
-def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
-    lower, g = (result0.mH, g0.mH) if upper else (result0, g0)
-    phi = _half_diagonal((lower.mH @ g).tril())
+def _cholesky_back(g: Tensor, result: Tensor, upper: bool) -> Tensor:
+    lower, g = (result.mH, g.mH) if upper else (result, g)
+    phi = _half_diagonal(adjoint_times(lower, g).tril())
     inner = phi + phi.mH
     half = solve_triangular(lower.mH, inner, upper=True)
     return solve_triangular(lower, half, upper=False, left=False) / 2
@@ -149,7 +158,10 @@ def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
 @hidden(
     "_cholesky_ex",
     nondiff=(1,),
-    rule=Rule("LinalgCholeskyExBackward0", input=_cholesky_back),
+    rule=Rule(
+        "LinalgCholeskyExBackward0",
+        input=lambda g0, result0, upper: _cholesky_back(g0, result0, upper),
+    ),
     batch=batching.dims.MATRICES,
     meta=shapes.factor,
 )
@@ -177,7 +189,13 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return return_types.linalg_cholesky_ex(found, info)
 
 
-@linear("cholesky", out="own layout", autocast="float32")
+@linear(
+    "cholesky",
+    out="own layout",
+    autocast="float32",
+    fast=small.cholesky,
+    fast_rule=Rule("LinalgCholeskyExBackward0", input=_cholesky_back),
+)
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky_ex(input, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]

@@ -213,12 +213,14 @@ def adjoint(input: Tensor) -> Tensor:
 
 
 def _adjoint(name: str, input: Tensor, owner: str = "") -> Tensor:
-    if not input.ndim:
+    n = input.ndim
+    if not n:
         warn_once(f"{owner}{name} is deprecated on 0-D tensors. Consider using x.conj().")
         return conj(input)
-    if input.ndim == 1:
+    if n == 1:
         V.matrix_transpose(input._skimp_layout_of(), name)  # which refuses it
-    return conj(input.transpose(-2, -1))
+    turned = input.transpose(-2, -1)
+    return conj(turned) if input._dtype.is_complex else turned
 
 
 def _conjugate_transpose(input: Tensor) -> Tensor:
