@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general, hidden
@@ -382,7 +383,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
         check_number("linalg.vecdot", x)
     if x._dtype is not y._dtype:
         raise RuntimeError("linalg.vecdot: Expected x and y to have the same dtype")
-    if x.ndim == 1 and x.shape == y.shape:
+    shape = shape_of(x)
+    if len(shape) == 1 and shape == shape_of(y):
         return vdot(x, y)
     return (conj(x) * y).sum(dim)  # type: ignore[no-any-return]
 

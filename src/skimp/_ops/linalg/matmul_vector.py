@@ -136,7 +136,11 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _scalar(products.dot(input._skimp_array(), tensor._skimp_array()), input._dtype, out)
 
 
-@general(batch=batching.products.vdot, rule=Rule("VdotBackward0",
+def _small_vdot(input: Tensor, other: Tensor) -> Tensor | None:
+    return _small_dot(input, other)
+
+
+@general(batch=batching.products.vdot, fast=_small_vdot, rule=Rule("VdotBackward0",
     input=lambda g, other: conj(g) * other, other=lambda g, input: g * input),
     meta=_vectors_product)  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

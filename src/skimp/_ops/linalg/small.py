@@ -1,5 +1,5 @@
-"""Small matrices: the fast paths of `solve.py` and `decompositions.py`, with the bits of the general
-way. They answer neither what is singular nor what holds NaN: that way tells them apart.
+"""Fast paths of `solve.py` and `decompositions.py` for small matrices, with the general way's bits.
+They answer neither what is singular nor what holds NaN: that way tells them apart.
 """
 
 from __future__ import annotations
