@@ -67,8 +67,8 @@ def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
     """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
     kept = bare.where(_places(*a.shape[-2:], upper), a, a.dtype.type(0))
     if unit:
-        n = kept.shape[-1]
-        kept[..., np.arange(n), np.arange(n)] = 1
+        *lead, n, m = kept.shape
+        kept.reshape(*lead, n * m)[..., :: m + 1] = 1
     return kept
 
 

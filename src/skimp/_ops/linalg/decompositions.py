@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -43,15 +42,7 @@ from skimp._ops.meta import linalg as shapes
 
 def _half_diagonal(x: Tensor) -> Tensor:
     """x with its diagonal halved."""
-    return x * meta.beside(_halves(x.shape[-1], x._dtype.np).copy(), x._dtype, x)
-
-
-@lru_cache(maxsize=64)
-def _halves(n: int, dtype: np.dtype[Any]) -> Array:
-    """Ones, and halves on the diagonal."""
-    factors = np.ones((n, n), dtype)
-    factors.flat[:: n + 1] = 0.5
-    return factors
+    return x * meta.beside(small.halves(x.shape[-1], x._dtype.np).copy(), x._dtype, x)
 
 
 def _qr_square_back(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
@@ -150,7 +141,11 @@ def _factor(a: Array) -> tuple[Array, Array]:
 
 def _cholesky_back(g: Tensor, result: Tensor, upper: bool) -> Tensor:
     lower, g = (result.mH, g.mH) if upper else (result, g)
-    phi = _half_diagonal(adjoint_times(lower, g).tril())
+    product = adjoint_times(lower, g)
+    made = small.cholesky_back(lower, product)
+    if made is not None:
+        return made
+    phi = _half_diagonal(product.tril())
     inner = phi + phi.mH
     half = solve_triangular(lower.mH, inner, upper=True)
     return solve_triangular(lower, half, upper=False, left=False) / 2

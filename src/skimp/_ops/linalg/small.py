@@ -4,11 +4,14 @@ They answer neither what is singular nor what holds NaN: that way tells them apa
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import lapack
@@ -49,20 +52,27 @@ def inv(A: Tensor) -> Tensor | None:
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor | None:
     """`linalg.solve`, from the left."""
     pair = _beside(A, B) if left is True else None
-    if pair is None:
-        return None
-    a, b = pair
+    found = None if pair is None else _solved(*pair)
+    return None if found is None else (rows if found.ndim == 1 else columns)(found, A._dtype)
+
+
+def _solved(a: Array, b: Array) -> Array | None:
     vector = b.ndim < a.ndim
     if b.shape[-1 if vector else -2] != a.shape[-1]:
         return None
-    found = lapack.made("solve", a, b[..., None] if vector else b)
+    found: Array = lapack.made("solve", a, b[..., None] if vector else b)
     if lapack.failed(found, a):
         return None
-    if vector:
-        found = found[..., 0]
-        if b.ndim == 1:
-            return rows(found, A._dtype)
-    return columns(found, A._dtype)
+    return found[..., 0] if vector else found
+
+
+def solve_adjoint(A: Tensor, B: Tensor) -> Tensor | None:
+    """The X of A^H X = B, in a derivative that is not recorded."""
+    pair = None if modes.state.grad or active else _beside(A, B)
+    found = None if pair is None else _solved(_adjoint(pair[0]), pair[1])
+    if pair is None or found is None:
+        return None
+    return (columns if found.ndim == pair[0].ndim else rows)(found, A._dtype)
 
 
 def solve_triangular(
@@ -106,6 +116,24 @@ def cholesky(input: Tensor, *, upper: Any = False) -> Tensor | None:
     if lapack.failed(found, a):
         return None
     return columns(_adjoint(found) if upper else found, input._dtype)
+
+
+def cholesky_back(lower: Tensor, product: Tensor) -> Tensor | None:
+    """The gradient of a matrix from the product of the adjoint of its factor and its gradient."""
+    a, x = lower._np, product._np
+    if a is None or x is None or modes.state.grad or active or a.shape != x.shape or not a.size:
+        return None
+    phi = lapack.triangle(x, False) * halves(a.shape[-1], a.dtype)
+    half = lapack.substituted(_adjoint(a), phi + _adjoint(phi), True, False)
+    return columns(lapack.substituted(a, half, False, False, False) / 2, lower._dtype)
+
+
+@lru_cache(maxsize=64)
+def halves(n: int, dtype: np.dtype[Any]) -> Array:
+    """Ones, and halves on the diagonal."""
+    factors = np.ones((n, n), dtype)
+    factors.flat[:: n + 1] = 0.5
+    return factors
 
 
 def det(A: Tensor) -> Tensor | None:

@@ -13,6 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, general, hidden
 from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import formats, meta
@@ -37,6 +38,7 @@ from skimp._ops.linalg.checks import (
 )
 from skimp._ops.linalg.lu import eliminate
 from skimp._ops.linalg.matmul import adjoint_times, times_adjoint
+from skimp._ops.linalg.matmul_vector import outer_adjoint
 from skimp._ops.meta import linalg as shapes
 from skimp._ops.reduce.reductions import products_of_others
 
@@ -118,11 +120,13 @@ def _solution(a: Array, b: Array) -> tuple[Array, Array]:
 
 def _solve_back(g: Tensor, A: Tensor, result: Tensor, needs: Any) -> tuple[Any, Any]:
     vector = len(shape_of(g)) < len(shape_of(A))
-    if vector:
-        g, result = g.unsqueeze(-1), result.unsqueeze(-1)
-    back = _solve_ex(A.mH, g)[0]
-    first = -times_adjoint(back, result) if "A" in needs else None
-    return first, back.squeeze(-1) if vector else back
+    back: Any = small.solve_adjoint(A, g)
+    if back is None:
+        back = _solve_ex(A.mH, g.unsqueeze(-1) if vector else g)[0]
+        back = back.squeeze(-1) if vector else back
+    if "A" not in needs:
+        return None, back
+    return -(outer_adjoint if vector else times_adjoint)(back, result), back
 
 
 def _solve_ex_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:
@@ -279,7 +283,10 @@ def _factor_back(common: Tensor, factor: Tensor, upper: bool) -> Tensor:
 def _cholesky_solve_back(
     g: Tensor, input2: Tensor, result: Tensor, upper: bool, needs: Any
 ) -> tuple[Any, Any]:
-    back = _cholesky_solve(g, input2, upper)
+    quiet = not (modes.state.grad or active)
+    back: Any = small.cholesky_solve(g, input2, upper) if quiet else None
+    if back is None:
+        back = _cholesky_solve(g, input2, upper)
     if "input2" not in needs:
         return back, None
     return back, _factor_back(times_adjoint(back, result), input2, upper)
@@ -382,6 +389,9 @@ def _slogdet_back(g0: Any, g1: Any, A: Tensor, result0: Tensor) -> Tensor:
     if not isinstance(g, Tensor):
         return A * 0
     each = g.to(A._dtype).unsqueeze(-1).unsqueeze(-1) * _eye(A)
+    made = small.solve_adjoint(A, each)
+    if made is not None:
+        return made
     # of a singular matrix no finite number, but an error only where it is differentiated again
     return solve_ex(A.mH, each, check_errors=modes.state.grad)[0]  # type: ignore[no-any-return]
 
