@@ -23,7 +23,7 @@ def inverse(a: Array) -> Array:
     found = made("inv", a)
     if failed(found, a):
         return _spoilt(np.linalg.inv(a), a, 2)
-    return found.astype(a.dtype, copy=False)
+    return found.astype(a.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def solution(a: Array, b: Array) -> Array:
@@ -31,7 +31,7 @@ def solution(a: Array, b: Array) -> Array:
     found = made("solve1" if b.ndim == 1 else "solve", a, b)
     if failed(found, a):
         return _spoilt(np.linalg.solve(a, b), a, min(b.ndim, 2))
-    return found.astype(a.dtype, copy=False)
+    return found.astype(a.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) -> Array:

@@ -126,7 +126,10 @@ def _solve_back(g: Tensor, A: Tensor, result: Tensor, needs: Any) -> tuple[Any, 
         back = back.squeeze(-1) if vector else back
     if "A" not in needs:
         return None, back
-    return -(outer_adjoint if vector else times_adjoint)(back, result), back
+    if vector and not A._dtype.is_complex:
+        return -outer_adjoint(back, result), back
+    one, other = (back.unsqueeze(-1), result.unsqueeze(-1)) if vector else (back, result)
+    return -times_adjoint(one, other), back
 
 
 def _solve_ex_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:
