@@ -38,7 +38,7 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
 def _whole_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     """The same of all elements, where those that are nan share what is nan's."""
     mask = (input == result) | (input.isnan() & result.isnan())
-    return g.new_zeros(input.shape).masked_fill(mask, g / mask.sum())  # type: ignore[no-any-return]
+    return g.new_zeros(input.shape).masked_fill(mask, g / mask.sum())
 
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:

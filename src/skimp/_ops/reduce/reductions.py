@@ -130,7 +130,7 @@ def _nan_into(
 
 
 def _nansum_back(g: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    return spread(g, input.shape, dim, keepdim) * input.isnan().logical_not()  # type: ignore[no-any-return]
+    return spread(g, input.shape, dim, keepdim) * input.isnan().logical_not()
 
 
 def _small_nansum(
@@ -247,7 +247,7 @@ def nanmean(
 def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """Products of the others: by division where there is no zero, else from both sides."""
     if not input.ndim:
-        return g.clone()  # type: ignore[no-any-return]
+        return g.clone()
     if not bool((input == 0).any().item()):
         whole = opened(g * conj(result), tuple(input.shape), dim, keepdim)
         return whole / conj(input)  # type: ignore[no-any-return]
