@@ -6,12 +6,13 @@ there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.linalg import _umath_linalg as _routines
 
+from skimp._kernels import bare, shaping
 from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]
@@ -19,31 +20,78 @@ Array = np.ndarray[Any, Any]
 
 def inverse(a: Array) -> Array:
     """As np.linalg.inv, which raises LinAlgError for a singular matrix; all NaN where any is."""
-    found = _made("inv", a)
-    return _spoilt(np.linalg.inv(a), a, 2) if _failed(found, a) else found
+    found = made("inv", a)
+    if failed(found, a):
+        return _spoilt(np.linalg.inv(a), a, 2)
+    return found.astype(a.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def solution(a: Array, b: Array) -> Array:
     """As np.linalg.solve; all NaN where a matrix has any."""
-    found = _made("solve1" if b.ndim == 1 else "solve", a, b)
-    return _spoilt(np.linalg.solve(a, b), a, min(b.ndim, 2)) if _failed(found, a) else found
+    found = made("solve1" if b.ndim == 1 else "solve", a, b)
+    if failed(found, a):
+        return _spoilt(np.linalg.solve(a, b), a, min(b.ndim, 2))
+    return found.astype(a.dtype, copy=False)  # type: ignore[no-any-return]
+
+
+def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) -> Array:
+    """Solve a x = b, or x a = b, with a triangle of `a`, row by row where it is singular:
+    infinities, as LAPACK.
+    """
+    if not left:
+        found = substituted(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper, unit)
+        return found.swapaxes(-1, -2)
+    kept = triangle(a, upper, unit)
+    diagonal = kept.diagonal(0, -2, -1)
+    if bare.count_nonzero(diagonal) == diagonal.size:
+        return made("solve", kept, b).astype(a.dtype, copy=False)  # type: ignore[no-any-return]
+    n = a.shape[-1]
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
+    x = np.array(shaping.broadcast(b, shape))
+    for i in reversed(range(n)) if upper else range(n):
+        done = slice(i + 1, n) if upper else slice(0, i)
+        left = np.matmul(kept[..., i : i + 1, done], x[..., done, :])
+        x[..., i : i + 1, :] -= left
+        x[..., i, :] /= kept[..., i, i, None]
+    return x
+
+
+@lru_cache(maxsize=64)
+def _places(rows: int, columns: int, upper: bool) -> Array:
+    """Which elements are in a triangle."""
+    lower = np.tri(rows, columns, -1 if upper else 0, dtype=bool)
+    return ~lower if upper else lower
+
+
+def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
+    """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
+    kept = bare.where(_places(*a.shape[-2:], upper), a, a.dtype.type(0))
+    if unit:
+        *lead, n, m = kept.shape
+        kept.reshape(*lead, n * m)[..., :: m + 1] = 1
+    return kept
 
 
 def lower(a: Array) -> Array:
     """As np.linalg.cholesky."""
-    found = _made("cholesky_lo", a)
-    return np.linalg.cholesky(a) if _failed(found, a) else found
+    found = made("cholesky_lo", a)
+    return np.linalg.cholesky(a) if failed(found, a) else found.astype(a.dtype, copy=False)
 
 
 def determinant(a: Array) -> Any:
     """As np.linalg.det."""
-    return _made("det", a)
+    return made("det", a).astype(a.dtype, copy=False)
 
 
-def _made(name: str, *arrays: Array) -> Any:
-    dtype = arrays[0].dtype
-    found = quietly(_typed(name, len(arrays), dtype.kind == "c"), *arrays)
-    return found.astype(dtype, copy=False)
+def log_determinant(a: Array) -> tuple[Any, Any]:
+    """As np.linalg.slogdet."""
+    sign, size = quietly(_logarithm(a.dtype.kind == "c"), a)
+    return sign.astype(a.dtype, copy=False), size.astype(a.real.dtype, copy=False)
+
+
+def made(name: str, *arrays: Array) -> Any:
+    """What a routine gives, in double precision."""
+    return quietly(_typed(name, len(arrays), arrays[0].dtype.kind == "c"), *arrays)
 
 
 @cache
@@ -52,7 +100,12 @@ def _typed(name: str, count: int, is_complex: bool) -> Callable[..., Any]:
     return partial(getattr(_routines, name), signature=f"{one * count}->{one}")
 
 
-def _failed(found: Array, a: Array) -> bool:
+@cache
+def _logarithm(is_complex: bool) -> Callable[..., Any]:
+    return partial(_routines.slogdet, signature="D->Dd" if is_complex else "d->dd")
+
+
+def failed(found: Array, a: Array) -> bool:
     """Whether one of the matrices may have none: all of it is NaN then, and NumPy's function knows
     whether that is an error."""
     if not found.size:

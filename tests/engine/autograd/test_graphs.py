@@ -29,7 +29,7 @@ UNLIKE: dict[str, str] = {
             "cdist", "cumulative_trapezoid", "fft.fft2", "fft.fftn", "fft.ifft2", "fft.ifftn",
             "linalg.householder_product", "linalg.matrix_norm", "linalg.norm", "meshgrid",
             "nn.functional.cross_entropy", "nn.functional.dropout", "nn.functional.dropout2d",
-            "nn.functional.dropout3d", "scatter", "sort", "stft", "trapezoid", "trapz",
+            "nn.functional.dropout3d", "sort", "stft", "trapezoid", "trapz",
         ],
         SPECIAL,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import skimp
+from skimp.config import using
 from tests.support.samples import agree, refusals, same
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -292,3 +294,52 @@ def test_a_triangular_systems_right_side_becomes_the_matrixs_type(
     assert found(skimp) == found(torch)
     with pytest.raises(RuntimeError, match="Expected b and A to have the same dtype"):
         skimp.triangular_solve(skimp.ones(2, 1), skimp.eye(2, dtype=skimp.float64))
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("batch", [(), (2,)])  # of the triangle's, with the same or more besides
+def test_a_triangular_systems_node_and_gradients_lie_as_pytorchs(batch: Any, left: bool) -> None:
+    found: list[list[Any]] = [[], []]
+    for i, lib in enumerate((torch, skimp)):
+        a = lib.tensor(square("float32", 3, batch).tolist(), requires_grad=True)
+        b = lib.ones(4, 3, requires_grad=True) if batch else lib.ones(3, 3, requires_grad=True)
+        b = b.mT if left else b
+        x = lib.linalg.solve_triangular(a, b, upper=True, left=left)
+        names = [type(node).__name__ for node, _ in x.grad_fn.next_functions if node]
+        found[i] = [x.grad_fn.name(), names[0], x.stride()]
+    assert found[1] == found[0]
+    assert names[0] == "AccumulateGrad"
+
+
+SMALL = {
+    "inv": lambda a, b: skimp.linalg.inv(a),
+    "solve": lambda a, b: skimp.linalg.solve(a, b),
+    "solve a vector": lambda a, b: skimp.linalg.solve(a, b[..., 0]),
+    "cholesky": lambda a, b: skimp.linalg.cholesky(a @ a.mH + 3 * skimp.eye(3, dtype=a.dtype)),
+    "cholesky_solve": lambda a, b: skimp.cholesky_solve(b, a, upper=True),
+    "solve_triangular": lambda a, b: skimp.linalg.solve_triangular(
+        a, b.mT, upper=False, left=False, unitriangular=True
+    ),
+    "slogdet": lambda a, b: skimp.linalg.slogdet(a)[1],
+    "det": lambda a, b: skimp.linalg.det(a),
+    "mv": lambda a, b: skimp.mv(a.reshape(-1, 3), b.reshape(-1)[:3]),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_small_matrices_have_the_bits_of_the_general_way(name: str, dtype: str) -> None:
+    found: list[list[bytes]] = []
+    for small in (True, False):
+        with contextlib.nullcontext() if small else using(small_below=0):
+            for batch in ((), (2,)):
+                a = skimp.tensor(square(dtype, 3, batch), requires_grad=True)
+                b = skimp.tensor(numbers((*batch, 3, 2), dtype), requires_grad=True)
+                x: Any = SMALL[name](a, b)
+                weighted = (x * x.detach()).sum()
+                grads = skimp.autograd.grad(
+                    weighted.real if x.is_complex() else weighted, [a, b], allow_unused=True
+                )
+                seen = [x.detach(), *[g for g in grads if g is not None]]
+                found.append([t.contiguous().numpy().tobytes() for t in seen])
+    assert found[:2] == found[2:]

@@ -269,7 +269,9 @@ def _expanded_form(
 
 _WHOLE, _FIRST = slice(None), slice(1)
 _INTS = frozenset({int}).issuperset
-_PLAINS = {"sizes": "type({0}) is tuple and ints(map(type, {0}))"}  # the others are one number
+_TUPLE = "type({0}) is tuple and ints(map(type, {0}))"
+_EITHER = f"(type({{0}}) is int or {_TUPLE})"
+_PLAINS = {"sizes": _TUPLE, "source": _EITHER, "destination": _EITHER}  # the others are one number
 
 
 def unflattened(a: Array, dim: Any, sizes: Any) -> Array | None:

@@ -228,6 +228,8 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
         if not i.start is i.stop is i.step is None:
             return None
         lead += 1
+    if lead and len(indices) == lead + 1 and type(i) is Tensor and i._dtype is dtypes.bool:
+        return _masked(input, x, lead, i)
     arrays = index_arrays(indices[lead:] if lead else indices, x)
     if arrays is None:
         return None
@@ -249,6 +251,16 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     if input._rg and modes.state.grad:
         _RECORDING.record(made, input, indices)
     return made
+
+
+def _masked(input: Tensor, x: Array, dim: int, mask: Tensor) -> Tensor | None:
+    """What a mask of one dim leaves of it, where nothing is recorded."""
+    a = mask._np
+    if a is None or a.ndim != 1 or dim == x.ndim or len(a) != x.shape[dim]:
+        return None
+    if input._rg and modes.state.grad:
+        return None
+    return fresh(x.take(a.nonzero()[0], dim), input._dtype)
 
 
 def _is_in_order(x: Array) -> bool:

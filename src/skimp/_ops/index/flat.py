@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
@@ -20,6 +22,8 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.index.scatter import gather, small_gather
 from skimp._ops.index.writers import writer
+
+Ints = tuple[int, ...]
 
 _FEW = 1 << 12  # positions that one call looks up
 
@@ -159,29 +163,34 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
-    if input.ndim != indices.ndim:
+    have, own = shape_of(input), shape_of(indices)
+    if len(have) != len(own):
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
-            f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+            f"but got {len(have)} dimensions for input, and {len(own)} dimensions for indices"
         )
     if indices._dtype is not dtypes.int64:
         raise RuntimeError(
             "torch.take_along_dim(): dtype of indices should be Long but got "
             f"{scalar_type_name(indices._dtype)}"
         )
-    dim = layouts.normalize_dim(dim, input.ndim)
-    own, have = list(indices.shape), list(input.shape)
-    if input.ndim == 0:
+    dim = layouts.normalize_dim(dim, len(have))
+    if not have:
         return gather(input, dim, indices)
     indices = _from_front(indices, have[dim])
-    one_off = (
-        [1 if d == dim else n for d, n in enumerate(have)],
-        [1 if d == dim else n for d, n in enumerate(own)],
-    )
-    wide = layouts.broadcast_shapes(tuple(one_off[0]), tuple(one_off[1]))
-    of_input = tuple([have[d] if d == dim else n for d, n in enumerate(wide)])
-    of_index = tuple([own[d] if d == dim else n for d, n in enumerate(wide)])
-    return gather(input.expand(of_input), dim, indices.expand(of_index))
+    of_input, of_index = _beside_each_other(have, own, dim)
+    if of_index != own:
+        indices = indices.expand(of_index)
+    return gather(input.expand(of_input), dim, indices)
+
+
+@lru_cache(maxsize=256)
+def _beside_each_other(have: Ints, own: Ints, dim: int) -> tuple[Ints, Ints]:
+    """The shapes of an input and its indices, broadcast but for `dim`."""
+    one, other = [(*shape[:dim], 1, *shape[dim + 1 :]) for shape in (have, own)]
+    wide = layouts.broadcast_shapes(one, other)
+    before, after = wide[:dim], wide[dim + 1 :]
+    return (*before, have[dim], *after), (*before, own[dim], *after)
 
 
 def _from_front(indices: Tensor, n: int) -> Tensor:

@@ -134,11 +134,16 @@ def _mixed(self: Tensor, x: Any, index: tuple[Any, ...]) -> Tensor | None:
     if 1 in x.shape:  # whose strides may be any
         return None
     for i in index:
-        if i is not None and d == x.ndim:
+        if i is not None and d >= x.ndim:
             return None
         if type(i) is Tensor:
             a = i._np
-            if a is None or not a.ndim or i._dtype not in _POSITIONS:
+            if a is None or not a.ndim:
+                return None
+            if i._dtype is dtypes.bool:
+                d += a.ndim - 1
+                plain += (_ALL,) * (a.ndim - 1)
+            elif i._dtype not in _POSITIONS:
                 return None
         elif type(i) is int or i is None:
             is_view = True

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.positions import bits
@@ -149,7 +151,22 @@ def selected(input: Tensor, mask: Tensor) -> Tensor:
 # -- masked_scatter -------------------------------------------------------------------------------
 
 
-@writer(out=False, rule=Rule("MaskedScatterBackward0",
+def _small_masked_scatter(x: Array, mask: Tensor, source: Tensor) -> bool:
+    if not (type(mask) in ORDINARY and type(source) in ORDINARY):
+        return False
+    holds, values = mask._np, source._np
+    if holds is None or values is None or values.dtype != x.dtype or holds.shape != x.shape:
+        return False
+    if mask._dtype is not dtypes.bool or bare.may_share_memory(x, values):
+        return False
+    count = bare.count_nonzero(holds)
+    if values.size < count:
+        return False
+    x[holds] = values.reshape(-1)[:count]
+    return True
+
+
+@writer(out=False, fast=_small_masked_scatter, rule=Rule("MaskedScatterBackward0",
     input=lambda g, mask: masked_fill(g, mask, 0),
     source=lambda g, mask, source_shape: _scatter_back(g, mask, source_shape)))  # fmt: skip
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
@@ -197,8 +214,8 @@ def masked_scatter_broadcast(input: Tensor, mask: Tensor, source: Tensor) -> Ten
     Shape: mask and input broadcast; `source` has at least as many elements as the mask holds.
     """
     if isinstance(input, Tensor):  # its own refusal follows
-        shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
-        if shape != tuple(input.shape):
+        own, other = shape_of(input), shape_of(mask)
+        if own != other and (shape := layouts.broadcast_shapes(other, own)) != own:
             input = input.expand(shape)
     return _scattered(input, mask, source)  # type: ignore[no-any-return]
 

@@ -81,7 +81,7 @@ def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
     if kind is not float and (kind is not int or not -INT64_END <= value < INT64_END):
         return None
     if dtype is dtypes.float32:
-        fits = -_LARGEST <= value <= _LARGEST or value in (np.inf, -np.inf)
+        fits = -_LARGEST <= value <= _LARGEST or value in (np.inf, -np.inf) or value != value
         return np.float32(value) if fits else None
     if dtype is dtypes.float64 and (kind is float or -(1 << 53) < value < 1 << 53):
         return np.float64(value)

@@ -80,7 +80,11 @@ def _nonzero(input: Tensor) -> Tensor:
     return result
 
 
-export("nonzero", nonzero, batch=batching.places.no_shape)
+def _small_nonzero(input: Tensor, *, as_tuple: Any = False) -> Tensor | None:
+    return _few_positions(input) if as_tuple is False else None
+
+
+export("nonzero", nonzero, batch=batching.places.no_shape, fast=_small_nonzero)
 
 
 @general()

@@ -205,8 +205,12 @@ def _small_scatter(
     return True
 
 
+_OF_NUMBER = Rule("ScatterBackward1", input=_zeroed)
+
+
 @writer(batch=batching.places.by_index, fast=_small_scatter, rule=Rule("ScatterBackward0",
-    input=lambda g, dim, index: _zeroed(g, dim, index),
+    numbers={"src": _OF_NUMBER, "value": _OF_NUMBER},
+    input=_zeroed,
     src=lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape)))  # fmt: skip
 def scatter(
     input: Tensor,

@@ -1,4 +1,4 @@
-"""What the files of linear algebra share: refusals, LAPACK's column-major results, triangles."""
+"""What the files of linear algebra share: refusals, LAPACK's column-major results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.caching import POOLED
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel, require_inexact
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Tensor, as_it_lies, fresh
 from skimp._kernels import bare
 
 
@@ -37,16 +39,18 @@ def linear(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[...
     return general(name, method=False, namespaces=("linalg",), **forms)
 
 
-def check_matrices(name: str, t: Tensor, what: str = "A") -> None:
+def check_matrices(name: str, t: Tensor, what: str = "A") -> tuple[int, ...]:
+    """Refuse what is no matrices; their shape."""
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(t).__name__}")
-    if len(shape_of(t)) < 2:
+    shape = shape_of(t)
+    if len(shape) < 2:
         raise RuntimeError(f"{name}: The input tensor {what} must have at least 2 dimensions.")
+    return shape
 
 
 def check_square(name: str, t: Tensor, what: str = "A") -> None:
-    check_matrices(name, t, what)
-    *_, m, n = shape_of(t)
+    *_, m, n = check_matrices(name, t, what)
     if m != n:
         raise RuntimeError(
             f"{name}: {what} must be batches of square matrices, but they are {m} by {n} matrices"
@@ -91,13 +95,14 @@ def check_same_type(b: Tensor, A: Tensor) -> None:
 
 def check_factor(name: str, b: Tensor, A: Tensor) -> None:
     """Refuse a right side and a factor that don't go together, in PyTorch's words."""
-    for what, t in (("b", b), ("u", A)):
-        if t.ndim < 2:
+    right, factor = shape_of(b), shape_of(A)
+    for what, shape in (("b", right), ("u", factor)):
+        if len(shape) < 2:
             raise RuntimeError(
-                f"{what} should have at least 2 dimensions, but has {t.ndim} dimensions instead"
+                f"{what} should have at least 2 dimensions, but has {len(shape)} dimensions instead"
             )
     check_same_type(b, A)
-    (n, m), (rows, columns) = A.shape[-2:], b.shape[-2:]
+    (n, m), (rows, columns) = factor[-2:], right[-2:]
     if n != m:
         raise RuntimeError(
             f"A must be batches of square matrices, but they are {n} by {m} matrices"
@@ -118,16 +123,27 @@ def recorded(t: Tensor) -> bool:
 
 def rows(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A result, row-major."""
-    return fresh(np.ascontiguousarray(array, dtype.np).reshape(np.shape(array)), dtype)
+    return fresh(np.asarray(array, dtype.np, order="C"), dtype)
 
 
 def columns(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A result with each matrix column-major, as LAPACK writes it and PyTorch returns it."""
-    *lead, m, n = shape = array.shape
-    *outer, down, right = layouts.contiguous_strides((*lead, n, m))
-    made, into = blank(shape, dtype, (*outer, right, down))
+    shape, n = array.shape, array.size
+    if 0 < n * dtype.itemsize < POOLED:
+        turned = array.swapaxes(-1, -2).astype(dtype.np, "C").swapaxes(-1, -2)
+        made = as_it_lies(turned, dtype)
+        made._skimp_layout = _by_columns(shape)
+        return made
+    made, into = blank(shape, dtype, _by_columns(shape).strides)
     into[...] = array
     return made
+
+
+@lru_cache(maxsize=256)
+def _by_columns(shape: tuple[int, ...]) -> Layout:
+    *lead, m, n = shape
+    *outer, down, right = layouts.contiguous_strides((*lead, n, m))
+    return Layout(shape, (*outer, right, down), 0)
 
 
 def integers(array: Any) -> Tensor:
@@ -143,9 +159,10 @@ def first_bad(info: Tensor) -> tuple[int, int]:
     """The first matrix on which a routine stopped (-1: none), and what it said."""
     if info._hollow:
         return -1, 0
-    flat = info._skimp_array().reshape(-1)
-    if not bare.count_nonzero(flat):
+    found = info._skimp_array()
+    if not bare.count_nonzero(found):
         return -1, 0
+    flat = found.reshape(-1)
     at = int(flat.nonzero()[0][0])
     return at, int(flat[at])
 
@@ -164,19 +181,3 @@ def failed_inverse(name: str, info: Tensor) -> None:
         f"{name}: {batch}The diagonal element {where} is zero, the inversion could not be "
         "completed because the input matrix is singular."
     )
-
-
-@lru_cache(maxsize=64)
-def _triangle(rows: int, columns: int, upper: bool) -> Array:
-    """Which elements are in it."""
-    lower = np.tri(rows, columns, -1 if upper else 0, dtype=bool)
-    return ~lower if upper else lower
-
-
-def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
-    """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
-    kept = bare.where(_triangle(*a.shape[-2:], upper), a, a.dtype.type(0))
-    if unit:
-        n = kept.shape[-1]
-        kept[..., np.arange(n), np.arange(n)] = 1
-    return kept

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general, hidden, move
@@ -84,7 +85,7 @@ def _tensordot_dims(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[in
         return as_list[0], as_list[1]
     if dims < 0:
         raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
-    if dims > min(a.ndim, b.ndim):
+    if dims > min(len(shape_of(a)), len(shape_of(b))):
         raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
     return list(range(-dims, 0)), list(range(dims))
 
@@ -94,26 +95,39 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
         raise RuntimeError("both dimension lists should have same length")
     if a._dtype is not b._dtype:
         raise RuntimeError("both inputs should have same dtype")
-    x = layouts.normalize_dims(dims_a, a.ndim)
-    y = layouts.normalize_dims(dims_b, b.ndim)
+    x, y, alone_a, alone_b = _summed(shape_of(a), shape_of(b), tuple(dims_a), tuple(dims_b))
+    for i in alone_a:
+        a = a.sum(i, keepdim=True)
+    for j in alone_b:
+        b = b.sum(j, keepdim=True)
+    turn_a, left, turn_b, right, shape = _meeting(shape_of(a), shape_of(b), x, y)
+    made = mm(as_turned(a, turn_a, left), as_turned(b, turn_b, right))
+    if shape is None:  # a view that PyTorch's graph has, too
+        return made.view(made.shape) if made._rg else made
+    return made.view(shape)
+
+
+@lru_cache(256)
+def _summed(a: Ints, b: Ints, dims_a: Ints, dims_b: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """The dims that are summed over, and those of each tensor that the other has one element for,
+    which are summed alone.
+    """
+    x, y = layouts.normalize_dims(dims_a, len(a)), layouts.normalize_dims(dims_b, len(b))
+    alone: tuple[list[int], list[int]] = [], []
     for d, (i, j) in enumerate(zip(x, y, strict=True)):
-        n, m = a.shape[i], b.shape[j]
+        n, m = a[i], b[j]
         if n == m:
             continue
         if n == 1:
-            b = b.sum(j, keepdim=True)
+            alone[1].append(j)
         elif m == 1:
-            a = a.sum(i, keepdim=True)
+            alone[0].append(i)
         else:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {n} in dim {dims_a[d]} "
                 f"and second has size {m} in dim {dims_b[d]}"
             )
-    turn_a, left, turn_b, right, shape = _meeting(tuple(a.shape), tuple(b.shape), x, y)
-    made = mm(as_turned(a, turn_a, left), as_turned(b, turn_b, right))
-    if shape is None:  # a view that PyTorch's graph has, too
-        return made.view(made.shape) if made._rg else made
-    return made.view(shape)
+    return x, y, tuple(alone[0]), tuple(alone[1])
 
 
 Turn = tuple[Ints | None, Ints | None]
@@ -168,12 +182,13 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Shape: (..., n) and (..., n); the result has the other dims of both.
     """
     require_tensor("inner", "other", other, 2)
-    if input.ndim == 0 or other.ndim == 0:
+    own, have = shape_of(input), shape_of(other)
+    if not own or not have:
         return mul(input, other, out=out)
-    if input.shape[-1] != other.shape[-1]:
+    if own[-1] != have[-1]:
         raise RuntimeError(
             "inner() the last dimension must match on both input tensors but got shapes "
-            f"{list(input.shape)} and {list(other.shape)}"
+            f"{list(own)} and {list(have)}"
         )
     if out is None:
         return _tensordot(input, other, [-1], [-1])

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general, hidden
@@ -17,7 +18,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, lapack, shaping
 from skimp._ops import batching, return_types
-from skimp._ops.linalg import older
+from skimp._ops.linalg import older, small
 from skimp._ops.linalg.checks import (
     LinAlgError,
     at_batch,
@@ -31,6 +32,7 @@ from skimp._ops.linalg.checks import (
     recorded,
     rows,
 )
+from skimp._ops.linalg.matmul import adjoint_times
 from skimp._ops.linalg.matmul_vector import vdot
 from skimp._ops.linalg.solve import inv, solve_triangular
 from skimp._ops.meta import linalg as shapes
@@ -40,13 +42,12 @@ from skimp._ops.meta import linalg as shapes
 
 def _half_diagonal(x: Tensor) -> Tensor:
     """x with its diagonal halved."""
-    return x - x.diagonal(0, -2, -1).diag_embed() / 2
+    return x * meta.beside(small.halves(x.shape[-1], x._dtype.np).copy(), x._dtype, x)
 
 
 def _qr_square_back(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     inner = (gr @ r.mH - q.mH @ gq).triu()
-    both = inner + inner.mH
-    half = both - both.diagonal(0, -2, -1).diag_embed() / 2
+    half = _half_diagonal(inner + inner.mH)
     return solve_triangular(r.mH, gq + q @ half, upper=False, left=False)
 
 
@@ -138,9 +139,13 @@ def _factor(a: Array) -> tuple[Array, Array]:
         return found.reshape(a.shape), info.reshape(a.shape[:-2])
 
 
-def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
-    lower, g = (result0.mH, g0.mH) if upper else (result0, g0)
-    phi = _half_diagonal((lower.mH @ g).tril())
+def _cholesky_back(g: Tensor, result: Tensor, upper: bool) -> Tensor:
+    lower, g = (result.mH, g.mH) if upper else (result, g)
+    product = adjoint_times(lower, g)
+    made = small.cholesky_back(lower, product)
+    if made is not None:
+        return made
+    phi = _half_diagonal(product.tril())
     inner = phi + phi.mH
     half = solve_triangular(lower.mH, inner, upper=True)
     return solve_triangular(lower, half, upper=False, left=False) / 2
@@ -149,7 +154,10 @@ def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
 @hidden(
     "_cholesky_ex",
     nondiff=(1,),
-    rule=Rule("LinalgCholeskyExBackward0", input=_cholesky_back),
+    rule=Rule(
+        "LinalgCholeskyExBackward0",
+        input=lambda g0, result0, upper: _cholesky_back(g0, result0, upper),
+    ),
     batch=batching.dims.MATRICES,
     meta=shapes.factor,
 )
@@ -177,7 +185,13 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return return_types.linalg_cholesky_ex(found, info)
 
 
-@linear("cholesky", out="own layout", autocast="float32")
+@linear(
+    "cholesky",
+    out="own layout",
+    autocast="float32",
+    fast=small.cholesky,
+    fast_rule=Rule("LinalgCholeskyExBackward0", input=_cholesky_back),
+)
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky_ex(input, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]
@@ -364,7 +378,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
         check_number("linalg.vecdot", x)
     if x._dtype is not y._dtype:
         raise RuntimeError("linalg.vecdot: Expected x and y to have the same dtype")
-    if x.ndim == 1 and x.shape == y.shape:
+    shape = shape_of(x)
+    if len(shape) == 1 and shape == shape_of(y):
         return vdot(x, y)
     return (conj(x) * y).sum(dim)  # type: ignore[no-any-return]
 

@@ -13,7 +13,7 @@ from skimp._engine.dispatch.forms import NAMESPACES, OPS, general, hidden
 from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare
+from skimp._kernels import bare, lapack
 from skimp._ops import batching, return_types
 from skimp._ops.linalg import older
 from skimp._ops.linalg.checks import (
@@ -26,7 +26,6 @@ from skimp._ops.linalg.checks import (
     integers,
     linear,
     rows,
-    triangle,
 )
 from skimp._ops.meta import linalg as shapes
 
@@ -51,7 +50,7 @@ def eliminate(a: Array, pivot: bool = True) -> tuple[Array, Array]:
                 flat[:, j] = held
             _step(flat, j, end)
         if end < n:
-            lower = triangle(flat[:, start:end, start:end], False, True)
+            lower = lapack.triangle(flat[:, start:end, start:end], False, True)
             flat[:, start:end, end:] = np.linalg.solve(lower, flat[:, start:end, end:])
             flat[:, end:, end:] -= flat[:, end:, start:end] @ flat[:, start:end, end:]
     return flat.reshape(a.shape), pivots.reshape(*a.shape[:-2], k)

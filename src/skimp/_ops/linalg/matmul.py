@@ -285,6 +285,22 @@ def _first_back(g: Tensor, other: Tensor, input_shape: Ints) -> Tensor:
     return matmul(g, adjoint(other)) if made is None else made
 
 
+def times_adjoint(a: Tensor, b: Tensor) -> Tensor:
+    """Matrices times adjoints of as many, in a derivative."""
+    one, other = shape_of(a), shape_of(b)
+    if len(one) == 2 == len(other):
+        return mm_first_back(a, b, (one[0], other[0]), (other[0], 1))
+    return _first_back(a, b, one)
+
+
+def adjoint_times(a: Tensor, b: Tensor) -> Tensor:
+    """The adjoints of matrices times as many, in a derivative."""
+    one, other = shape_of(a), shape_of(b)
+    if len(one) == 2 == len(other):
+        return mm_second_back(b, a, (one[1], other[1]), (other[1], 1))
+    return _second_back(b, a, other)
+
+
 def _second_back(g: Tensor, input: Tensor, other_shape: Ints) -> Tensor:
     if len(other_shape) == 2 and input.ndim == g.ndim:
         return _summed(adjoint(input), g)

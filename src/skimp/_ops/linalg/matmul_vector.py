@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import copies as told
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -19,6 +21,7 @@ from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.shape.copies import describe
 from skimp._ops.sparse import rules as sparse
+from skimp.config import config
 
 Ints = tuple[int, ...]
 _REFUSED = (dtypes.bool, *dtypes.NARROW)
@@ -136,7 +139,11 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _scalar(products.dot(input._skimp_array(), tensor._skimp_array()), input._dtype, out)
 
 
-@general(batch=batching.products.vdot, rule=Rule("VdotBackward0",
+def _small_vdot(input: Tensor, other: Tensor) -> Tensor | None:
+    return _small_dot(input, other)
+
+
+@general(batch=batching.products.vdot, fast=_small_vdot, rule=Rule("VdotBackward0",
     input=lambda g, other: conj(g) * other, other=lambda g, input: g * input),
     meta=_vectors_product)  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -166,8 +173,29 @@ def _scalar(value: Any, dtype: dtypes.dtype, out: Tensor | None) -> Tensor:
 # -- a matrix and a vector ------------------------------------------------------------------------
 
 
+def outer_adjoint(a: Tensor, b: Tensor) -> Tensor:
+    """Vectors as columns times the conjugates of as many as rows, in a derivative."""
+    x, y = a._np, b._np
+    if (
+        x is None
+        or y is None
+        or modes.state.grad
+        or active
+        or x.ndim != y.ndim
+        or y.dtype.kind == "c"  # whose products NumPy rounds by how they lie
+        or not x.size * y.shape[-1] < config.small_below
+    ):
+        return a.unsqueeze(-1) * conj(b).unsqueeze(-2)  # type: ignore[no-any-return]
+    return fresh(np.multiply(x[..., None], y[..., None, :], order="C"), a._dtype)
+
+
 def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
-    return mv(conj(input).t(), g)
+    x, y, dtype = input._np, g._np, g._dtype
+    if x is None or y is None or modes.state.grad or active or dtype not in dtypes.FLOATING:
+        return mv(conj(input).t(), g)
+    if not (dtype is input._dtype and x.size and x.flags.forc and y.flags.c_contiguous):
+        return mv(input.t(), g)
+    return fresh(np.matmul(x.T, y), dtype)
 
 
 def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
@@ -187,7 +215,7 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
 
 
 @general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0",
-    input=lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
+    input=lambda g, vec: outer_adjoint(g, vec),
     vec=_mv_vector_back), sparse=sparse.product,)  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector.

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present, recorded, shown
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, general, hidden
 from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn_once
 from skimp._engine.tensor import formats, meta
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare, lapack, shaping
+from skimp._kernels import bare, lapack
 from skimp._ops import batching, return_types
-from skimp._ops.linalg import older
+from skimp._ops.linalg import older, small
 from skimp._ops.linalg.checks import (
     LinAlgError,
     check_factor,
@@ -33,9 +35,10 @@ from skimp._ops.linalg.checks import (
     integers,
     linear,
     rows,
-    triangle,
 )
 from skimp._ops.linalg.lu import eliminate
+from skimp._ops.linalg.matmul import adjoint_times, times_adjoint
+from skimp._ops.linalg.matmul_vector import outer_adjoint
 from skimp._ops.meta import linalg as shapes
 from skimp._ops.reduce.reductions import products_of_others
 
@@ -58,15 +61,19 @@ def _inverse(a: Array) -> tuple[Array, Array]:
         return bare.where((info == 0)[..., None, None], np.linalg.inv(good), math.inf), info
 
 
+def _inverse_back(g: Tensor, result: Tensor) -> Tensor:
+    return -times_adjoint(adjoint_times(result, g), result)
+
+
 @hidden(
     nondiff=(1,),
-    rule=Rule("LinalgInvExBackward0", input=lambda g0, result0: -(result0.mH @ g0 @ result0.mH)),
+    rule=Rule("LinalgInvExBackward0", A=lambda g0, result0: _inverse_back(g0, result0)),
     batch=batching.dims.MATRICES,
     meta=shapes.inverse,
 )
-def _inv_ex(input: Tensor) -> Any:
-    found, info = _inverse(input._skimp_array())
-    return columns(found, input._dtype), integers(info)
+def _inv_ex(A: Tensor) -> Any:
+    found, info = _inverse(A._skimp_array())
+    return columns(found, A._dtype), integers(info)
 
 
 @linear("inv_ex", autocast="float32", batch=batching.dims.MATRICES)
@@ -80,7 +87,13 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return return_types.linalg_inv_ex(found, info)
 
 
-@linear("inv", out="own layout", autocast="float32")
+@linear(
+    "inv",
+    out="own layout",
+    autocast="float32",
+    fast=small.inv,
+    fast_rule=Rule("LinalgInvExBackward0", A=_inverse_back),
+)
 def inv(A: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
@@ -105,14 +118,27 @@ def _solution(a: Array, b: Array) -> tuple[Array, Array]:
         return bare.where((info == 0)[..., None, None], np.linalg.solve(good, b), math.nan), info
 
 
-def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:
-    back = _solve_ex(A.mH, g0)[0]
-    return (-(back @ result0.mH) if "A" in needs else None), back
+def _solve_back(g: Tensor, A: Tensor, result: Tensor, needs: Any) -> tuple[Any, Any]:
+    vector = len(shape_of(g)) < len(shape_of(A))
+    back: Any = small.solve_adjoint(A, g)
+    if back is None:
+        back = _solve_ex(A.mH, g.unsqueeze(-1) if vector else g)[0]
+        back = back.squeeze(-1) if vector else back
+    if "A" not in needs:
+        return None, back
+    if vector and not A._dtype.is_complex:
+        return -outer_adjoint(back, result), back
+    one, other = (back.unsqueeze(-1), result.unsqueeze(-1)) if vector else (back, result)
+    return -times_adjoint(one, other), back
+
+
+def _solve_ex_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:
+    return _solve_back(g0, A, result0, needs)
 
 
 @hidden(
     nondiff=(1,),
-    rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_back}),
+    rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_ex_back}),
     batch=batching.dims.solve,
     meta=shapes.solution,
 )
@@ -123,16 +149,17 @@ def _solve_ex(A: Tensor, B: Tensor) -> Any:
 
 def _is_vector(A: Tensor, B: Tensor) -> bool:
     """B holds vectors if it has one dimension, or A's dimensions without the last."""
-    return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+    own, right = shape_of(A), shape_of(B)
+    return len(right) == 1 or right == own[:-1]
 
 
 def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:
     at = -2 if left else -1
-    if A.shape[at] != B.shape[at]:
+    own, right = shape_of(A), shape_of(B)
+    if own[at] != right[at]:
         raise RuntimeError(
             f"{name}: Incompatible shapes of A and B for the equation "
-            f"{'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
-            f"{B.shape[-2]}x{B.shape[-1]})"
+            f"{'AX = B' if left else 'XA = B'} ({own[-2]}x{own[-1]} and {right[-2]}x{right[-1]})"
         )
 
 
@@ -166,13 +193,20 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that they have together."""
-    if A.ndim == B.ndim == 2:
+    own, right = shape_of(A), shape_of(B)
+    if own[:-2] == right[:-2]:
         return A, B
-    batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
-    return A.expand((*batch, *A.shape[-2:])), B.expand((*batch, *B.shape[-2:]))
+    batch = layouts.broadcast_shapes(own[:-2], right[:-2])
+    return A.expand((*batch, *own[-2:])), B.expand((*batch, *right[-2:]))
 
 
-@linear("solve", out="own layout", autocast="float32")
+@linear(
+    "solve",
+    out="own layout",
+    autocast="float32",
+    fast=small.solve,
+    fast_rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_back}),
+)
 @shown("LinalgSolveExBackward0", "A", "B")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """The X of A X = B; of X A = B without `left`."""
@@ -182,44 +216,36 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 # -- triangular systems ---------------------------------------------------------------------------
 
 
-def substitute(a: Array, b: Array, upper: bool, unit: bool) -> Array:
-    """Solve with a triangle of `a`, row by row where it is singular: infinities, as LAPACK."""
-    kept = triangle(a, upper, unit)
-    n = a.shape[-1]
-    diagonal = kept.diagonal(0, -2, -1)
-    if bare.count_nonzero(diagonal) == diagonal.size:
-        return np.linalg.solve(kept, b)
-    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
-    x = np.array(shaping.broadcast(b, shape))
-    for i in reversed(range(n)) if upper else range(n):
-        done = slice(i + 1, n) if upper else slice(0, i)
-        left = np.matmul(kept[..., i : i + 1, done], x[..., done, :])
-        x[..., i : i + 1, :] -= left
-        x[..., i, :] /= kept[..., i, i, None]
-    return x
-
-
 def _triangular_back(
-    g: Tensor, A: Tensor, result: Tensor, upper: bool, unitriangular: bool, needs: Any
+    g: Tensor,
+    input: Tensor,
+    result: Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+    needs: Any,
 ) -> tuple[Any, Any]:
-    back = _solve_triangular(A.mH, g, not upper, unitriangular)
-    if "A" not in needs:
+    back = _solve_triangular(input.mH, g, not upper, left, unitriangular)
+    if "input" not in needs:
         return None, back
-    ga = -(back @ result.mH)
+    ga = -(times_adjoint(back, result) if left else adjoint_times(result, back))
     edge = int(unitriangular)
     return (ga.triu(edge) if upper else ga.tril(-edge)), back
 
 
-@hidden(
-    rule=Rule("LinalgSolveTriangularBackward0", {("A", "B"): _triangular_back}),
-    batch=batching.dims.MATRICES,
-    meta=shapes.triangular,
-)
-def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:
-    return columns(substitute(A._skimp_array(), B._skimp_array(), upper, unitriangular), A._dtype)
+_TRIANGULAR = Rule("LinalgSolveTriangularBackward0", {("input", "B"): _triangular_back})
 
 
-@linear("solve_triangular", out=True)
+@hidden(rule=_TRIANGULAR, batch=batching.dims.MATRICES, meta=shapes.triangular)
+def _solve_triangular(
+    input: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool
+) -> Tensor:
+    a, b = input._skimp_array(), B._skimp_array()
+    return columns(lapack.substituted(a, b, upper, unitriangular, left), input._dtype)
+
+
+@linear("solve_triangular", out=True, fast=small.solve_triangular, fast_rule=_TRIANGULAR)
+@shown("LinalgSolveTriangularBackward0", "input", "B")
 def solve_triangular(
     input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
@@ -230,12 +256,7 @@ def solve_triangular(
     check_sides(name, input, B, left)
     check_number(name, input, "triangular_solve_cpu")
     a, b = _batched(input, B if B._dtype is input._dtype else B.to(input._dtype))
-    if left:
-        return _solve_triangular(a, b, upper, unitriangular)
-    turned = _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
-    if recorded(turned):
-        present(turned, "LinalgSolveTriangularBackward0", [input, B], [input, B])
-    return turned
+    return _solve_triangular(a, b, upper, left, unitriangular)
 
 
 @general(out="layout", autocast="float32")
@@ -263,23 +284,28 @@ def _factor_back(common: Tensor, factor: Tensor, upper: bool) -> Tensor:
 
 
 def _cholesky_solve_back(
-    g: Tensor, input: Tensor, L: Tensor, result: Tensor, upper: bool
-) -> tuple[Tensor, Tensor]:
-    back = _cholesky_solve(g, L, upper)
-    return back, _factor_back(back @ result.mH, L, upper)
+    g: Tensor, input2: Tensor, result: Tensor, upper: bool, needs: Any
+) -> tuple[Any, Any]:
+    quiet = not (modes.state.grad or active)
+    back: Any = small.cholesky_solve(g, input2, upper) if quiet else None
+    if back is None:
+        back = _cholesky_solve(g, input2, upper)
+    if "input2" not in needs:
+        return back, None
+    return back, _factor_back(times_adjoint(back, result), input2, upper)
 
 
-@hidden(
-    rule=Rule("CholeskySolveBackward0", {("input", "L"): _cholesky_solve_back}),
-    batch=batching.dims.MATRICES,
-)
-def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:
-    first, second = (L.mH, L) if upper else (L, L.mH)
-    half = _solve_triangular(first, input, False, False)
-    return _solve_triangular(second, half, True, False)
+_CHOLESKY_SOLVE = Rule("CholeskySolveBackward0", {("input", "input2"): _cholesky_solve_back})
 
 
-@general(out=True, autocast="float32")
+@hidden(rule=_CHOLESKY_SOLVE, batch=batching.dims.MATRICES)
+def _cholesky_solve(input: Tensor, input2: Tensor, upper: bool) -> Tensor:
+    first, second = (input2.mH, input2) if upper else (input2, input2.mH)
+    half = _solve_triangular(first, input, False, True, False)
+    return _solve_triangular(second, half, True, True, False)
+
+
+@general(out=True, autocast="float32", fast=small.cholesky_solve, fast_rule=_CHOLESKY_SOLVE)
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """The X of A X = input, where L is a Cholesky factor of A."""
     check_factor("cholesky_solve", input, input2)
@@ -315,18 +341,18 @@ def _eye(t: Tensor) -> Tensor:
 # -- determinants ---------------------------------------------------------------------------------
 
 
-def _det_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
+def _det_back(g: Tensor, A: Tensor, result: Tensor) -> Tensor:
     """The determinant's gradient is the matrix of its cofactors, through the singular values where
     there is no inverse.
     """
-    if input.shape[-1] == 0:
-        return input * 0
+    if A.shape[-1] == 0:
+        return A * 0
     g = g.unsqueeze(-1).unsqueeze(-1)
-    found = conj(result).unsqueeze(-1).unsqueeze(-1) * _eye(input)
-    solution, info = solve_ex(input.mH, found)
+    found = conj(result).unsqueeze(-1).unsqueeze(-1) * _eye(A)
+    solution, info = solve_ex(A.mH, found)
     if bool((result != 0).all().item()) and not info._skimp_array().any():
         return g * solution  # type: ignore[no-any-return]
-    return g * _cofactors(input)
+    return g * _cofactors(A)
 
 
 def _cofactors(a: Tensor) -> Tensor:
@@ -337,17 +363,15 @@ def _cofactors(a: Tensor) -> Tensor:
     return turn.unsqueeze(-1).unsqueeze(-1) * ((u * others) @ vh)  # type: ignore[no-any-return]
 
 
-@hidden(
-    "_linalg_det",
-    rule=Rule("LinalgDetBackward0", input=_det_back),
-    batch=batching.dims.MATRICES,
-    meta=shapes.determinant,
-)
-def _det(input: Tensor) -> Tensor:
-    return rows(lapack.determinant(input._skimp_array()), input._dtype)
+_DET = Rule("LinalgDetBackward0", A=_det_back)
 
 
-@linear("det", out="own layout")
+@hidden("_linalg_det", rule=_DET, batch=batching.dims.MATRICES, meta=shapes.determinant)
+def _det(A: Tensor) -> Tensor:
+    return rows(lapack.determinant(A._skimp_array()), A._dtype)
+
+
+@linear("det", out="own layout", fast=small.det, fast_rule=_DET)
 def det(A: Tensor) -> Tensor:
     """The determinants of square matrices."""
     check_square("linalg.det", A)
@@ -361,29 +385,30 @@ def torch_det(input: Tensor) -> Tensor:
     return det(input)
 
 
-def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
+def _slogdet_back(g0: Any, g1: Any, A: Tensor, result0: Tensor) -> Tensor:
     g = 0 if g1 is None else g1
-    if g0 is not None and input._dtype.is_complex:
+    if g0 is not None and A._dtype.is_complex:
         g = g - 1j * (conj(g0) * result0).imag
     if not isinstance(g, Tensor):
-        return input * 0
-    each = g.to(input._dtype).unsqueeze(-1).unsqueeze(-1) * _eye(input)
+        return A * 0
+    each = g.to(A._dtype).unsqueeze(-1).unsqueeze(-1) * _eye(A)
+    made = small.solve_adjoint(A, each)
+    if made is not None:
+        return made
     # of a singular matrix no finite number, but an error only where it is differentiated again
-    return solve_ex(input.mH, each, check_errors=modes.state.grad)[0]  # type: ignore[no-any-return]
+    return solve_ex(A.mH, each, check_errors=modes.state.grad)[0]  # type: ignore[no-any-return]
 
 
-@hidden(
-    "_linalg_slogdet",
-    rule=Rule("LinalgSlogdetBackward0", input=_slogdet_back),
-    batch=batching.dims.MATRICES,
-    meta=shapes.slogdet,
-)
-def _slogdet(input: Tensor) -> Any:
-    sign, size = np.linalg.slogdet(input._skimp_array())
-    return rows(sign, input._dtype), rows(size, input._dtype.to_real())
+_SLOGDET = Rule("LinalgSlogdetBackward0", A=_slogdet_back)
 
 
-@linear("slogdet", out="own layout")
+@hidden("_linalg_slogdet", rule=_SLOGDET, batch=batching.dims.MATRICES, meta=shapes.slogdet)
+def _slogdet(A: Tensor) -> Any:
+    sign, size = lapack.log_determinant(A._skimp_array())
+    return rows(sign, A._dtype), rows(size, A._dtype.to_real())
+
+
+@linear("slogdet", out="own layout", fast=small.slogdet, fast_rule=_SLOGDET)
 def slogdet(A: Tensor) -> Any:
     """The signs (phases) of determinants, and the logarithms of their sizes."""
     check_square("linalg.slogdet", A)

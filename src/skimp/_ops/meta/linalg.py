@@ -65,8 +65,8 @@ def factor(input: Tensor, upper: bool) -> Any:
     return columns(tuple(input.shape), input._dtype), empty(input.shape[:-2], dtypes.int32)
 
 
-def inverse(input: Tensor) -> Any:
-    return columns(tuple(input.shape), input._dtype), empty(input.shape[:-2], dtypes.int32)
+def inverse(A: Tensor) -> Any:
+    return columns(tuple(A.shape), A._dtype), empty(A.shape[:-2], dtypes.int32)
 
 
 def square(input: Tensor, *_: Any) -> Tensor:
@@ -79,18 +79,18 @@ def solution(A: Tensor, B: Tensor) -> Any:
     return columns((*batch, *B.shape[-2:]), A._dtype), empty(A.shape[:-2], dtypes.int32)
 
 
-def triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:
-    batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
-    return columns((*batch, *B.shape[-2:]), A._dtype)
+def triangular(input: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
+    batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(B.shape[:-2]))
+    return columns((*batch, *B.shape[-2:]), input._dtype)
 
 
-def determinant(input: Tensor) -> Tensor:
-    return empty(input.shape[:-2], input._dtype)
+def determinant(A: Tensor) -> Tensor:
+    return empty(A.shape[:-2], A._dtype)
 
 
-def slogdet(input: Tensor) -> Any:
-    batch = tuple(input.shape[:-2])
-    return empty(batch, input._dtype), empty(batch, input._dtype.to_real())
+def slogdet(A: Tensor) -> Any:
+    batch = tuple(A.shape[:-2])
+    return empty(batch, A._dtype), empty(batch, A._dtype.to_real())
 
 
 def lu(input: Tensor, pivot: bool) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, export, hidden, reduction
 from skimp._engine.dispatch.operands import require_tensor
@@ -29,16 +28,17 @@ from skimp._ops.reduce.reductions import UNHASHED, opened
 
 
 def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """The gradient shared evenly among equal extremes."""
+    """The gradient shared evenly among equal extremes; nan where the extreme is."""
     shape = tuple(input.shape)
-    best = opened(result, shape, dim, keepdim)
-    mask = (input == best) | (input.isnan() & best.isnan())
+    mask = input == opened(result, shape, dim, keepdim)
     share = opened(g, shape, dim, keepdim) / mask.sum(None if left_out(dim) else dim, True)
     return share * mask
 
 
 def _whole_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
-    return _extreme_back(g, input, result, (), False)
+    """The same of all elements, where those that are nan share what is nan's."""
+    mask = (input == result) | (input.isnan() & result.isnan())
+    return g.new_zeros(input.shape).masked_fill(mask, g / mask.sum())
 
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
@@ -273,8 +273,19 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=1)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
+def _both_back(
+    g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor, dim: Any, keepdim: bool
+) -> Tensor:
+    dim = () if dim is None else dim
+    low = None if g0 is None else _extreme_back(g0, input, result0, dim, keepdim)
+    high = None if g1 is None else _extreme_back(g1, input, result1, dim, keepdim)
+    if low is None or high is None:
+        return high if low is None else low  # type: ignore[return-value]
+    return low + high
+
+
 def _small_both(input: Any, *, dim: Any = None, keepdim: Any = False) -> Any:
-    if input._np is None or (input._rg and modes.state.grad):
+    if input._np is None:
         return None
     dim = () if dim is None else dim
     low = _lowest(input, dim, keepdim)
@@ -282,8 +293,12 @@ def _small_both(input: Any, *, dim: Any = None, keepdim: Any = False) -> Any:
     return None if high is None else return_types.aminmax._of((low, high))
 
 
-@reduction(out="same", fast=_small_both, batch=batching.dims.reduces_one)
-@shown("AminmaxBackward0", "input")
+@reduction(
+    out="same",
+    fast=_small_both,
+    rule=Rule("AminmaxBackward0", input=_both_back),
+    batch=batching.dims.reduces_one,
+)
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
     return return_types.aminmax(

@@ -134,7 +134,7 @@ def _lies_otherwise(input: Tensor, shape: tuple[int, ...]) -> bool:
     return input._skimp_layout_of().strides != layouts.contiguous_strides(shape)
 
 
-export("sort", sort, fast=_small_sort, fast_rule=SORT)
+_sorted = export("sort", sort, fast=_small_sort, fast_rule=SORT)
 
 
 def argsort(
@@ -184,7 +184,7 @@ def msort(input: Tensor) -> Tensor:
     Shape: the input's.
     Dtypes: bool, integers and floating point.
     """
-    return sort(input, 0)[0]
+    return _sorted(input, 0)[0]  # type: ignore[no-any-return]
 
 
 # -- topk, kthvalue -------------------------------------------------------------------------------

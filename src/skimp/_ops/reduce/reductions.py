@@ -21,7 +21,9 @@ from skimp._engine.eval import reducers as R
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.reduce import small, small_exact
 
@@ -127,8 +129,48 @@ def _nan_into(
     return out
 
 
-@reduction(batch=batching.dims.reduces)
-@shown("NansumBackward0", "input")
+def _nansum_back(g: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    return spread(g, input.shape, dim, keepdim) * input.isnan().logical_not()
+
+
+def _small_nansum(
+    input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    if dtype is not None:
+        return None
+    found = _without_nan(input)
+    return None if found is None else small.sum_(found[0], dim, keepdim)
+
+
+def _without_nan(input: Any) -> tuple[Tensor, Array] | None:
+    """A small tensor with zeros in place of nan, and where there are numbers."""
+    x = small.floats(input)
+    if x is None:
+        return None
+    there = x == x
+    return fresh(bare.where(there, x, x.dtype.type(0)), input._dtype), there
+
+
+def _small_nanmean(
+    input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    if dtype is not None or (input._rg and modes.state.grad):
+        return None
+    found = _without_nan(input)
+    if found is None:
+        return None
+    sums = small.sum_(found[0], dim, keepdim)
+    n = None if sums is None else small.sum_(fresh(found[1], dtypes.bool), dim, keepdim)
+    if n is None or n._np is None or sums._np is None:
+        return None
+    return fresh(quietly(np.divide, sums._np, n._np.astype(sums._np.dtype)), input._dtype)
+
+
+@reduction(
+    batch=batching.dims.reduces,
+    fast=_small_nansum,
+    rule=Rule("NansumBackward0", input=_nansum_back),
+)
 def nansum(
     input: Tensor,
     dim: Any = None,
@@ -177,7 +219,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, sum_dtype(result))
 
 
-@reduction(batch=batching.dims.reduces)
+@reduction(batch=batching.dims.reduces, fast=_small_nanmean)
 def nanmean(
     input: Tensor,
     dim: Any = None,
@@ -204,6 +246,8 @@ def nanmean(
 
 def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """Products of the others: by division where there is no zero, else from both sides."""
+    if not input.ndim:
+        return g.clone()
     if not bool((input == 0).any().item()):
         whole = opened(g * conj(result), tuple(input.shape), dim, keepdim)
         return whole / conj(input)  # type: ignore[no-any-return]

@@ -78,17 +78,26 @@ def distinct(
     return_inverse: Any = False,
     return_counts: Any = False,
     dim: Any = None,
-) -> Tensor | None:
-    """`unique` of the values alone."""
-    if return_inverse or return_counts or dim is not None or (input._rg and modes.state.grad):
+) -> Any:
+    """`unique` of all values."""
+    if dim is not None or (input._rg and modes.state.grad):
         return None
-    x = values_in_order(row_major(input, ORDERED))
-    if x is None:
+    own = row_major(input, ORDERED)
+    x = values_in_order(own)
+    if x is None or own is None:
         return None
     other = np.empty(x.size, np.bool_)
     other[0] = True
     np.not_equal(x[1:], x[:-1], out=other[1:])
-    return fresh(x[other], input._dtype)
+    values = x[other]
+    found = [fresh(values, input._dtype)]
+    if return_inverse:
+        found.append(fresh(values.searchsorted(own), dtypes.int64))
+    if return_counts:
+        first = other.nonzero()[0]
+        ends = np.append(first[1:], x.size)
+        found.append(fresh(np.subtract(ends, first, out=ends), dtypes.int64))
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def values_in_order(x: Array | None, dim: int | None = None) -> Array | None:

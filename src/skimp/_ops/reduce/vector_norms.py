@@ -20,7 +20,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
-from skimp._ops.reduce import small
+from skimp._ops.reduce import small, small_exact
 from skimp._ops.reduce.reductions import opened, sum_dtype
 
 
@@ -59,11 +59,11 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 def _norm_back(
     g: Tensor, input: Tensor, result: Tensor, p: float, dim: Any, keepdim: bool
-) -> Tensor:
+) -> Tensor | None:
     shape = tuple(input.shape)
     g, result = opened(g, shape, dim, keepdim), opened(result, shape, dim, keepdim)
     if p == 0.0:
-        return input * 0
+        return None
     if p == 2.0:
         return (input * (g / result)).masked_fill(result == 0, 0)
     sign = input.sgn()
@@ -88,8 +88,10 @@ def small_vector_norm(
 ) -> Tensor | None:
     if dtype is not None or type(ord) not in (int, float) or ord not in _SUMS:
         return None
-    if dim is None and keepdim is False and ord == 2:
-        made: Tensor | None = small.norm(input)
+    if ord in _EXTREMES:
+        made: Tensor | None = _small_extreme(input, ord, () if dim is None else dim, keepdim)
+    elif dim is None and keepdim is False and ord == 2:
+        made = small.norm(input)
     else:
         made = small.norms(input, dim, keepdim) if ord == 2 else None
         if made is None:
@@ -99,7 +101,19 @@ def small_vector_norm(
     return made
 
 
-_SUMS: Final = {1: R.SUM_ABS, 2: R.NORM}
+def _small_extreme(input: Any, ord: float, dim: Any, keepdim: Any) -> Tensor | None:
+    x = small.floats(input)
+    if x is None:
+        return None
+    found: Tensor | None = _EXTREMES[ord](fresh(np.abs(x), input._dtype), dim, keepdim)
+    return found
+
+
+_EXTREMES: Final = {
+    math.inf: small_exact.extreme(np.maximum, R.AMAX),
+    -math.inf: small_exact.extreme(np.minimum, R.AMIN),
+}
+_SUMS: Final = {1: R.SUM_ABS, 2: R.NORM, math.inf: R.AMAX, -math.inf: R.AMIN}
 
 
 def _small_norm(

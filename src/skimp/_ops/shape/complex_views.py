@@ -5,6 +5,7 @@ it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,7 +45,7 @@ def _small(
     a = input._np
     if a is None or not a.flags.c_contiguous:
         return None
-    layout = layout_of(input._skimp_layout_of(), input._dtype)
+    layout = layout_of(input._skimp_layout or input._skimp_layout_of(), input._dtype)
     return view_of_bytes(input, np.ndarray(layout.shape, dtype.np, a), dtype, layout, rule)
 
 
@@ -74,15 +75,16 @@ IM = Rule("SelectBackward0", input=lambda g: g * 1j)
 def _small_real(input: Tensor) -> Tensor | None:
     if not input._dtype.is_complex:
         return None
-    return _small(input, B.view_as_real, input._dtype.to_real(), _REAL)
+    return _small(input, _parts_of, input._dtype.to_real(), _REAL)
 
 
 def _small_complex(input: Tensor) -> Tensor | None:
     if input._dtype not in dtypes.FLOATING:
         return None
-    return _small(input, B.view_as_complex, input._dtype.to_complex(), _COMPLEX)
+    return _small(input, _pairs_of, input._dtype.to_complex(), _COMPLEX)
 
 
+_parts_of, _pairs_of = lru_cache(256)(B.view_as_real), lru_cache(256)(B.view_as_complex)
 _FAST = {"view_as_real": _small_real, "view_as_complex": _small_complex}
 
 
@@ -213,12 +215,14 @@ def adjoint(input: Tensor) -> Tensor:
 
 
 def _adjoint(name: str, input: Tensor, owner: str = "") -> Tensor:
-    if not input.ndim:
+    n = input.ndim
+    if not n:
         warn_once(f"{owner}{name} is deprecated on 0-D tensors. Consider using x.conj().")
         return conj(input)
-    if input.ndim == 1:
+    if n == 1:
         V.matrix_transpose(input._skimp_layout_of(), name)  # which refuses it
-    return conj(input.transpose(-2, -1))
+    turned = input.transpose(-2, -1)
+    return conj(turned) if input._dtype.is_complex else turned
 
 
 def _conjugate_transpose(input: Tensor) -> Tensor:

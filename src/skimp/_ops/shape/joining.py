@@ -76,23 +76,25 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int, edges: Any) -> list[Tenso
     return grads
 
 
-def arrays_of(tensors: Any) -> tuple[list[Array], bool] | None:
-    """The arrays of tensors of one type and rank, each of them small, whose joint is row-major; and
-    whether a tensor of all their bytes keeps NumPy's array.
+def arrays_of(tensors: Any) -> tuple[list[Array], bool, bool] | None:
+    """The arrays of tensors of one type, each of them small, whose joint is row-major; whether a
+    tensor of all their bytes keeps NumPy's array; and whether some are empty, though not all.
     """
     if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
         return None
-    dtype, arrays, nbytes = tensors[0]._dtype, [], 0
+    dtype, arrays, nbytes, empty = tensors[0]._dtype, [], 0, False
     for t in tensors:
         a = t._np if type(t) in ORDINARY else None
-        if a is None or t._dtype is not dtype or not (n := a.nbytes):
+        if a is None or t._dtype is not dtype:
             return None
+        if not (n := a.nbytes):
+            empty = True
         arrays.append(a)
         nbytes += n
     first = arrays[0]
-    if first.ndim in (4, 5) and _is_channels_last(tensors, first):
+    if not nbytes or (first.ndim in (4, 5) and _is_channels_last(tensors, first)):
         return None
-    return arrays, nbytes < POOLED or nbytes < host.kept_below
+    return arrays, nbytes < POOLED or nbytes < host.kept_below, empty
 
 
 def _is_channels_last(tensors: Any, first: Array) -> bool:
@@ -108,6 +110,8 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     if found is None or type(dim) is not int:
         return None
     arrays = found[0]
+    if found[2]:
+        arrays = [a for a in arrays if not _skipped(a.shape)]
     if not found[1]:
         return _large_cat(arrays, dim, tensors[0]._dtype)
     try:

@@ -18,6 +18,7 @@ from skimp._engine.memory import layout_splits as S, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, VersionCounter, alias, mark_version
 from skimp._ops import batching
 from skimp._ops.shape.views import as_int, ints, narrow
@@ -160,7 +161,7 @@ def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, .
 
 def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
     x = _small_array(self, dim)
-    if x is None or type(sizes) not in (list, tuple) or not _INTS.issuperset(map(type, sizes)):
+    if x is None or type(sizes) not in _LISTS or not _INTS.issuperset(map(type, sizes)):
         return None
     spans = _spans(S.split_with_sizes, x.shape, tuple(sizes), dim)
     return _small_pieces(self, x, spans, dim, _SECTIONS)
@@ -246,6 +247,7 @@ def _small_tensor_split(
 
 
 _INTS: Final = frozenset({int})
+_LISTS: Final = frozenset({list, tuple, Size})
 _WAYS: Final = (int, np.integer, tuple, list, Tensor)
 
 
@@ -308,15 +310,18 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
     def f(
         input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
     ) -> tuple[Tensor, ...]:
-        how = _cuts(name, indices_or_sections, indices, sections)
+        how = indices_or_sections
+        if indices is not None or sections is not None or type(how) is not int:
+            how = _cuts(name, how, indices, sections)
         if isinstance(how, Tensor):
             how = _cuts(name, how, how, None) if how.ndim else operator.index(how)
-        if input.ndim < least:
+        n = input.ndim
+        if n < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
-                f"with {input.ndim} dimensions!"
+                f"with {n} dimensions!"
             )
-        dim = dim_of(input)
+        dim = dim_of(n)
         if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {dim}, but the size of the "
@@ -328,9 +333,9 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
     general(name, one_by_one="indices_or_sections")(f)
 
 
-_stacked_pieces("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1, "Pieces along the columns.")
-_stacked_pieces("vsplit", 2, lambda t: 0, "Pieces along the rows.")
-_stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
+_stacked_pieces("hsplit", 1, lambda n: 0 if n == 1 else 1, "Pieces along the columns.")
+_stacked_pieces("vsplit", 2, lambda n: 0, "Pieces along the rows.")
+_stacked_pieces("dsplit", 3, lambda n: 2, "Pieces along the third dimension.")
 
 
 _UNBOUND = Rule("UnbindBackward0", input=lambda grads, dim: _stacked(grads, dim))
