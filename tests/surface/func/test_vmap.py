@@ -5,6 +5,7 @@ programs that people write with it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -475,6 +476,48 @@ def in_two_levels(t: Any, x: Any) -> Any:
 
 def test_in_place_in_two_levels() -> None:
     compare(in_two_levels, data(4))
+
+
+def _losses(nn: Any, x: Any, y: Any) -> list[Any]:
+    names = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "multilabel_soft_margin_loss")
+    made = [getattr(nn, name)(x, y, reduction=r) for name in names for r in ("mean", "none")]
+    return [*made, nn.kl_div(x, y.sigmoid(), reduction="batchmean")]
+
+
+def _images(nn: Any, x: Any, _: Any) -> list[Any]:
+    modes = ("constant", "reflect", "replicate", "circular")
+    top, places = nn.max_pool2d(x, 2, return_indices=True)
+    return [
+        *[nn.pad(x, (1, 2, 0, 1), mode) for mode in modes],
+        *(nn.max_pool2d(x, 2), nn.lp_pool2d(x, 2.0, 2), nn.max_unpool2d(top, places, 2)),
+        *(nn.adaptive_avg_pool2d(x, n) for n in (1, 3)),
+        *nn.adaptive_max_pool2d(x, 3, return_indices=True)[:1],
+        nn.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
+        nn.interpolate(x, size=(3, 5)),
+    ]
+
+
+@pytest.mark.parametrize("several", [_losses, _images])
+def test_losses_and_images_of_samples_are_computed_at_once(several: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("skimp._ops.batching.call.drawn_alike", None)  # what goes one by one calls
+    lead = (3, 2, 2) if several is _images else (3,)
+    x, y = data(*lead, 4, 4), data(*lead, 4, 4, seed=1)
+
+    def run(t: Any, a: Any, b: Any) -> Any:
+        def loss(v: Any, w: Any) -> Any:
+            return sum([(r * r.detach().cos()).sum() for r in several(t.nn.functional, v, w)])
+
+        made = t.vmap(lambda v, w: several(t.nn.functional, v, w))(a, b)
+        return *made, t.vmap(t.func.grad(loss))(a, b)
+
+    compare(run, x, y)
+
+
+@pytest.mark.parametrize("name", ["nn.functional.pad", "constant_pad_nd"])
+def test_padding_of_more_dims_than_a_sample_has_is_refused(name: str) -> None:
+    padded = attrgetter(name)(skimp)
+    with pytest.raises(RuntimeError, match="should be no more than twice"):
+        skimp.vmap(lambda v: padded(v, (1, 1, 1, 1)))(skimp.ones(3, 5))
 
 
 def test_no_samples_of_ops_without_a_rule() -> None:
