@@ -179,7 +179,7 @@ class TreeSpec:
 
     def __post_init__(self) -> None:
         within = [c.num_leaves for c in self.children_specs]
-        self.num_leaves = 1 if self.type is None else sum(within)
+        self.num_leaves: int = 1 if self.type is None else sum(within)
 
     @property
     def num_children(self) -> int:
