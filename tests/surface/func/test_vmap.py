@@ -61,7 +61,8 @@ ONE: dict[str, Case] = {  # of a sample (4, 3)
     "layer norm": lambda t, x: t.nn.functional.layer_norm(x, (3,)),
     "glu": lambda t, x: t.nn.functional.glu(x, 0),
     "gelu": lambda t, x: (t.nn.functional.gelu(x), t.nn.functional.softplus(x), x.sigmoid()),
-    "fft": lambda t, x: t.fft.rfft(x).abs(),
+    "fft": lambda t, x: (t.fft.rfft(x).abs(), t.fft.fftshift(x), t.fft.ifftshift(x, dim=-1)),
+    "copies": lambda t, x: (t.transpose_copy(x, 0, 1), t.narrow_copy(x, 0, 1, 2), t.alias_copy(x)),
     "in place": lambda t, x: x.clone().add_(1).mul_(x).cumsum_(1).clamp_(-1, 1).transpose_(0, 1),
     "writes": lambda t, x: _written(t, x.clone()),
     "lists": lambda t, x: [r * 2 for r in x][1],
@@ -88,7 +89,7 @@ TWO: dict[str, Case] = {  # of samples (4, 3) and (3,) or (4, 3)
     ),
     "products": lambda t, x, v, y: (
         t.outer(v, v), t.einsum("ij,j->i", x, v), t.cross(x, y, dim=1), t.kron(v, v), t.inner(x, v),
-        t.tensordot(x, y, dims=([0, 1], [0, 1])), t.cdist(x, y),
+        t.tensordot(x, y, dims=([0, 1], [0, 1])), t.tensordot(x, y.T, dims=1), t.cdist(x, y),
         t.nn.functional.linear(x, y, x[:, 0]),
     ),
     "masks": lambda t, x, v, y: (t.where(x > 0, v, y), x.masked_fill(y > 0, 3.0), t.lerp(x, y, v)),
@@ -511,6 +512,23 @@ def test_losses_and_images_of_samples_are_computed_at_once(several: Any, monkeyp
         return *made, t.vmap(t.func.grad(loss))(a, b)
 
     compare(run, x, y)
+
+
+def _solved(t: Any, x: Any, w: Any) -> Any:
+    square = x.T @ x + t.eye(3, dtype=x.dtype)
+    factors, pivots = t.linalg.lu_factor(square)
+    table, places = t.linalg.ldl_factor(square)
+    kinds = t.tensor([0, 2, 1, 1])
+    return (
+        t.linalg.lstsq(x, x[:, :2])[0], t.linalg.lu_solve(factors, pivots, w[:, None]),
+        t.linalg.ldl_solve(table, places, w[:, None]),
+        t.nn.functional.cross_entropy(x, kinds, weight=w.abs()),
+        t.nn.functional.batch_norm(x, w * 1, w.abs(), training=True),
+    )  # fmt: skip
+
+
+def test_ops_that_look_at_numbers_or_write_to_their_arguments() -> None:
+    compare(lambda t, x, w: t.vmap(lambda *s: _solved(t, *s))(x, w), data(2, 4, 3), data(2, 3))
 
 
 @pytest.mark.parametrize("name", ["nn.functional.pad", "constant_pad_nd"])
