@@ -98,7 +98,7 @@ def late_function(
     """`function_of`, of lines that are made of `space` when the function is first called, and may
     put there what they name: of a thousand public functions a program calls a few.
     """
-    f = FunctionType(_LATE, space, title)
+    f = FunctionType(FIRST_CALL, space, title)
     f.__qualname__ = title
     space.update(_skimp_made=_made_now, _skimp_late=(f, lines))
     return f
@@ -106,7 +106,7 @@ def late_function(
 
 def ready(f: FunctionType) -> FunctionType:
     """The function, made of its lines if it was not called yet."""
-    return _made_now(f.__globals__["_skimp_late"]) if f.__code__ is _LATE else f
+    return _made_now(f.__globals__["_skimp_late"]) if f.__code__ is FIRST_CALL else f
 
 
 def _made_now(late: tuple[FunctionType, Callable[[dict[str, Any]], list[str]]]) -> FunctionType:
@@ -122,7 +122,7 @@ def _when_first_called(*args: Any, **kwargs: Any) -> Any:
 
 _skimp_made: Any = None  # of the function that has this code, among its own globals
 _skimp_late: Any = None
-_LATE = _when_first_called.__code__
+FIRST_CALL = _when_first_called.__code__
 
 
 def _known(source: str) -> dict[str, CodeType]:
