@@ -6,6 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skimp._engine.generated import late_function, ready
 
 SCRIPT = """
 import builtins
@@ -65,3 +70,29 @@ def test_what_an_earlier_program_compiled_is_read(tmp_path: Path) -> None:
     count, again = compiled(tmp_path)  # an import that keeps its texts lets those of others go
     assert again == later
     assert sorted(tmp_path.rglob("*.texts.later/*")) == single
+
+
+def test_lines_that_are_made_when_a_function_is_first_called() -> None:
+    asked = []
+
+    def lines(space: dict[str, Any]) -> list[str]:
+        asked.append(space)
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+        space["more"] = 2
+        return ["def function(a, /, *, b):", "    return a + b + more / a"]
+
+    f = late_function("doubled", lines, {})
+    waiting = f.__code__
+    for _ in range(2):  # what is interrupted is begun again
+        try:
+            assert f(1, b=4) == 7
+        except KeyboardInterrupt:
+            assert f.__code__ is waiting
+    assert len(asked) == 2
+    assert ready(f) is f
+    assert f.__code__.co_varnames == ("a", "b")
+    with pytest.raises(ZeroDivisionError) as failed:
+        f(0, b=1)
+    assert [e.name for e in failed.traceback][1:] == ["doubled"]
+    assert len(asked) == 2

@@ -20,7 +20,7 @@ import linecache
 import marshal
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from io import FileIO  # `open` is gone when finalizers run at the interpreter's end
 from types import CodeType, FunctionType
@@ -90,6 +90,39 @@ def function_of(title: str, text: list[str], space: dict[str, Any]) -> FunctionT
     f = FunctionType(code, space, title)
     f.__qualname__ = title
     return f
+
+
+def late_function(
+    title: str, lines: Callable[[dict[str, Any]], list[str]], space: dict[str, Any]
+) -> FunctionType:
+    """`function_of`, of lines that are made of `space` when the function is first called, and may
+    put there what they name: of a thousand public functions a program calls a few.
+    """
+    f = FunctionType(FIRST_CALL, space, title)
+    f.__qualname__ = title
+    space.update(_skimp_made=_made_now, _skimp_late=(f, lines))
+    return f
+
+
+def ready(f: FunctionType) -> FunctionType:
+    """The function, made of its lines if it was not called yet."""
+    return _made_now(f.__globals__["_skimp_late"]) if f.__code__ is FIRST_CALL else f
+
+
+def _made_now(late: tuple[FunctionType, Callable[[dict[str, Any]], list[str]]]) -> FunctionType:
+    f, lines = late
+    space = f.__globals__
+    f.__code__ = function_of(f.__name__, lines(space), space).__code__  # the last that is done
+    return f
+
+
+def _when_first_called(*args: Any, **kwargs: Any) -> Any:
+    return _skimp_made(_skimp_late)(*args, **kwargs)
+
+
+_skimp_made: Any = None  # of the function that has this code, among its own globals
+_skimp_late: Any = None
+FIRST_CALL = _when_first_called.__code__
 
 
 def _known(source: str) -> dict[str, CodeType]:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._engine.generated import FIRST_CALL
 from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site, op_name
 from skimp._engine.memory.layout import contiguous_strides
@@ -65,7 +66,8 @@ def _entry() -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     entry = None
     while frame is not None and call_site.is_ours(frame.f_code.co_filename):
-        entry = frame
+        if frame.f_code is not FIRST_CALL:
+            entry = frame
         frame = frame.f_back
     return entry
 

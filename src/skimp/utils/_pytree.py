@@ -177,9 +177,9 @@ class TreeSpec:
     context: Any
     children_specs: list[TreeSpec]
 
-    @property
-    def num_leaves(self) -> int:
-        return 1 if self.type is None else sum(c.num_leaves for c in self.children_specs)
+    def __post_init__(self) -> None:
+        within = [c.num_leaves for c in self.children_specs]
+        self.num_leaves: int = 1 if self.type is None else sum(within)
 
     @property
     def num_children(self) -> int:
@@ -220,7 +220,10 @@ class TreeSpec:
 
 def LeafSpec() -> TreeSpec:
     """The structure of what is no container."""
-    return TreeSpec(None, None, [])
+    return _LEAF
+
+
+_LEAF = TreeSpec(None, None, [])
 
 
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
@@ -245,7 +248,7 @@ def _take_apart(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
     node = _node(kind)
     if node is None or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
-        return LeafSpec()
+        return _LEAF
     children, context = node.flatten_fn(tree)
     return TreeSpec(kind, context, [_take_apart(c, leaves, is_leaf) for c in children])
 

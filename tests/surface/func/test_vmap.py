@@ -5,6 +5,7 @@ programs that people write with it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,8 @@ ONE: dict[str, Case] = {  # of a sample (4, 3)
     "layer norm": lambda t, x: t.nn.functional.layer_norm(x, (3,)),
     "glu": lambda t, x: t.nn.functional.glu(x, 0),
     "gelu": lambda t, x: (t.nn.functional.gelu(x), t.nn.functional.softplus(x), x.sigmoid()),
-    "fft": lambda t, x: t.fft.rfft(x).abs(),
+    "fft": lambda t, x: (t.fft.rfft(x).abs(), t.fft.fftshift(x), t.fft.ifftshift(x, dim=-1)),
+    "copies": lambda t, x: (t.transpose_copy(x, 0, 1), t.narrow_copy(x, 0, 1, 2), t.alias_copy(x)),
     "in place": lambda t, x: x.clone().add_(1).mul_(x).cumsum_(1).clamp_(-1, 1).transpose_(0, 1),
     "writes": lambda t, x: _written(t, x.clone()),
     "lists": lambda t, x: [r * 2 for r in x][1],
@@ -87,7 +89,7 @@ TWO: dict[str, Case] = {  # of samples (4, 3) and (3,) or (4, 3)
     ),
     "products": lambda t, x, v, y: (
         t.outer(v, v), t.einsum("ij,j->i", x, v), t.cross(x, y, dim=1), t.kron(v, v), t.inner(x, v),
-        t.tensordot(x, y, dims=([0, 1], [0, 1])), t.cdist(x, y),
+        t.tensordot(x, y, dims=([0, 1], [0, 1])), t.tensordot(x, y.T, dims=1), t.cdist(x, y),
         t.nn.functional.linear(x, y, x[:, 0]),
     ),
     "masks": lambda t, x, v, y: (t.where(x > 0, v, y), x.masked_fill(y > 0, 3.0), t.lerp(x, y, v)),
@@ -475,6 +477,65 @@ def in_two_levels(t: Any, x: Any) -> Any:
 
 def test_in_place_in_two_levels() -> None:
     compare(in_two_levels, data(4))
+
+
+def _losses(nn: Any, x: Any, y: Any) -> list[Any]:
+    names = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "multilabel_soft_margin_loss")
+    made = [getattr(nn, name)(x, y, reduction=r) for name in names for r in ("mean", "none")]
+    return [*made, nn.kl_div(x, y.sigmoid(), reduction="batchmean")]
+
+
+def _images(nn: Any, x: Any, _: Any) -> list[Any]:
+    modes = ("constant", "reflect", "replicate", "circular")
+    top, places = nn.max_pool2d(x, 2, return_indices=True)
+    return [
+        *[nn.pad(x, (1, 2, 0, 1), mode) for mode in modes],
+        *(nn.max_pool2d(x, 2), nn.lp_pool2d(x, 2.0, 2), nn.max_unpool2d(top, places, 2)),
+        *(nn.adaptive_avg_pool2d(x, n) for n in (1, 3)),
+        *nn.adaptive_max_pool2d(x, 3, return_indices=True)[:1],
+        nn.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
+        nn.interpolate(x, size=(3, 5)),
+    ]
+
+
+@pytest.mark.parametrize("several", [_losses, _images])
+def test_losses_and_images_of_samples_are_computed_at_once(several: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("skimp._ops.batching.call.drawn_alike", None)  # what goes one by one calls
+    lead = (3, 2, 2) if several is _images else (3,)
+    x, y = data(*lead, 4, 4), data(*lead, 4, 4, seed=1)
+
+    def run(t: Any, a: Any, b: Any) -> Any:
+        def loss(v: Any, w: Any) -> Any:
+            return sum([(r * r.detach().cos()).sum() for r in several(t.nn.functional, v, w)])
+
+        made = t.vmap(lambda v, w: several(t.nn.functional, v, w))(a, b)
+        return *made, t.vmap(t.func.grad(loss))(a, b)
+
+    compare(run, x, y)
+
+
+def _solved(t: Any, x: Any, w: Any) -> Any:
+    square = x.T @ x + t.eye(3, dtype=x.dtype)
+    factors, pivots = t.linalg.lu_factor(square)
+    table, places = t.linalg.ldl_factor(square)
+    kinds = t.tensor([0, 2, 1, 1])
+    return (
+        t.linalg.lstsq(x, x[:, :2])[0], t.linalg.lu_solve(factors, pivots, w[:, None]),
+        t.linalg.ldl_solve(table, places, w[:, None]),
+        t.nn.functional.cross_entropy(x, kinds, weight=w.abs()),
+        t.nn.functional.batch_norm(x, w * 1, w.abs(), training=True),
+    )  # fmt: skip
+
+
+def test_ops_that_look_at_numbers_or_write_to_their_arguments() -> None:
+    compare(lambda t, x, w: t.vmap(lambda *s: _solved(t, *s))(x, w), data(2, 4, 3), data(2, 3))
+
+
+@pytest.mark.parametrize("name", ["nn.functional.pad", "constant_pad_nd"])
+def test_padding_of_more_dims_than_a_sample_has_is_refused(name: str) -> None:
+    padded = attrgetter(name)(skimp)
+    with pytest.raises(RuntimeError, match="should be no more than twice"):
+        skimp.vmap(lambda v: padded(v, (1, 1, 1, 1)))(skimp.ones(3, 5))
 
 
 def test_no_samples_of_ops_without_a_rule() -> None:

@@ -22,6 +22,7 @@ from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.row import Form
+from skimp._engine.generated import ready
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides
@@ -48,8 +49,8 @@ def quick(form: Form) -> Function:
 def _twin_of(form: Form) -> Function:
     public: Any = form.f
     f = public.__func__ if type(public) is MethodType else public  # one that binds nothing more
-    space = getattr(f, "__globals__", {})
-    if type(f) is not FunctionType or space.get("form") is not form or "active" not in space:
+    space = ready(f).__globals__ if type(f) is FunctionType else {}
+    if space.get("form") is not form or "active" not in space:
         return form.run
     given: dict[str, Any] = {"active": (), "dispatch": _general}
     if space.get("call") is pointwise.call:

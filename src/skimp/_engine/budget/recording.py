@@ -453,9 +453,10 @@ _BACKWARD: Final = [
 _CALLERS: Final = tuple(
     [call_site.OWN_CODE[0] + name for name in _SURFACE]
     + [
-        call_site.OWN_CODE[0] + os.path.join("_engine", *names)
-        for names in (("budget",), ("dispatch",), *[("autograd", name) for name in _BACKWARD])
+        call_site.OWN_CODE[0] + os.path.join("_engine", name)
+        for name in ("budget", "dispatch", "generated")
     ]
+    + [call_site.OWN_CODE[0] + os.path.join("_engine", "autograd", name) for name in _BACKWARD]
     + [call_site.OWN_CODE[1]]
 )
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import present
+from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.numpy_words import in_python
@@ -271,7 +271,7 @@ def _show_as_one(made: Any, seen: Any, input: Tensor, title: str) -> None:
     if isinstance(seen, tuple) and not seen:
         return
     view = seen[0] if isinstance(seen, tuple) else seen
-    if modes.state.grad and input._rg and (view is input or view._skimp_node is not None):
+    if recorded(input) and (view is input or view._skimp_node is not None):
         usual = "" if view is input else f"{view._skimp_node._skimp_label}_copy"
         name = {
             "narrow_copy": "NarrowCopyBackward0",

@@ -66,9 +66,10 @@ class Op(_Asked):
     `fast` is the op on small arrays (`Tensor._np`), or None where a call is not for it; the
     wrapper asks it first, and records what it gives: by `rule`, or by `fast_rule` where the body is
     made of ops that record themselves.
-    `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
-    runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
-    `meta` is the body on tensors without bytes, where the body itself would ask for them.
+    `batch` is its rule under vmap, or "parts" where those of its parts are all that it takes
+    (without either, a composite op's parts are batched and any other op runs sample by sample);
+    `autocast` names the class of its casts ("lower", "float32", "widest"); `meta` is the body on
+    tensors without bytes, where the body itself would ask for them.
     `overlap`: what its target may share with what it reads (`outs.check_shared`).
     `apart` gives, by the number of a result, the function that makes it again of others
     (`result1`) and of arguments, by its parameters' names, where that is little of the op's work;
@@ -99,7 +100,7 @@ class Op(_Asked):
     composite: bool = False
     fast: Function | None = None
     fast_rule: Any = None
-    batch: Function | None = None
+    batch: Function | str | None = None
     autocast: str | None = None
     sparse: Function | str | None = None
     meta: Function | None = None

@@ -57,10 +57,15 @@ class Call:
 
     def given(self) -> dict[str, Any]:
         """The arguments by name, as the op's signature has them; defaults included."""
-        if not self.kwargs:
-            usual, least, most = _parameters(self.form.f)
-            if least <= len(self.args) <= most:
-                return usual | dict(zip(usual, self.args, strict=False))
+        usual, least, most = _parameters(self.form.f)
+        count, words = len(self.args), self.kwargs
+        if count <= most:
+            given = usual | dict(zip(usual, self.args, strict=False))
+            if not words and count >= least:
+                return given
+            late = [*usual][count:]
+            if words.keys() <= set(late) and words.keys() >= set(late[: max(least - count, 0)]):
+                return given | words
         bound = signature(self.form.f).bind(*self.args, **self.kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
@@ -80,10 +85,10 @@ class Call:
 
 @cache
 def _parameters(f: Any) -> tuple[dict[str, Any], int, int]:
-    """Defaults by name, of a call without words; the fewest and the most arguments that it has. A
-    starred one, or one that must be named, leaves no number between these."""
+    """Defaults by name; the fewest and the most arguments that a call without words has. A starred
+    one, or one that must be named or must not be, leaves no number between these."""
     found = signature(f).parameters.values()
-    by_place = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_place = [p for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
     others = [p for p in found if p.kind is not p.KEYWORD_ONLY or p.default is p.empty]
     least = sum([p.default is p.empty for p in by_place])
     most = len(by_place) if len(others) == len(by_place) else -1

@@ -23,7 +23,7 @@ from skimp._engine.dispatch.in_python import binds, builtins_of
 from skimp._engine.dispatch.numpy_words import spoken
 from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, SPREAD, Form, signature
 from skimp._engine.dispatch.signatures import Late
-from skimp._engine.generated import function_of, text_of
+from skimp._engine.generated import function_of, late_function, text_of
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 
@@ -107,22 +107,21 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     own: Form | None = form
     named: Any = f
     title = named.__name__ if title is None else title
-    text = text_of(named.__code__) if form is not None else ""
-    if form is not None and text.startswith("def function("):
+    header = text_of(named.__code__).partition("\n")[0] if form is not None else ""
+    if form is not None and header.startswith("def function("):
         own = Form(form.op, form.name, form.run, form.writes)
-        header, _, rest = text.partition("\n")
-        header = header.replace("def function(", "def function(owner, /, ")
-        space = {**named.__globals__, "form": own, "fine": own.fine}
-        body = [*_as_one_list(named, header, space), rest.removesuffix("\n")]
+        twin = late_function(title, _twin_of, {"form": own, "bound": named})
+        twin.__defaults__, twin.__kwdefaults__ = named.__defaults__, named.__kwdefaults__
+        if _STARRED.search(header):
+            twin.__defaults__ = (*(twin.__defaults__ or ()), None)
     else:
         body = [
             "def function(owner, /, *args, **kwargs):",
             "    return f(*args, **(spoken(f, kwargs) if kwargs else kwargs))",
         ]
-        space = {"f": f, "spoken": spoken}
-    twin = _shown_as(f, function_of(title, body, space), "*args, **kwargs)" in body[0])
-    if "starred" in space:
-        twin.__defaults__ = (*(twin.__defaults__ or ()), None)
+        twin = function_of(title, body, {"f": f, "spoken": spoken})
+    _shown_as(f, twin)
+    twin.__signature__ = Late(_with_owner, f)  # type: ignore[attr-defined]
     twin.__name__, twin.__qualname__ = title, title if home else f"{_owner(home).__name__}.{title}"
     if home in _HOMES:
         twin.__module__ = _HOMES[home]
@@ -133,6 +132,15 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
         FORMS[made] = own
     setattr(_owner(home), title, made)
     return made  # type: ignore[no-any-return]
+
+
+def _twin_of(space: dict[str, Any]) -> list[str]:
+    """The lines of a function that binds, with the owner before all arguments."""
+    f, own = space["bound"], space["form"]
+    header, _, rest = text_of(f.__code__).partition("\n")
+    space.update(f.__globals__, form=own, fine=own.fine)
+    header = header.replace("def function(", "def function(owner, /, ")
+    return [*_as_one_list(f, header, space), rest.removesuffix("\n")]
 
 
 # -- lists of ints: only a method whose one argument it is takes them one by one -------------------
@@ -180,8 +188,9 @@ def _one_by_one(name: str, f: FunctionType) -> FunctionType:
     header = re.sub(rf"\b({word}(?:=None)?)(?:, \*(?=,))?", r"\1, *more", header, count=1)
     space = {**f.__globals__, "form": own, "fine": own.fine}
     lines = [header, "    if more:", f"        {word} = ({word}, *more)", *body]
-    made = _shown_as(f, function_of(name, lines, space), False)
-    made.__name__ = name
+    made = function_of(name, lines, space)
+    made.__defaults__, made.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
+    _shown_as(f, made)
     own.f = METHODS[name] = made
     FORMS[made] = own
     setattr(Tensor, name, made)
@@ -193,16 +202,11 @@ def _one_by_one(name: str, f: FunctionType) -> FunctionType:
     return made
 
 
-def _shown_as(f: Any, twin: FunctionType, takes_any: bool) -> FunctionType:
-    """`twin` with all that `f` says of itself; its own text has f's signature, or takes any."""
-    if not takes_any:
-        twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
+def _shown_as(f: Any, twin: FunctionType) -> None:
+    """Have `twin` say of itself all that `f` does."""
     twin.__module__, twin.__doc__ = f.__module__, f.__doc__
     twin.__annotations__ = f.__annotations__
     twin.__dict__.update(f.__dict__)
-    if takes_any or "__signature__" in f.__dict__ or "__wrapped__" in f.__dict__:
-        twin.__signature__ = Late(_with_owner, f)  # type: ignore[attr-defined]
-    return twin
 
 
 def _with_owner(f: Function) -> inspect.Signature:

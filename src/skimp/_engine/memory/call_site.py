@@ -20,7 +20,10 @@ _ROOM: Final = os.path.dirname(__file__)
 OWN_CODE: Final = (f"{os.path.dirname(os.path.dirname(_ROOM))}{os.sep}", "<skimp ")
 _MODES: Final = os.path.join("_engine", "autograd", "modes")  # `@no_grad()` is no op
 _CONTEXTS: Final = contextlib.__file__  # of no program: it runs what is around a `with` of ours
-_SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES)])
+_MADE: Final = os.path.join("_engine", "generated.py")  # calls the function that it has just made
+_SURFACE: Final = tuple(
+    [OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp", _MODES, _MADE)]
+)
 _OPS: Final = (OWN_CODE[0] + "_ops", OWN_CODE[0] + os.path.join("_engine", "dispatch"), OWN_CODE[1])
 _RUNS: Final = "run_"  # how the names of texts that run nodes begin (autograd/runner.py)
 _METHODS: Final = (".__init__>", ".forward>")  # of modules, made of declarations

@@ -167,6 +167,8 @@ class Calls:
         rule = op.batch
         if rule is None and (op.composite or op.kind == "pointwise"):
             return call.below()
+        if isinstance(rule, str):
+            return call.form.run(*call.args, **call.kwargs)
         given = call.given()
         level = innermost(given.values())
         assert level is not None

@@ -46,9 +46,16 @@ def by_images(*words: str) -> Rule:
 
 
 def pad(call: Call) -> Any:
-    if not others_shared(call, "input"):
+    """The last dims, of as many as a sample has; other modes than constants know images."""
+    given = call.given
+    if not others_shared(call, "input") or len(given["pad"]) > 2 * given["input"].ndim:
         return by_samples(call)
-    return call.run(input=call.given["input"]._held)
+    if given.get("mode", "constant") != "constant":
+        return _padded_images(call)
+    return call.run(input=given["input"]._held)
+
+
+_padded_images = by_images("input")
 
 
 # -- convolutions ---------------------------------------------------------------------------------

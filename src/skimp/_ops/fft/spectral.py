@@ -363,10 +363,7 @@ def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
     return roll(input, tuple([(input.size(d) + back) // 2 for d in at]), tuple(at))
 
 
-_SHIFTED = batching.dims.at_least(1, batching.dims.by_dims("dim"))
-
-
-@general(method=False, namespaces=("fft",), batch=_SHIFTED)
+@general(method=False, namespaces=("fft",))
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved to the middle.
 
@@ -376,7 +373,7 @@ def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     return _shift(input, dim, False)
 
 
-@general(method=False, namespaces=("fft",), batch=_SHIFTED)
+@general(method=False, namespaces=("fft",))
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved from the middle to the start.
 

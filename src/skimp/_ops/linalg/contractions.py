@@ -14,7 +14,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.shown import shown
+from skimp._engine.autograd.shown import recorded, shown
 from skimp._engine.dispatch.forms import export, general, hidden, move
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.outs import resize_out
@@ -103,7 +103,7 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
     turn_a, left, turn_b, right, shape = _meeting(shape_of(a), shape_of(b), x, y)
     made = mm(as_turned(a, turn_a, left), as_turned(b, turn_b, right))
     if shape is None:  # a view that PyTorch's graph has, too
-        return made.view(made.shape) if made._rg else made
+        return made.view(made.shape) if recorded(made) else made
     return made.view(shape)
 
 

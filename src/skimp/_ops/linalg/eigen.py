@@ -15,6 +15,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._ops import batching, return_types
+from skimp._ops.batching.call import by_samples
 from skimp._ops.linalg.checks import (
     LinAlgError,
     check_like,
@@ -393,7 +394,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@linear("lstsq", autocast="float32")
+@linear("lstsq", autocast="float32", batch=by_samples)
 @shown("LinalgLstsqBackward0", "input", "b")
 def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,

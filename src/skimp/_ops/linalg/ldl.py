@@ -11,6 +11,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import shaping
 from skimp._ops import batching, return_types
+from skimp._ops.batching.call import by_samples
 from skimp._ops.linalg.checks import (
     at_batch,
     check_like,
@@ -155,7 +156,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False) -> Any:
     return return_types.linalg_ldl_factor(both, pivots)
 
 
-@linear("ldl_solve")
+@linear("ldl_solve", batch=by_samples)
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """The X of A X = B, with A's factors and pivots from `ldl_factor`.
 

@@ -15,6 +15,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, lapack
 from skimp._ops import batching, return_types
+from skimp._ops.batching.call import by_samples
 from skimp._ops.linalg import older
 from skimp._ops.linalg.checks import (
     at_batch,
@@ -257,7 +258,7 @@ def lu_unpack(
     return return_types.lu_unpack(p, lower, upper)
 
 
-@linear("lu_solve")
+@linear("lu_solve", batch=by_samples)
 @shown("LinalgLuSolveBackward0", "LU", "B")
 def lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False

@@ -59,7 +59,7 @@ def _of_one_type(training: bool, input: Like, *given: Like) -> bool:
 def refuse_followed(running_mean: Any, running_var: Any) -> None:
     """Refuse running statistics that a gradient is asked for."""
     for name, t in (("running_mean", running_mean), ("running_var", running_var)):
-        if t is not None and t._rg and modes.state.grad:
+        if t is not None and t.requires_grad and modes.state.grad:
             raise errors.not_differentiable("native_batch_norm", name)
 
 

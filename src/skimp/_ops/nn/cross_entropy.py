@@ -403,7 +403,7 @@ def check_tensor(name: str, target: Any) -> None:
 
 def refuse_weights(weight: Any) -> None:
     """Refuse weights of classes that a gradient is asked for."""
-    if weight is not None and weight._rg and modes.state.grad:
+    if weight is not None and weight.requires_grad and modes.state.grad:
         raise errors.not_differentiable("nll_loss_forward", "weight")
 
 

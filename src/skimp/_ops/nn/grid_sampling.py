@@ -305,7 +305,7 @@ def grid_sample(
     return _read(input, grid, Reading(sizes, mode, padding_mode, align, (0,) * len(sizes)))
 
 
-export("affine_grid", affine_grid, ("nn.functional",), method=False, composite=False)
+export("affine_grid", affine_grid, ("nn.functional",), method=False, composite=False, batch="parts")
 export(
     "grid_sample",
     grid_sample,
@@ -313,6 +313,7 @@ export(
     method=False,
     composite=False,
     autocast="float32",
+    batch="parts",
 )
 
 
@@ -339,7 +340,7 @@ def _numbered(name: str, rank: int | None, doc: str, known: Any = None) -> None:
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, f, method=False, composite=False, samples=known)
+    export(name, f, method=False, composite=False, samples=known, batch="parts")
 
 
 _numbered(

@@ -112,7 +112,7 @@ def _small_mse(
     return small_loss(MSE, input, target, (), reduction) if plain else None
 
 
-@loss(composite=False, fast=_small_mse)
+@loss(composite=False, fast=_small_mse, batch="parts")
 def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """The squares of the differences.
 
@@ -145,7 +145,7 @@ def _weighted_mean(input: Any, loss: Any, weight: Any, reduction: str) -> Any:
     return _times_weights(input, loss, weight, "sum") / weight.sum()
 
 
-@loss(composite=False)
+@loss(composite=False, batch="parts")
 def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """The absolute differences.
 
@@ -165,7 +165,7 @@ def _small_smooth(
     return small_loss(SMOOTH, input, target, (beta,), reduction) if plain else None
 
 
-@loss(composite=False, fast=_small_smooth)
+@loss(composite=False, fast=_small_smooth, batch="parts")
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """Half the squared difference over beta where it is below beta, else the absolute one less
     half of beta.
@@ -431,5 +431,5 @@ def binary_cross_entropy_with_logits(
 
 export(
     "huber_loss", huber_loss, ("nn.functional",), method=False, composite=False, autocast="float32",
-    fast=_small_huber,
+    fast=_small_huber, batch="parts",
 )  # fmt: skip

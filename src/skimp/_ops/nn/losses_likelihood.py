@@ -127,7 +127,9 @@ def _fits(input: Any, var: Any) -> bool:
     return all(a in (1, b) for a, b in zip(var.shape, input.shape, strict=True))
 
 
-for _g in (kl_div, gaussian_nll_loss):
-    _cast = None if _g is gaussian_nll_loss else "float32"
-    export(_g.__name__, _g, ("nn.functional",), method=False, composite=False, autocast=_cast)
+export(
+    "kl_div", kl_div, ("nn.functional",), method=False, composite=False, autocast="float32",
+    batch="parts",
+)  # fmt: skip
+export("gaussian_nll_loss", gaussian_nll_loss, ("nn.functional",), method=False, composite=False)
 export("poisson_nll_loss", poisson_nll_loss, ("nn.functional",), method=False, autocast="float32")

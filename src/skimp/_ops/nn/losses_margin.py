@@ -140,7 +140,7 @@ def _marked(labels: Array, named: Array) -> Array:
     return found
 
 
-@loss(composite=False, autocast=None)
+@loss(composite=False, autocast=None, batch="parts")
 def multilabel_soft_margin_loss(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Any:

@@ -199,4 +199,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     return _around(mode, tied(input), pad)
 
 
-export("pad", pad, ("nn.functional",), method=False, composite=False, copies="padded", quick=True)
+export(
+    "pad", pad, ("nn.functional",), method=False, composite=False, copies="padded", quick=True,
+    batch=batching.layers.pad,
+)  # fmt: skip

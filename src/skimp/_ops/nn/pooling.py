@@ -375,6 +375,7 @@ def export_pool(f: Any, samples: Any = None) -> None:
         composite=False,
         autocast=autocast,
         samples=samples,
+        batch=batching.layers.by_images("input"),
     )
 
 

@@ -19,6 +19,7 @@ from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, shaping
+from skimp._ops import batching
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
 from skimp._ops.nn.pooling_windows import is_plain, per_dim, side_by_side
 from skimp._ops.shape.views import as_int
@@ -333,9 +334,10 @@ def _declare(nd: int) -> None:
     export_pool((shown("SqueezeBackward1") if nd == 1 else shown(title, "input"))(average))
     name, shown_as = f"adaptive_max_pool{nd}d", node_of(nd, "AdaptiveMaxPool")
     export_pool(shown_as(pool_form(_maximum, nd, name, doc.format("Maxima"))))
-    export_with_indices(name, _maximum, nd, shown_as)
+    export_with_indices(name, _maximum, nd, shown_as, batch=batching.layers.by_images("input"))
     unpool = node_of(nd, "MaxUnpool")(of_dims(_unpool, nd, f"max_unpool{nd}d", _UNPOOL))
-    export_plain(unpool, "float32" if nd > 1 else None)
+    pairs = batching.layers.by_images("input", "indices")
+    export_plain(unpool, "float32" if nd > 1 else None, batch=pairs)
 
 
 _UNPOOL = """\
@@ -348,7 +350,9 @@ Raises: RuntimeError for indices out of range, ValueError for sizes that can't b
 Memory: a new tensor."""
 
 
-def export_plain(f: Any, autocast: str | None = None, samples: Any = None) -> None:
+def export_plain(
+    f: Any, autocast: str | None = None, samples: Any = None, batch: Any = None
+) -> None:
     export(
         f.__name__,
         f,
@@ -357,17 +361,20 @@ def export_plain(f: Any, autocast: str | None = None, samples: Any = None) -> No
         composite=False,
         autocast=autocast,
         samples=samples,
+        batch=batch,
     )
 
 
-def export_with_indices(name: str, body: Any, nd: int, shown_as: Any, *more: Any) -> None:
+def export_with_indices(
+    name: str, body: Any, nd: int, shown_as: Any, *more: Any, batch: Any = None
+) -> None:
     """The function that always returns the indices too."""
     doc = (
         f"`{name}` and where in its plane each maximum is.\n\nShape: two of {name}'s.\n"
         "Dtypes: the input's, and int64.\nMemory: two new tensors."
     )
     both = of_dims(body, nd, f"{name}_with_indices", doc, return_indices=True)
-    export_plain(shown_as(both), samples=plane_samples(nd, 2, *more))
+    export_plain(shown_as(both), samples=plane_samples(nd, 2, *more), batch=batch)
 
 
 def _maximum_and_places(input: Any, output_size: Any) -> Any:

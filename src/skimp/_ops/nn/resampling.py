@@ -20,6 +20,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels import bare
 from skimp._kernels.sampling import cubic_weights
+from skimp._ops import batching
 from skimp._ops.nn.choosing import resample, selected
 
 Ints = tuple[int, ...]
@@ -362,5 +363,6 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
+_IMAGES = batching.layers.by_images("input")
 for _f in (interpolate, upsample, upsample_nearest, upsample_bilinear):
-    export(_f.__name__, _f, ("nn.functional",), method=False, composite=False)
+    export(_f.__name__, _f, ("nn.functional",), method=False, composite=False, batch=_IMAGES)
