@@ -13,6 +13,7 @@ import numpy as np
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
@@ -240,9 +241,11 @@ def interpolate(
         return NAMESPACES["nn.functional"][f"adaptive_avg_pool{input.ndim - 2}d"](input, sizes)
     if min(*sizes, *input.shape[1:]) <= 0:
         raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input (H: {input.shape[2]}) "
-            f"output (H: {sizes[0]})"
+            "Input and output sizes should be greater than 0, but got input "
+            f"({_by_name(input.shape[2:])}){' and' if input.ndim == 3 else ''} "
+            f"output ({_by_name(sizes)})"
         )
+    layouts.check_nbytes((*input.shape[:2], *sizes), input._dtype.itemsize)
     if mode.startswith("nearest"):
         return _interpolate_nearest(input, sizes, factors, mode == "nearest-exact")
     return _interpolated(input, sizes, factors, mode, bool(align_corners), antialias)
@@ -251,6 +254,10 @@ def interpolate(
 def _check_rank_first(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         _check(input, mode, align_corners, antialias)
+
+
+def _by_name(sizes: Ints) -> str:
+    return ", ".join([f"{d}: {n}" for d, n in zip("DHW"[-len(sizes) :], sizes, strict=True)])
 
 
 def _interpolate_nearest(input: Any, sizes: Ints, factors: list[Any], exact: bool) -> Any:
