@@ -61,6 +61,7 @@ T.lu_unpack(T.eye(1), I(1))|T.linalg.lu_solve(T.eye(1), I(1), T.eye(1))|T.lu_unp
 F.interpolate(T.ones(1, 1, 4), None, float("nan"))|T.ones(2).__setitem__(T.ones(2).byte(), 1)
 T.squeeze(C, out=C.clone())|T.count_nonzero(C, out=I(0))|T.trapezoid(T.ones(3), out=T.ones(()))
 T.utils.checkpoint.checkpoint_sequential([F.relu], 2**31, T.ones(2), use_reentrant=False)
+T.jit.trace(lambda x: None, Q)|T.jit.trace(lambda x: 3, Q)|T.jit.trace(lambda x: {1: x}, Q)
 F.nll_loss(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 F.cross_entropy(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip

@@ -1,5 +1,5 @@
-"""Locks that an exception of a signal handler's can't leave locked, for `with`, and that are free in
-a fork's child.
+"""Locks that an exception of a signal handler's can't leave locked, for `with`; a fork's child has
+those of other threads free.
 """
 
 from __future__ import annotations
