@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_origin
 
 from skimp._compat import notices
 from skimp._compat.modules import lookup as _lookup, public as _public
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.module import Module
 from skimp.utils.futures import Future
 
@@ -63,16 +64,61 @@ def script(obj: T, *_: Any, **__: Any) -> T:
     return obj
 
 
-def trace(func: T, *_: Any, **__: Any) -> T:
-    """The function or module itself; it is not run."""
+def trace(
+    func: T,
+    example_inputs: Any = None,
+    *_: Any,
+    strict: bool = True,
+    example_kwarg_inputs: Any = None,
+    **__: Any,
+) -> T:
+    """The function or module itself, which is run once, as tracing does: lazy modules get their
+    shapes, numbers are drawn, and what can't be run is refused here.
+    """
     notices.once(NOTICE)
+    run: Any = func
+    if example_kwarg_inputs is not None:
+        _check_traced(run(**example_kwarg_inputs), strict)
+    else:
+        _check_traced(run(*_as_arguments(example_inputs)), strict)
     return func
 
 
-def trace_module(mod: T, *_: Any, **__: Any) -> T:
-    """The module itself; it is not run."""
+def trace_module(mod: T, inputs: Any, *_: Any, strict: bool = True, **__: Any) -> T:
+    """The module itself, whose methods that `inputs` names are run once, as tracing does."""
     notices.once(NOTICE)
+    for name, given in inputs.items():
+        method = mod if name == "forward" else getattr(mod, name)
+        _check_traced(method(*_as_arguments(given)), strict)  # type: ignore[operator]
     return mod
+
+
+def _as_arguments(given: Any) -> tuple[Any, ...]:
+    return (given,) if builtins.isinstance(given, Tensor | dict) else tuple(given)
+
+
+def _check_traced(result: Any, strict: bool) -> None:
+    """Raise where PyTorch's tracer can't keep a result."""
+    if result is None:
+        raise RuntimeError(
+            "The traced function didn't return any values! Side-effects are not captured in "
+            "traces, so it would be a no-op."
+        )
+    if builtins.isinstance(result, dict):
+        if strict:
+            raise RuntimeError(
+                "Encountering a dict at the output of the tracer might cause the trace to be "
+                "incorrect, this is only valid if the container structure does not change based "
+                "on the module's inputs. Consider using a constant container instead (e.g. for "
+                "`list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you "
+                "absolutely need this and know the side effects, pass strict=False to trace() to "
+                "allow this behavior."
+            )
+    elif not builtins.isinstance(result, Tensor | list | tuple):
+        raise RuntimeError(
+            "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from "
+            "traced functions"
+        )
 
 
 def script_if_tracing(fn: T) -> T:

@@ -74,7 +74,10 @@ def test_compile_gives_the_function(capsys: pytest.CaptureFixture[str]) -> None:
 
     notices._said.clear()
 
-    def f(x: int) -> int:
+    ran = []
+
+    def f(x: skimp.Tensor) -> skimp.Tensor:
+        ran.append(x)
         return x + 1
 
     assert skimp.compile(f) is f
@@ -83,7 +86,12 @@ def test_compile_gives_the_function(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="Either mode or options"):
         skimp.compile(f, mode="default", options={})
     assert skimp.jit.script(f) is f
-    assert skimp.jit.trace(f, (1,)) is f
+    assert ran == []
+    one, lazy = skimp.ones(1), skimp.nn.LazyLinear(2)
+    assert skimp.jit.trace(f, (one,)) is skimp.jit.trace(f, example_kwarg_inputs={"x": one}) is f
+    assert [x is one for x in ran] == [True, True]  # once each, as tracing does
+    assert skimp.jit.trace_module(lazy, {"forward": one}) is lazy
+    assert lazy.weight.shape == (2, 1)
     assert skimp.jit.ignore(f) is skimp.jit.ignore()(f) is skimp.jit.unused(f) is f
     assert skimp.jit.script_method(f) is f
     assert not skimp.jit.is_scripting()

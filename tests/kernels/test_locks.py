@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import skimp
 from skimp._kernels import locks
 
 
@@ -70,3 +72,59 @@ def test_what_comes_when_the_lock_is_taken_gives_it_back() -> None:
     with pytest.raises(Came), lock:
         pytest.fail("the block ran")
     assert not lock._is_owned()
+
+
+def ended(child: int) -> int:
+    """How a fork ends; one that hangs is killed."""
+    for _ in range(1000):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_locks_of_other_threads_are_free_in_a_fork() -> None:
+    lock: Any = locks.reentrant()
+    held, over = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    held.wait()
+    own: Any = locks.reentrant()
+    with own:
+        child = os.fork()
+        if not child:
+            os._exit(0 if lock.acquire(blocking=False) and own._is_owned() else 1)
+    over.set()
+    thread.join()
+    assert ended(child) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_fork_waits_for_who_draws_and_goes_on_drawing() -> None:
+    over = threading.Event()
+
+    def draw() -> None:
+        while not over.is_set():
+            skimp.rand(300_000)
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        for _ in range(4):
+            child = os.fork()
+            if not child:
+                skimp.rand(100_000)
+                os._exit(0)
+            assert ended(child) == 0
+    finally:
+        over.set()
+        thread.join()

@@ -26,6 +26,12 @@ T.baddbmm(T.ones(2), T.ones(2, 2), T.ones(2, 2))
 T.baddbmm(T.ones(2, 2, 2), T.ones(2, 2), T.ones(2, 2, 2))
 T.linalg.lu(L)|T.linalg.lu_factor(L)|T.linalg.cholesky(L)
 T.linalg.solve_triangular(L, L, upper=True)
+T.cdist(T.ones(2, 2), T.ones(2, 2), p=float("nan"))|T.cdist(T.ones(2, 2), T.ones(2, 2), p=-1)
+T.sparse_coo_tensor(I(0).expand(2, 1), T.ones(1), (2**40, 2**40))
+F.scaled_dot_product_attention(Q, Q, Q, T.tensor(True))|F.scaled_dot_product_attention(Q, Q, Q, M)
+F.scaled_dot_product_attention(Q, Q, Q, T.tensor(0.))
+T.nn.MultiheadAttention(4, 2)(Q[0], Q[0], Q[0], key_padding_mask=T.zeros(1, 2))
+T.nn.MultiheadAttention(4, 2)(Q[0], Q[0], Q[0], key_padding_mask=T.zeros(3, 1))
 T.ones(2, requires_grad=True).sum(0, dtype=T.int64)
 T.ones(2, requires_grad=True).sum(dtype=T.int64)
 T.ones(2).fill_("a")|T.ones(2).fill_(T.ones(2))|T.mvlgamma(T.ones(2), 2**62)
@@ -55,6 +61,7 @@ T.lu_unpack(T.eye(1), I(1))|T.linalg.lu_solve(T.eye(1), I(1), T.eye(1))|T.lu_unp
 F.interpolate(T.ones(1, 1, 4), None, float("nan"))|T.ones(2).__setitem__(T.ones(2).byte(), 1)
 T.squeeze(C, out=C.clone())|T.count_nonzero(C, out=I(0))|T.trapezoid(T.ones(3), out=T.ones(()))
 T.utils.checkpoint.checkpoint_sequential([F.relu], 2**31, T.ones(2), use_reentrant=False)
+T.jit.trace(lambda x: None, Q)|T.jit.trace(lambda x: 3, Q)|T.jit.trace(lambda x: {1: x}, Q)
 F.nll_loss(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 F.cross_entropy(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
@@ -64,6 +71,7 @@ def _refused(text: str, library: Any) -> str:
     space = {
         "T": library, "F": library.nn.functional, "I": lambda i: library.tensor([i]),
         "C": library.ones(2, dtype=library.complex64), "L": library.ones(2, 2, dtype=library.int64),
+        "Q": library.ones(1, 2, 3, 4), "M": library.ones(3, dtype=library.bool),
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -174,3 +182,24 @@ def test_more_views_than_memory_holds_are_refused_at_once(cut: Any) -> None:
 def test_sums_of_too_many_terms_are_refused_at_once() -> None:
     with pytest.raises(RuntimeError, match="too many terms"):
         skimp.mvlgamma(skimp.ones(1), 2**31)
+
+
+@pytest.mark.parametrize("size", [(2**40, 2**40), (2**62, 2)])
+def test_images_of_too_many_pixels_are_refused_at_once(size: Any) -> None:
+    for lib in (torch, skimp):
+        f: Any = lib.nn.functional
+        with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+            f.interpolate(lib.ones(1, 1, 2, 2), size=size)
+        with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+            f.affine_grid(lib.ones(1, 2, 3), (1, 1, *size), align_corners=False)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_images_without_pixels_are_refused_by_the_names_of_their_dims(dims: int) -> None:
+    told = []
+    for lib in (torch, skimp):
+        f: Any = lib.nn.functional
+        with pytest.raises(RuntimeError) as refused:
+            f.interpolate(lib.ones(1, 1, *dims * [2]), size=(*(dims - 1) * [3], 0))
+        told.append(str(refused.value))
+    assert told[0] == told[1]

@@ -1,9 +1,13 @@
-"""Locks that an exception of a signal handler's can't leave locked, for `with`."""
+"""Locks that an exception of a signal handler's can't leave locked, for `with`; a fork's child has
+those of other threads free.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import weakref
 from typing import Any
 
 # CPython 3.14 looks for signals between what `__enter__` has done and the block of a `with`, whose
@@ -12,9 +16,14 @@ from typing import Any
 _LOSES = sys.version_info[:2] == (3, 14)
 
 
+_made: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+
+
 def reentrant() -> threading.RLock:
     """A lock that its thread may take again, by `with`."""
-    return _kept()() if _LOSES else threading.RLock()
+    made: threading.RLock = _kept()() if _LOSES else threading.RLock()
+    _made.add(made)
+    return made
 
 
 def _kept() -> Any:
@@ -35,3 +44,15 @@ def _kept() -> Any:
                 raise
 
     return Kept
+
+
+def _free_those_of_others() -> None:
+    """In a fork's child, where the threads that held them do not exist."""
+    for lock in list(_made):
+        own: Any = lock
+        if not own._is_owned():
+            own._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_free_those_of_others)

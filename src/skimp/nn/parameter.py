@@ -74,9 +74,14 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 
 class _MetaParameter(MetaTensor, Parameter):
-    """A parameter without bytes."""
+    """A parameter without bytes. Who asks its type for another (`type(p)(data)`) gets what the data
+    is.
+    """
 
     _skimp_on_fast_path = False
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:  # type: ignore[misc]
+        return Parameter(data, requires_grad)
 
 
 _MetaParameter.__name__ = _MetaParameter.__qualname__ = "Parameter"

@@ -140,3 +140,13 @@ def test_whole_lazy_norms_pickle() -> None:
         assert type(again.running_mean) is lib.nn.parameter.UninitializedBuffer
         assert again.running_mean.persistent
         assert tuple(again(lib.ones(2, 3)).shape) == (2, 3)
+
+
+def test_the_type_of_a_parameter_without_bytes_makes_those_that_have_them() -> None:
+    """As libraries do that put a model's weights in place one by one."""
+    for lib in (oracle, skimp):
+        hollow = lib.nn.Parameter(lib.empty(2, device="meta"))
+        made = type(hollow)(lib.ones(2), requires_grad=False)
+        assert (str(made.device), made.requires_grad, made.tolist()) == ("cpu", False, [1.0, 1.0])
+        again = type(hollow)(hollow)
+        assert (str(again.device), again.requires_grad) == ("meta", True)

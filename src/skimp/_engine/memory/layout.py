@@ -324,6 +324,12 @@ def check_numel(shape: Ints) -> None:
         raise RuntimeError("numel: integer multiplication overflow")
 
 
+def check_nbytes(shape: Ints, itemsize: int) -> None:
+    """Raise PyTorch's error for a result that no machine has room for, before anything is made."""
+    if math.prod(shape) * itemsize >= 2**63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
+
+
 def broadcast_shapes(*shapes: Ints) -> Ints:
     """The shape to which an op broadcasts its inputs, with the message of an op."""
     result = shapes[0]

@@ -187,6 +187,13 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool, fused: boo
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
             f"attn_mask.dtype: {mask._dtype} and  query.dtype: {query._dtype} instead."
         )
+    if mask is not None and len(shape_of(mask)) < 2 and len(shape_of(query)) == 4:
+        have = len(shape_of(mask))  # in PyTorch it is the choice among kernels that refuses
+        raise IndexError(
+            "Dimension out of range (expected to be in range of [-1, 0], but got -2)"
+            if have
+            else "Dimension specified as -2 but tensor has no dimensions"
+        )
     if mask is not None and causal and not fused:
         raise RuntimeError(
             "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
@@ -367,6 +374,8 @@ def _small_mask(mask: Any, dtype: dtypes.dtype, whole: Ints) -> Array | None:
         return None
     a = mask._np
     if a is None or mask._dtype not in (dtypes.bool, dtype):
+        return None
+    if a.ndim < 2 and len(whole) == 4:  # refused
         return None
     try:
         return shaping.broadcast(a, whole)

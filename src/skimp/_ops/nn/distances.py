@@ -150,7 +150,7 @@ def cdist(
         )
     _check_rows("cdist", x1, "X1")
     _check_rows("cdist", x2, "X2")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
     same_scalar_type(x1, x2)
     if compute_mode is not None and compute_mode not in _MODES:

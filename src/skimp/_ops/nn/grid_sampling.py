@@ -17,6 +17,7 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.row import KNOWN, sampled
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, fresh
@@ -83,6 +84,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
     own = theta._dtype
+    layouts.check_nbytes((theta.shape[0], *size[2:], nd), own.itemsize)
     work = dtypes.accumulator(own)
     ones = nd * (1,)
     ticks = _ticks_at_hand if max(size) <= _SHORT else _ticks

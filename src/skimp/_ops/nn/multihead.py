@@ -226,6 +226,8 @@ def attention_in_heads(
         rows, batch = batch, rows
     mask, padding, is_causal = _masks(mask, padding, is_causal, need_weights, query.dtype)
     _check_widths(width, embed_dim, heads, key, value, isinstance(weights, tuple), along)
+    if padding is not None:
+        _check_padding(padding, batch, key.shape[along] if static[0] is None else static[0].size(1))
     parts = _project(query, key, value, weights, bias)
     if mask is not None:
         mask = _mask_by_head(mask, batch, heads, rows, key.shape[along])
@@ -305,6 +307,15 @@ def _check_static(
                 raise AssertionError(
                     f"expecting static_{word}.size({dim}) of {wanted}, but got {one.size(dim)}"
                 )
+
+
+def _check_padding(padding: Tensor, batch: int, keys: int) -> None:
+    for dim, wanted in enumerate((batch, keys)):
+        if padding.shape[dim] != wanted:
+            raise AssertionError(
+                f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got "
+                f"{padding.shape[dim]}"
+            )
 
 
 def _check_widths(

@@ -14,6 +14,7 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.row import sampled
+from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
@@ -260,6 +261,7 @@ def interpolate(
         return NAMESPACES["nn.functional"][f"adaptive_avg_pool{ndim - 2}d"](input, sizes)
     if min(*sizes, *shape[1:]) <= 0:
         raise _nothing(shape, sizes)
+    layouts.check_nbytes((*shape[:2], *sizes), input._dtype.itemsize)
     if mode.startswith("nearest"):
         return _interpolate_nearest(input, shape, sizes, factors, mode == "nearest-exact")
     return _interpolated(input, shape, sizes, factors, mode, bool(align_corners), antialias)

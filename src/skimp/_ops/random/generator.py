@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -90,6 +91,14 @@ KNOWN.add(Generator)
 
 
 default_generator = Generator()
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # A fork waits for who draws: its child would have a state between two, and NumPy's own lock
+    # locked for ever. What comes last here is taken first, as a draw takes them.
+    for _lock in (default_generator._engine.lock, LOCK.lock):
+        os.register_at_fork(
+            before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+        )
 
 
 def drawing(f: F) -> F:

@@ -13,6 +13,7 @@ from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
 from skimp._engine.dispatch.row import sampled, signature
 from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
+from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
@@ -198,6 +199,7 @@ def sparse_coo_tensor(
             f"values has incorrect size, expected {[at.shape[1], *shape[k:]]}, got "
             f"{list(held.shape)}"
         )
+    layouts.check_numel(shape)
     _check_inside(array, shape)
     if requires_grad:
         held = held.detach().clone().requires_grad_()
