@@ -410,16 +410,18 @@ def test_gradients_of_complex_products() -> None:
         lambda t, x, y: t.dot(x[0], y[:, 0]), lambda t, x, y: x @ y[:, 0],
         lambda t, x, y: t.outer(x[0], y[0]),
         lambda t, x, y: t.stack([x, x]) @ y, lambda t, x, y: t.linalg.cross(x, y.t()),
-        lambda t, x, y: x.mH @ y.t(),
+        lambda t, x, y: x.mH @ y.t(), lambda t, x, y: t.stack([x, x]) @ t.stack([y, y]),
     ):  # fmt: skip
-        found = []
+        found: Any = []
         for library in (torch, skimp):
             given_ = [
                 a.clone().requires_grad_() if library is torch else twin(a).requires_grad_()
                 for a in (x, y)
             ]
-            grads = library.autograd.grad(g(library, *given_).abs().sum(), given_)
-            found.append([v.resolve_conj() for v in grads])
+            made = g(library, *given_)  # the second's gradient is one element, expanded
+            grads = [library.autograd.grad(made.abs().sum(), given_, retain_graph=True)]
+            grads.append(library.autograd.grad(made.sum().abs(), given_))
+            found.append([v.resolve_conj() for both in grads for v in both])
         same(found[1], found[0], 1e-9, strides=False)
 
 

@@ -19,7 +19,7 @@ from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, mark
+from skimp._engine.tensor.tensor import Tensor, alias, mark_version
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
@@ -32,6 +32,7 @@ _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
 _BOUNDS = frozenset({int, type(None)})
+_VIEWS = _BOUNDS | {slice}
 _POSITIONS = (dtypes.int64, dtypes.int32)
 Ints = tuple[int, ...]
 
@@ -72,9 +73,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if x is not None and self._rg and not active and type(self) in ORDINARY:
         picked = _recorded(self, x, index)
         if picked is None:
-            picked = advanced.picked(self, x, index)
-        if picked is None and type(index) is tuple:
-            picked = _mixed(self, x, index)
+            picked = _of_other_items(self, x, index)
         if picked is not None:
             return picked
     elif x is not None and type(self) is Tensor and not active:
@@ -83,9 +82,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         else:
             found = small_item(x, index)
         if found is None:
-            picked = advanced.picked(self, x, index)
-            if picked is None and type(index) is tuple:
-                picked = _mixed(self, x, index)
+            picked = _of_other_items(self, x, index)
             if picked is not None:
                 return picked
         else:
@@ -97,7 +94,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 t._skimp_turned = True
             # `view_of`, written out: this is the path of `x[i]`
             if self._skimp_marked:
-                mark(t, _skimp_counter=self._skimp_counter)
+                if self._skimp_counter is not None:
+                    mark_version(t, self._skimp_counter)
                 _view_of(self, t)
                 return t
             base = self._base
@@ -122,6 +120,16 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if view is not None:
             return view
     return _general(self, index)
+
+
+def _of_other_items(self: Tensor, x: Any, index: Any) -> Tensor | None:
+    """What NumPy has no view for: one with gaps and new dims, and the elements at places."""
+    if type(index) is tuple:
+        if _VIEWS.issuperset(map(type, index)):
+            return _of_large(self, index)
+        picked = advanced.picked(self, x, index)
+        return _mixed(self, x, index) if picked is None else picked
+    return advanced.picked(self, x, index)
 
 
 def _mixed(self: Tensor, x: Any, index: tuple[Any, ...]) -> Tensor | None:
