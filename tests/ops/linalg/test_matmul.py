@@ -233,6 +233,12 @@ def test_strided_and_expanded_inputs(slices: Any) -> None:
     agree(lambda t, x: t.dot(x[0].expand(4), x[::2]), f(8))
 
 
+def test_a_pair_that_repeats_is_added_to_a_batch() -> None:
+    x = f(1, 4, 4).half()
+    for c in (x, x.repeat(3, 1, 1), x[0, 0]):
+        agree(lambda t, c, x: t.baddbmm(c, x.expand(3, 4, 4), x.expand(3, 4, 4), alpha=2), c, x)
+
+
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (9, 5, 7), (64, 40, 64)])
 def test_products_of_batches_that_lie_turned_are_row_major(sizes: tuple[int, int, int]) -> None:
     """As attention's scores are, whose heads are `x.view(b, t, h, d).transpose(1, 2)`."""

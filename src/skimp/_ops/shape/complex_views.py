@@ -48,7 +48,7 @@ def _fast(
         a, dtype = input._np, types.get(input._dtype)
         if a is None or dtype is None or not a.flags.c_contiguous:
             return None
-        layout = seen(input._skimp_layout_of(), input._dtype)
+        layout = seen(input._skimp_layout or input._skimp_layout_of(), input._dtype)
         return view_of_bytes(input, np.ndarray(layout.shape, dtype.np, a), dtype, layout, rule)
 
     return fast
