@@ -19,7 +19,7 @@ from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, mark_version
+from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, mark_version
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
@@ -172,7 +172,8 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     """The view of a small array that plain ints and slices make, recorded as the last of the views
     that they stand for; None sends the index the general way.
     """
-    if self._skimp_marked or not _state.grad or (found := small_item(x, index)) is None:
+    marked = self._skimp_marked and not _is_heir(self)
+    if marked or not _state.grad or (found := small_item(x, index)) is None:
         return None
     items = index if type(index) is tuple else (index,)
     record = _last(x.shape, items)
@@ -186,9 +187,23 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     t._base = base = self if self._base is None else self._base
     t._skimp_stale = self._storage.version
     record.record(t, self, items)
+    if self._skimp_marked and base is not self:
+        mark_creation(t, self._skimp_creation)
     if t._skimp_node is None:
         history.register(base, t)
     return t
+
+
+def _is_heir(t: Tensor) -> bool:
+    """Whether a view of a marked tensor is recorded like any other, and refuses writes as it does:
+    one of several views of one call (`_HEIR` of view_forms.py)."""
+    return not (
+        t._skimp_creation is None
+        or t._skimp_counter is not None
+        or t._skimp_inference
+        or t._conj
+        or t._skimp_neg
+    )
 
 
 def _of_large(self: Tensor, index: Any) -> Tensor | None:
@@ -209,7 +224,7 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
     record = _last(layout.shape, items) if found is not None else None
     if found is None or record is None:
         return None
-    if self._rg and (self._skimp_marked or not _state.grad):
+    if self._rg and ((self._skimp_marked and not _is_heir(self)) or not _state.grad):
         return None
     t = alias(self, found)
     if not self._rg:
@@ -218,6 +233,8 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
     t._base = base = self if self._base is None else self._base
     t._skimp_stale = self._storage.version
     record.record(t, self, items)
+    if self._skimp_marked and base is not self:
+        mark_creation(t, self._skimp_creation)
     if t._skimp_node is None:
         history.register(base, t)
     return t
