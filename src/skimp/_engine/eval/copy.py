@@ -62,9 +62,7 @@ def _jumps(shape: tuple[int, ...], into: tuple[int, ...], source: tuple[int, ...
     """Whether NumPy, which goes by the order of what is written `into`, would go through the source
     by strides that compete for the same places in the cache."""
     strides = [
-        (abs(to), origin)
-        for to, origin, size in zip(into, source, shape, strict=True)
-        if size > 1
+        (abs(to), origin) for to, origin, size in zip(into, source, shape, strict=True) if size > 1
     ]
     return collides(min(strides, default=(0, 0))[1])
 

@@ -118,7 +118,7 @@ def small_pair(
         and math.prod(shape) < config.small_below
     ):
         return None
-    times = multiply
+    times: Any = multiply
     if not x.flags.forc:
         if not any(x.strides):
             tell("mm", g, x)  # one element, expanded: the gradient of a sum
