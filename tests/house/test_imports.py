@@ -175,9 +175,10 @@ def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
     """The fast paths look at `_skimp_marked` and no further: who sets one of these sets it too."""
     found = {name: facts(name).rare for name in FILES}
     assert {name: names for name, names in found.items() if names} == {
-        # `mark_creation`, `mark_version`, `mark_inference`
+        # `mark_creation`, `mark_version`; `fresh` and `wrap`, which make what inference mode marks
         "skimp._engine.tensor.tensor": {"_skimp_creation", "_skimp_counter", "_skimp_inference"},
-        "skimp._engine.autograd.alias": {"_skimp_creation"},  # views: it sets both, written out
+        # views: it sets `_skimp_marked` too, written out
+        "skimp._engine.autograd.alias": {"_skimp_creation", "_skimp_inference"},
     }
 
 

@@ -14,6 +14,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "a list after a star": lambda: skimp.ones(3, 600, 100).flip((0, 1)),
     "numbers after a star": lambda: skimp.ones(3, 600, 100).flip(0, 1),
     "a list by place": lambda: skimp.ones(3, 600, 100).roll((1, 2), (0, 1)),
+    "lists of two lengths": lambda: [skimp.ones(3, 600, 100).flip(d) for d in ((0, 1), (0, 1, 2))],
     "an option left out": lambda: skimp.ones(600, 100, 3).expand((600, 100, 3)),
 }
 

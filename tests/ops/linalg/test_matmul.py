@@ -233,6 +233,12 @@ def test_strided_and_expanded_inputs(slices: Any) -> None:
     agree(lambda t, x: t.dot(x[0].expand(4), x[::2]), f(8))
 
 
+def test_a_pair_that_repeats_is_added_to_a_batch() -> None:
+    x = f(1, 4, 4).half()
+    for c in (x, x.repeat(3, 1, 1), x[0, 0]):
+        agree(lambda t, c, x: t.baddbmm(c, x.expand(3, 4, 4), x.expand(3, 4, 4), alpha=2), c, x)
+
+
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (9, 5, 7), (64, 40, 64)])
 def test_products_of_batches_that_lie_turned_are_row_major(sizes: tuple[int, int, int]) -> None:
     """As attention's scores are, whose heads are `x.view(b, t, h, d).transpose(1, 2)`."""
@@ -410,16 +416,18 @@ def test_gradients_of_complex_products() -> None:
         lambda t, x, y: t.dot(x[0], y[:, 0]), lambda t, x, y: x @ y[:, 0],
         lambda t, x, y: t.outer(x[0], y[0]),
         lambda t, x, y: t.stack([x, x]) @ y, lambda t, x, y: t.linalg.cross(x, y.t()),
-        lambda t, x, y: x.mH @ y.t(),
+        lambda t, x, y: x.mH @ y.t(), lambda t, x, y: t.stack([x, x]) @ t.stack([y, y]),
     ):  # fmt: skip
-        found = []
+        found: Any = []
         for library in (torch, skimp):
             given_ = [
                 a.clone().requires_grad_() if library is torch else twin(a).requires_grad_()
                 for a in (x, y)
             ]
-            grads = library.autograd.grad(g(library, *given_).abs().sum(), given_)
-            found.append([v.resolve_conj() for v in grads])
+            made = g(library, *given_)  # the second's gradient is one element, expanded
+            grads = [library.autograd.grad(made.abs().sum(), given_, retain_graph=True)]
+            grads.append(library.autograd.grad(made.sum().abs(), given_))
+            found.append([v.resolve_conj() for both in grads for v in both])
         same(found[1], found[0], 1e-9, strides=False)
 
 

@@ -370,6 +370,8 @@ def test_embedding_bag(mode: str) -> None:
         mode=mode,
         padding_idx=int(index[4]),
     )
+    none = torch.zeros(3, 2, dtype=torch.int64)  # nothing but padding
+    both("embedding_bag", none, randn(10, 5, grad=True), mode=mode, padding_idx=0)
     if mode == "sum":
         weights = torch.rand(12).requires_grad_()
         both(

@@ -30,7 +30,7 @@ from skimp._engine.autograd.refresh import (
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_VARIABLE
-from skimp._engine.tensor.tensor import Tensor, mark_creation, mark_inference
+from skimp._engine.tensor.tensor import Tensor, mark_creation
 
 _new = object.__new__
 _state = modes.state
@@ -72,7 +72,7 @@ def view_of(
     `multi`: one of several views of one call, which in-place ops then refuse (PyTorch's rule).
     """
     if input._skimp_inference:
-        mark_inference(view)
+        view._skimp_inference = view._skimp_marked = True
         return
     base = input._base
     if not input._rg:
@@ -116,10 +116,15 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
 
     The rule's formula takes `grads`, the list of their gradients, zeros where none arrived.
     """
-    if not input._rg and not input._skimp_inference:
+    if input._skimp_inference:
+        for i, view in enumerate(views):
+            view._skimp_inference = view._skimp_marked = True
+            view._skimp_output = i
+        return
+    if not input._rg:
         _plain_views(input if input._base is None else input._base, views)
         return
-    if not _state.grad or input._skimp_inference:
+    if not _state.grad:
         for i, view in enumerate(views):
             view_of(input, view, None, None, True)
             view._skimp_output = i

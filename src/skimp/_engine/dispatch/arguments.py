@@ -124,7 +124,7 @@ def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
     finer = elements(kinds, given.values())
     if finer in form.fine:
         return
-    key = sorts(given.values())
+    key = finer, *sorts(given.values())  # lists of several lengths may be of one sort
     if key not in form.judged:
         judge(form, given, finer, key)
 

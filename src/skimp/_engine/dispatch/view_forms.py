@@ -100,14 +100,7 @@ _TURNS = """\
                     new._skimp_turned = True"""
 
 
-def _is_plain(t: Tensor) -> bool:
-    """Whether all that marks a tensor is that it is a view which was made unrecorded."""
-    return not (
-        t._skimp_creation is None or t._rg or t._skimp_inference or t._skimp_counter is not None
-    )
-
-
-_PLAIN = (  # the same, written out
+_PLAIN = (  # whether all that marks a tensor is that it is a view which was made unrecorded
     "input._skimp_creation is not None and input._skimp_counter is None"
     " and not (input._rg or input._skimp_inference)"
 )
@@ -138,9 +131,12 @@ def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     if 1 in a.shape and (layout is not None or input._np is not input._storage.block):
         # NumPy leaves strides of size-1 dims as they come, but for what it lays out row-major
         new._skimp_layout = _in_shape(layout or input._skimp_layout_of(), a.shape)
-    if input._rg or input._skimp_marked:
-        return _viewed(input, new, recorded)
-    history.plain_view(input if input._base is None else input._base, new)
+    if input._skimp_marked:
+        history.view_of(input, new, recorded.rule, {"input": input})
+    elif input._rg:
+        _viewed(input, new, recorded)
+    else:
+        history.plain_view(input if input._base is None else input._base, new)
     return new
 
 
@@ -177,9 +173,7 @@ def _viewed(input: Tensor, new: Tensor, recorded: Recording) -> Tensor:
     base = input._base
     if base is None:
         base = input
-    if (input._rg and not _state.grad) or (
-        input._skimp_marked and (_state.grad or not _is_plain(input))
-    ):
+    if input._skimp_marked or (input._rg and not _state.grad):
         history.view_of(input, new, recorded.rule, {"input": input})
     elif input._rg:
         new._base = base
@@ -306,8 +300,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark,
-        mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, is_plain=_is_plain,
-        listed=_SIZES,
+        mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
     usual, later = plain_call(p, "ordinary"), []

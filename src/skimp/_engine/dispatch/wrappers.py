@@ -306,7 +306,7 @@ def _look(
     finer = elements(kinds, (*args, *kwargs.values()))
     if finer in form.fine or form.name.startswith("_"):
         return
-    key = (*sorts(args), *kwargs, *sorts(kwargs.values()))
+    key = (finer, *sorts(args), *kwargs, *sorts(kwargs.values()))
     if key in form.judged:
         return
     try:

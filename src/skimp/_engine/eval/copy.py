@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 from skimp._engine.eval.convert import collides, convert, laid, turn
@@ -44,7 +45,8 @@ def copy(dst: Array, src: Array) -> None:
 def _is_one_call(dst: Array, src: Array) -> bool:
     """Whether one NumPy call takes as long as the pieces themselves, without what cuts them."""
     if dst.size <= _RUN:
-        return not _jumps(dst, src)
+        # broadcast to more dims elements are read again
+        return src.ndim < dst.ndim or not _jumps(dst.shape, dst.strides, src.strides)
     return (  # a bias in its rows, say
         dst.size <= _ALIKE
         and dst.dtype is src.dtype
@@ -55,15 +57,12 @@ def _is_one_call(dst: Array, src: Array) -> bool:
     )
 
 
-def _jumps(dst: Array, src: Array) -> bool:
-    """Whether NumPy, which goes by the order of `dst`, would go through `src` by strides that
-    compete for the same places in the cache."""
-    if src.ndim < dst.ndim:
-        return False  # broadcast to more dims: elements are read again
+@lru_cache(1024)
+def _jumps(shape: tuple[int, ...], into: tuple[int, ...], source: tuple[int, ...]) -> bool:
+    """Whether NumPy, which goes by the order of what is written `into`, would go through the source
+    by strides that compete for the same places in the cache."""
     strides = [
-        (abs(to), origin)
-        for to, origin, size in zip(dst.strides, src.strides, dst.shape, strict=True)
-        if size > 1
+        (abs(to), origin) for to, origin, size in zip(into, source, shape, strict=True) if size > 1
     ]
     return collides(min(strides, default=(0, 0))[1])
 

@@ -257,12 +257,6 @@ def mark(t: Tensor, **rare: Any) -> None:
     t._skimp_marked = True
 
 
-def mark_inference(t: Tensor) -> None:
-    """`mark` of a tensor that is made in inference mode, without a loop: there, all are."""
-    t._skimp_inference = True
-    t._skimp_marked = True
-
-
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
     if t._skimp_meta is not None:
@@ -326,8 +320,8 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     # the class has these values too, but there CPython 3.11 and 3.12 find them four times as slowly
     t._rg = t._skimp_turned = t._skimp_marked = False
     t._base = None
-    if marks.anywhere and marks.of_thread.here:
-        mark_inference(t)
+    if marks.anywhere and marks.of_thread.here:  # inference mode, where all are marked
+        t._skimp_inference = t._skimp_marked = True
     return t
 
 
@@ -359,8 +353,8 @@ def wrap(
     t._storage = s
     t._skimp_layout = layout
     t._dtype = dtype
-    if marks.anywhere and marks.of_thread.here:
-        mark_inference(t)
+    if marks.anywhere and marks.of_thread.here:  # inference mode, where all are marked
+        t._skimp_inference = t._skimp_marked = True
     return t
 
 

@@ -2146,9 +2146,6 @@ def mark(t: Tensor, **rare: Any) -> None:
     """Give `t` values of what few tensors have: `_skimp_counter`, `_conj`, `_skimp_neg`,
     `_skimp_inference`."""
 
-def mark_inference(t: Tensor) -> None:
-    """`mark` of a tensor that is made in inference mode, without a loop: there, all are."""
-
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
 

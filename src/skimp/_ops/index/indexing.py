@@ -19,7 +19,7 @@ from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, mark
+from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, mark_version
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
@@ -32,6 +32,7 @@ _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
 _BOUNDS = frozenset({int, type(None)})
+_VIEWS = _BOUNDS | {slice}
 _POSITIONS = (dtypes.int64, dtypes.int32)
 Ints = tuple[int, ...]
 
@@ -72,9 +73,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if x is not None and self._rg and not active and type(self) in ORDINARY:
         picked = _recorded(self, x, index)
         if picked is None:
-            picked = advanced.picked(self, x, index)
-        if picked is None and type(index) is tuple:
-            picked = _mixed(self, x, index)
+            picked = _of_other_items(self, x, index)
         if picked is not None:
             return picked
     elif x is not None and type(self) is Tensor and not active:
@@ -83,9 +82,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         else:
             found = small_item(x, index)
         if found is None:
-            picked = advanced.picked(self, x, index)
-            if picked is None and type(index) is tuple:
-                picked = _mixed(self, x, index)
+            picked = _of_other_items(self, x, index)
             if picked is not None:
                 return picked
         else:
@@ -97,7 +94,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 t._skimp_turned = True
             # `view_of`, written out: this is the path of `x[i]`
             if self._skimp_marked:
-                mark(t, _skimp_counter=self._skimp_counter)
+                if self._skimp_counter is not None:
+                    mark_version(t, self._skimp_counter)
                 _view_of(self, t)
                 return t
             base = self._base
@@ -122,6 +120,16 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if view is not None:
             return view
     return _general(self, index)
+
+
+def _of_other_items(self: Tensor, x: Any, index: Any) -> Tensor | None:
+    """What NumPy has no view for: one with gaps and new dims, and the elements at places."""
+    if type(index) is tuple:
+        if _VIEWS.issuperset(map(type, index)):
+            return _of_large(self, index)
+        picked = advanced.picked(self, x, index)
+        return _mixed(self, x, index) if picked is None else picked
+    return advanced.picked(self, x, index)
 
 
 def _mixed(self: Tensor, x: Any, index: tuple[Any, ...]) -> Tensor | None:
@@ -169,7 +177,8 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     """The view of a small array that plain ints and slices make, recorded as the last of the views
     that they stand for; None sends the index the general way.
     """
-    if self._skimp_marked or not _state.grad or (found := small_item(x, index)) is None:
+    marked = self._skimp_marked and not _is_heir(self)
+    if marked or not _state.grad or (found := small_item(x, index)) is None:
         return None
     items = index if type(index) is tuple else (index,)
     record = _last(x.shape, items)
@@ -183,9 +192,23 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     t._base = base = self if self._base is None else self._base
     t._skimp_stale = self._storage.version
     record.record(t, self, items)
+    if self._skimp_marked and base is not self:
+        mark_creation(t, self._skimp_creation)
     if t._skimp_node is None:
         history.register(base, t)
     return t
+
+
+def _is_heir(t: Tensor) -> bool:
+    """Whether a view of a marked tensor is recorded like any other, and refuses writes as it does:
+    one of several views of one call (`_HEIR` of view_forms.py)."""
+    return not (
+        t._skimp_creation is None
+        or t._skimp_counter is not None
+        or t._skimp_inference
+        or t._conj
+        or t._skimp_neg
+    )
 
 
 def _of_large(self: Tensor, index: Any) -> Tensor | None:
@@ -206,7 +229,7 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
     record = _last(layout.shape, items) if found is not None else None
     if found is None or record is None:
         return None
-    if self._rg and (self._skimp_marked or not _state.grad):
+    if self._rg and ((self._skimp_marked and not _is_heir(self)) or not _state.grad):
         return None
     t = alias(self, found)
     if not self._rg:
@@ -215,6 +238,8 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
     t._base = base = self if self._base is None else self._base
     t._skimp_stale = self._storage.version
     record.record(t, self, items)
+    if self._skimp_marked and base is not self:
+        mark_creation(t, self._skimp_creation)
     if t._skimp_node is None:
         history.register(base, t)
     return t

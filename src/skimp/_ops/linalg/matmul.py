@@ -102,8 +102,9 @@ def _turned(product: Array, dtype: dtypes.dtype) -> Tensor:
 def small_pair(
     g: Tensor, other: Tensor, shape: Ints, seen: Array | None = None
 ) -> tuple[Array, Array, Any] | None:
-    """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
-    not recorded, and what multiplies them, without tensors of transposes. `seen`: `other`'s matrix.
+    """The arrays of small matrices whose product, of `shape` or its transpose, is small and not
+    recorded, and what multiplies them, without tensors of transposes: the second one's conjugate.
+    `seen`: `other`'s matrix.
     """
     x, y = g._np, other._np if seen is None else seen
     if x is None or y is None or modes.state.grad:
@@ -112,19 +113,19 @@ def small_pair(
     if not (
         dtype is other._dtype
         and dtype in dtypes.FLOATING_AND_COMPLEX
-        and dtype.category == dtypes.FLOAT
         and x.ndim == 2 == y.ndim
         and (y.flags.forc or has_unit_stride(y))
         and math.prod(shape) < config.small_below
     ):
         return None
+    times: Any = multiply
     if not x.flags.forc:
         if not any(x.strides):
             tell("mm", g, x)  # one element, expanded: the gradient of a sum
-            return x, y, _times
-        if not has_unit_stride(x):
+            times = _times
+        elif not has_unit_stride(x):
             return None
-    return x, y, multiply
+    return x, np.conjugate(y) if dtype.is_complex else y, times
 
 
 def _times(x: Array, y: Array) -> Array:

@@ -159,7 +159,8 @@ def _add_in_blocks(
             block *= alpha
         if beta != 0:
             mine = input[where].astype(block.dtype)
-            block += mine if beta == 1 else mine * beta
+            once = block.shape != mine.shape  # of batches that repeat one pair
+            block = np.add(block, mine if beta == 1 else mine * beta, out=None if once else block)
         into[where] = block
 
     if a.shape[-1]:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from skimp._engine.autograd import modes
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -34,8 +36,8 @@ def small_batches(input: Tensor, other: Tensor, name: str = "matmul") -> Tensor 
 
 
 def small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | None:
-    """The gradient of the first or second factor, of small real batches that lie as BLAS reads
-    them: no tensor is made of their transposes.
+    """The gradient of the first or second factor, of small batches: no tensor is made of their
+    transposes, nor of complex numbers' conjugates.
     """
     x, y, dtype = g._np, other._np, g._dtype
     if (
@@ -43,14 +45,20 @@ def small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | Non
         or y is None
         or modes.state.grad
         or dtype is not other._dtype
-        or dtype not in dtypes.FLOATING
+        or dtype not in dtypes.FLOATING_AND_COMPLEX
         or not x.ndim == y.ndim > 2
-        or not has_unit_stride(y)
     ):
         return None
     y = y.swapaxes(-1, -2)
     if not (_are_small(x, y) if first else _are_small(y, x)):
         return None
+    unit = has_unit_stride(y)
+    if not unit:
+        tell(name, other, y)
+    if dtype.is_complex:
+        y = np.conjugate(y, order="K" if unit else "C")
+    elif not unit:
+        y = y.copy()
     if not has_unit_stride(x):  # one element, expanded: the gradient of a sum
         tell(name, g, x)
         x = x.copy()

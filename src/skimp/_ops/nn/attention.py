@@ -26,6 +26,7 @@ from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.dropout import drawn_mask, kept_factors, kept_mask
 from skimp._ops.reduce.safe_softmax import _safe_softmax
 
+_tuple: Any = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 Ints = tuple[int, ...]
 
 
@@ -59,7 +60,7 @@ def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]
     array = bare.empty_like(a)
     made = as_it_lies(array, query._dtype)
     if 1 in a.shape:  # of which NumPy's strides may be any
-        made._skimp_layout = Layout(a.shape, strides, 0)
+        made._skimp_layout = _tuple(Layout, (a.shape, strides, 0))
     return made, array
 
 
@@ -359,7 +360,8 @@ def _small(
     recorded = modes.state.grad and (query._rg or key._rg or value._rg)
     result, into = _result(query, key, value, None)
     level = np.empty((*q.shape[:-1], 1), q.dtype) if recorded else None
-    attend.forward(q, k, v, into, level, Attention(factor, causal, mask, None, 1.0, q.dtype))
+    how = _tuple(Attention, (factor, causal, mask, None, 1.0, q.dtype))
+    attend.forward(q, k, v, into, level, how)
     if level is not None:
         made = result, fresh(level, query._dtype)
         _RECORDED.record(made, query, key, value, attn_mask, causal, factor, None, 1.0)

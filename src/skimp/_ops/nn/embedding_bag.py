@@ -240,6 +240,7 @@ def _highest(rows: Any, bag: Array, counts: Array) -> Any:
     for i in np.flatnonzero(counts):
         start = stops[i] - counts[i]
         at[i] = start + np.argmax(values[start : stops[i]], axis=0)
-    found = rows.gather(0, fresh(at, dtypes.int64)) if len(values) else rows.new_zeros(at.shape)
+    # of no rows at all zeros, of which the weight's gradient is made as of any
+    found = rows.gather(0, fresh(at, dtypes.int64)) if len(values) else rows.sum(0).expand(at.shape)
     empty_ = fresh((counts == 0)[:, None].copy(), dtypes.bool)
     return found.masked_fill(empty_, 0)

@@ -38,15 +38,20 @@ def _as(
     return new
 
 
-def _small(
-    input: Tensor, layout_of: Callable[..., Layout], dtype: dtypes.dtype, rule: Recording
-) -> Tensor | None:
+def _fast(
+    types: dict[dtypes.dtype, dtypes.dtype], layout_of: Callable[..., Layout], rule: Recording
+) -> Callable[[Tensor], Tensor | None]:
     """Numbers and their two parts, where the tensor is small and row-major."""
-    a = input._np
-    if a is None or not a.flags.c_contiguous:
-        return None
-    layout = layout_of(input._skimp_layout or input._skimp_layout_of(), input._dtype)
-    return view_of_bytes(input, np.ndarray(layout.shape, dtype.np, a), dtype, layout, rule)
+    seen = lru_cache(maxsize=256)(layout_of)
+
+    def fast(input: Tensor) -> Tensor | None:
+        a, dtype = input._np, types.get(input._dtype)
+        if a is None or dtype is None or not a.flags.c_contiguous:
+            return None
+        layout = seen(input._skimp_layout or input._skimp_layout_of(), input._dtype)
+        return view_of_bytes(input, np.ndarray(layout.shape, dtype.np, a), dtype, layout, rule)
+
+    return fast
 
 
 def _both(f: F) -> F:
@@ -72,20 +77,13 @@ RE = Rule("SelectBackward0", input=lambda g: g)
 IM = Rule("SelectBackward0", input=lambda g: g * 1j)
 
 
-def _small_real(input: Tensor) -> Tensor | None:
-    if not input._dtype.is_complex:
-        return None
-    return _small(input, _parts_of, input._dtype.to_real(), _REAL)
-
-
-def _small_complex(input: Tensor) -> Tensor | None:
-    if input._dtype not in dtypes.FLOATING:
-        return None
-    return _small(input, _pairs_of, input._dtype.to_complex(), _COMPLEX)
-
-
-_parts_of, _pairs_of = lru_cache(256)(B.view_as_real), lru_cache(256)(B.view_as_complex)
-_FAST = {"view_as_real": _small_real, "view_as_complex": _small_complex}
+_PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
+_FAST = {
+    "view_as_real": _fast(_PARTS, B.view_as_real, _REAL),
+    "view_as_complex": _fast(
+        {part: whole for whole, part in _PARTS.items()}, B.view_as_complex, _COMPLEX
+    ),
+}
 
 
 @_both
