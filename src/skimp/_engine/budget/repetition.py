@@ -279,22 +279,21 @@ class Repetition:
         expected, at = self.expected, self.at
         if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
             return False
-        room = expected.held[at] + expected.room
         if expected.goes:
             owner.number = self._turns, at
             self._owners[at] = weakref.ref(owner)
-            self.at += 1
-            room += sum([one.nbytes for one in self._due(expected)])
-        else:
-            self.at += 1
-        return host.total - host.freed <= room
+        self.at += 1
+        beyond = host.total - host.freed - expected.held[at] - expected.room
+        return beyond <= 0 or beyond <= self._due(expected)
 
-    def _due(self, expected: Period) -> Iterator[Gone]:
-        """What went up to here, and is here as long as there is room."""
+    def _due(self, expected: Period) -> int:
+        """Bytes that went up to here, and are here as long as there is room."""
+        nbytes = 0
         for one in itertools.islice(expected.goes, self._gone, None):
             if one.at >= self.at:
                 break
-            yield one
+            nbytes += one.nbytes
+        return nbytes
 
     def next_to_go(self) -> Any:
         """What went next, when it was as now; None: nothing more went up to here."""
@@ -329,7 +328,8 @@ class Repetition:
         """Whether a recipe that is needed is noted about here."""
         expected = self.expected
         assert expected is not None
-        stretches = expected.stretches
-        while self._stretch < len(stretches) and self.at > stretches[self._stretch][1]:
+        for start, end in itertools.islice(expected.stretches, self._stretch, None):
+            if self.at <= end:
+                return self.at >= start
             self._stretch += 1
-        return self._stretch < len(stretches) and self.at >= stretches[self._stretch][0]
+        return False
