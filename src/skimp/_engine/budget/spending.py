@@ -82,6 +82,8 @@ class Spending(Waking):
                     self._large(nbytes, owner)
                 else:
                     self.repetition.sees(held)
+            elif owner.deferred is None and (self.knows or self.repetition.smaller):
+                self.repetition.place(owner)
         if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
@@ -119,8 +121,11 @@ class Spending(Waking):
         if self.notes:
             evictable.enrol(owner)
         nbytes = len(owner)
-        if nbytes >= KEPT and not counts.bringing:
-            self._large(-nbytes, owner)
+        if nbytes >= POOLED and not counts.bringing:
+            if nbytes >= KEPT:
+                self._large(-nbytes, owner)
+            elif self.knows or self.repetition.smaller:
+                self.repetition.place(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
             return

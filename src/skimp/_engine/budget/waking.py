@@ -55,9 +55,7 @@ class Waking:
         self.notes_soon = False  # notes are due
         self._under_way: FrameType | None = None  # the op in which it was seen that notes are due
         self._written = counts.written  # when backward last began
-        self._others = (
-            -SCATTERED
-        )  # resident bytes beside those counted, when some were given back
+        self._others = -SCATTERED  # resident bytes beside those counted, when some were given back
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = WeakValues[int, Evictable]()
         self.clock: Final = telling.Clock()
