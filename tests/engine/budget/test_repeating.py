@@ -96,6 +96,34 @@ def test_scratch_memory_that_was_not_there_before_becomes_part_of_what_goes() ->
     assert train(6 * MIB) == train(None)
 
 
+def test_what_is_smaller_has_its_part_in_what_goes_again() -> None:
+    """Storages of 384 KiB between those by which a program is known to repeat."""
+    x = torch.randn(1024, 128)
+
+    def train(budget: int | None) -> list[Any]:
+        torch.manual_seed(0)
+        wide = [(128, 96), (96, 128)] * 3
+        layers = [part for w in wide for part in (torch.nn.Linear(*w), torch.nn.Tanh())]
+        net = torch.nn.Sequential(*layers)
+        setting.set_budget(None if budget is None else host.allocated + budget, spill=False)
+        losses = []
+        try:
+            for _ in range(9):
+                searched = counts.search_seconds
+                losses += steps(net, [x])[0]
+            known: Any = host.budget
+            if known is not None:
+                assert counts.search_seconds == searched
+                assert any(
+                    [one.made < 0 and not one.older for one in known.repetition.expected.goes]
+                )
+        finally:
+            setting.set_budget(None)
+        return losses
+
+    assert train(7 * MIB // 2) == train(None)
+
+
 @pytest.mark.parametrize("otherwise", [set(), {7}, {7, 9, 11, 13}])
 def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> None:
     """Without a search, and noted is what is needed; until it does something else."""

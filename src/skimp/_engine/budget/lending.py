@@ -42,8 +42,6 @@ def spare(nbytes: int) -> Array | None:
             try:
                 return pool.lend(nbytes)
             except OutOfMemoryError:  # others have taken the room
-                pass
-            finally:
                 host.look()
     return None
 

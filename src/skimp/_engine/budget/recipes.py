@@ -295,13 +295,14 @@ def upstream(
             raise Lost
         there = []
         below: list[Recipe] = []
-        for source in one.sources:
-            s = source.storage()
-            if s is not None and has_bytes(s):
-                there.append(s)
-                continue
-            if s is not None and s.recipe is not None:
-                source.follow(s.recipe)
+        for source in one.sources:  # `storage` and `has_bytes` in one: most of a plan is this
+            s = source.ref()
+            if s is not None and s.writes == source.writes:
+                if s.block is not None or s.place is not None or s.deferred is not None:
+                    there.append(s)
+                    continue
+                if s.recipe is not None:
+                    source.follow(s.recipe)
             if source.origin is None:
                 raise Lost
             other, i = source.origin
@@ -318,6 +319,17 @@ _depth: Final = attrgetter("depth")
 def has_bytes(s: Evictable) -> bool:
     """Whether the bytes are there without a recipe."""
     return s.block is not None or s.place is not None or s.deferred is not None
+
+
+def present(recipe: Recipe) -> list[Evictable] | None:
+    """The storages that a recipe reads, where all of their bytes are there."""
+    found = []
+    for source in recipe.sources:
+        s = source.ref()
+        if s is None or s.writes != source.writes or not has_bytes(s):
+            return None
+        found.append(s)
+    return found
 
 
 def price(recipe: Recipe) -> float | None:

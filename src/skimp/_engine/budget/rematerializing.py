@@ -37,7 +37,50 @@ def rematerialize(s: Evictable) -> None:
     RuntimeError: what it needs is lost (which `needs` prevents). OutOfMemoryError: no room.
     """
     assert s.recipe is not None
-    _Order(s.recipe[0]).follow(s)
+    recipe: Recipe = s.recipe[0]
+    read = recipes.present(recipe)
+    if read is None:
+        _Order(recipe).follow()
+    else:
+        _follow_alone(recipe, read)
+    if s.block is None:
+        raise RuntimeError(f"{recipe.name} was made again, but not what was asked for")
+
+
+def _follow_alone(one: Recipe, read: list[Evictable]) -> None:
+    """An order of one recipe, which has all that it reads: what it holds is read now, so there is
+    nothing to give up.
+    """
+    held: list[Evictable] = []
+    try:
+        for s in read:
+            s.held += 1
+            held[:0] = (s,)  # one step with the line above, as a call would not be
+        for i, new in enumerate(_made(one, read, waits=False)):
+            if new is not None and (owner := _who(one, i)) is not None:
+                adopt(owner, new)
+    finally:
+        insist(evictable.let_go, held)
+
+
+def _made(one: Recipe, given: list[Any], waits: bool) -> list[Storage | None]:
+    """What a recipe makes of what it reads, and the time that this took, noted."""
+    spent, began = counts.seconds, perf_counter()
+    made = one.make(given, waits)
+    took = perf_counter() - began - (counts.seconds - spent)
+    one.seconds = took if not one.seconds else min(one.seconds, took)
+    counts.usual_seconds += one.seconds
+    nbytes = sum([len(new) for new in made if new is not None])
+    counts.rematerialized(one.name, _made_at(one), nbytes, took)
+    return made
+
+
+def _who(one: Recipe, i: int) -> Evictable | None:
+    """Who lives and has no bytes because of this."""
+    ref = one.results[i] if i < len(one.results) else None
+    s = None if ref is None else ref()
+    mine = s is not None and s.recipe is not None and s.recipe[0] is one
+    return s if mine and s is not None and s.needs is not None else None
 
 
 def gives_up() -> bool:
@@ -91,12 +134,10 @@ class _Order:
         self.mates: set[int] = set()  # recipes whose results nobody asked for
         self.gives = True  # what it holds, where nothing else may go
 
-    def follow(self, s: Evictable) -> None:
+    def follow(self) -> None:
         try:
             _orders.append(self)
             self._follow_all()
-            if s.block is None:
-                raise RuntimeError(f"{self.last.name} was made again, but not what was asked for")
         finally:
             insist(self._end)
 
@@ -232,15 +273,8 @@ class _Order:
         waits for its reader, as nobody else wants it: so it was when it was made first.
         """
         self.reading = living
-        waits = self.uses[id(one), 0] == 1 and self._who(one, 0) is None
-        spent, began = counts.seconds, perf_counter()
-        made = one.make(self._given(one, dead), waits)
-        took = perf_counter() - began - (counts.seconds - spent)
-        one.seconds = took if not one.seconds else min(one.seconds, took)
-        counts.usual_seconds += one.seconds
-        counts.rematerialized(
-            one.name, _made_at(one), sum([len(new) for new in made if new is not None]), took
-        )
+        waits = self.uses[id(one), 0] == 1 and _who(one, 0) is None
+        made = _made(one, self._given(one, dead), waits)
         for i, new in enumerate(made):
             if new is not None:
                 self._keep(one, i, new)
@@ -287,20 +321,13 @@ class _Order:
 
     def _keep(self, one: Recipe, i: int, new: Storage) -> None:
         """Give a result's bytes to the storage that they are of, if it lives and has none."""
-        s = self._who(one, i)
+        s = _who(one, i)
         if s is not None:
             adopt(s, new)
             if self.held[s]:
                 self._hold(s)
         elif self.uses[id(one), i]:
             self.made[id(one), i] = new, one
-
-    def _who(self, one: Recipe, i: int) -> Evictable | None:
-        """Who lives and has no bytes because of this."""
-        ref = one.results[i] if i < len(one.results) else None
-        s = None if ref is None else ref()
-        mine = s is not None and s.recipe is not None and s.recipe[0] is one
-        return s if mine and s is not None and s.needs is not None else None
 
 
 def _is_alone(s: Storage) -> bool:

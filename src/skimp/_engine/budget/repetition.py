@@ -24,13 +24,14 @@ MISSES: Final = 2
 TRIES: Final = 4  # periods alike in which something went, the cheapest of which is a plan
 LEARNS: Final = 8  # times that more goes than a plan has, which knows that then
 ROOM: Final = 1 << 16  # bytes that a period may hold beyond what one like it did: logs grow
+BETWEEN: Final = 12  # bits of the number of a smaller storage between two events
 NEAR: Final = 4  # events between two stretches of noting that are one
 SPARE: Final = 8  # of a budget: whose recipes are noted beyond those of twice what went
 
 
 class Gone(NamedTuple):
-    """A storage that went: at which event, and which of them made it. `older`: or which, as it was
-    there before the period.
+    """A storage that went: at which event, and which of them made it, or below 0 for a smaller one
+    its place between two of them. `older`: or which, as it was there before the period.
     """
 
     at: int
@@ -183,6 +184,8 @@ class Repetition:
         self._turns += 1
         self.at = 0  # events up to now
         self.started = 0
+        self._smaller = 0  # allocations since the last event
+        self.smaller: set[int] = set()  # of them that are expected to go
         self._gone = 0  # of those that are expected to go
         self._stretch = 0
         self._owners: dict[int, weakref.ref[Any]] = {}
@@ -197,6 +200,19 @@ class Repetition:
             now.held.append(host.total - host.freed)
         owner.number = self._turns, self.at
         self.at += 1
+        self._smaller = 0
+
+    def place(self, owner: Any) -> None:
+        """A smaller allocation is about to be made, or an expression waits. No period is known by
+        these, but they may go.
+        """
+        self._smaller += 1
+        made = -((self.at << BETWEEN) + self._smaller)
+        if self.expected is None:
+            owner.number = self._turns, made
+        elif made in self.smaller:
+            owner.number = self._turns, made
+            self._owners[made] = weakref.ref(owner)
 
     def sees(self, held: int) -> None:
         """A large expression is about to be computed, and so many bytes are held with it."""
@@ -267,6 +283,7 @@ class Repetition:
         """Expect a period, which begins."""
         self._begin()
         self.expected = expected
+        self.smaller.update([s.made for s in expected.goes if s.made < 0 and s.older is None])
 
     def after(self) -> Period | None:
         """A period ends that was expected: the one that is expected after it, if it came whole."""
@@ -279,22 +296,22 @@ class Repetition:
         expected, at = self.expected, self.at
         if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
             return False
-        room = expected.held[at] + expected.room
         if expected.goes:
             owner.number = self._turns, at
             self._owners[at] = weakref.ref(owner)
-            self.at += 1
-            room += sum([one.nbytes for one in self._due(expected)])
-        else:
-            self.at += 1
-        return host.total - host.freed <= room
+        self.at += 1
+        self._smaller = 0
+        beyond = host.total - host.freed - expected.held[at] - expected.room
+        return beyond <= 0 or beyond <= self._due(expected)
 
-    def _due(self, expected: Period) -> Iterator[Gone]:
-        """What went up to here, and is here as long as there is room."""
+    def _due(self, expected: Period) -> int:
+        """Bytes that went up to here, and are here as long as there is room."""
+        nbytes = 0
         for one in itertools.islice(expected.goes, self._gone, None):
             if one.at >= self.at:
                 break
-            yield one
+            nbytes += one.nbytes
+        return nbytes
 
     def next_to_go(self) -> Any:
         """What went next, when it was as now; None: nothing more went up to here."""
@@ -329,7 +346,8 @@ class Repetition:
         """Whether a recipe that is needed is noted about here."""
         expected = self.expected
         assert expected is not None
-        stretches = expected.stretches
-        while self._stretch < len(stretches) and self.at > stretches[self._stretch][1]:
+        for start, end in itertools.islice(expected.stretches, self._stretch, None):
+            if self.at <= end:
+                return self.at >= start
             self._stretch += 1
-        return self._stretch < len(stretches) and self.at >= stretches[self._stretch][0]
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -81,6 +82,8 @@ class Spending(Waking):
                     self._large(nbytes, owner)
                 else:
                     self.repetition.sees(held)
+            elif owner.deferred is None and (self.knows or self.repetition.smaller):
+                self.repetition.place(owner)
         if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
@@ -98,7 +101,7 @@ class Spending(Waking):
             return arrays
         computing = Computing(arrays)
         if self.notes:
-            read = {id(one.storage): len(one.storage) for one in owner.deferred.leaves}
+            read = _sizes(owner.deferred.leaves)
             telling.floor.see(sum(read.values()) + len(owner))
         if self.notes and owner.recipe is None and not (back and owner.spare):
             recipes.of_expression(owner, owner.deferred)
@@ -118,12 +121,15 @@ class Spending(Waking):
         if self.notes:
             evictable.enrol(owner)
         nbytes = len(owner)
-        if nbytes >= KEPT and not counts.bringing:
-            self._large(-nbytes, owner)
+        if nbytes >= POOLED and not counts.bringing:
+            if nbytes >= KEPT:
+                self._large(-nbytes, owner)
+            elif self.knows or self.repetition.smaller:
+                self.repetition.place(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
             return
-        nbytes = sum({id(one.storage): len(one.storage) for one in leaves}.values())
+        nbytes = sum(_sizes(leaves).values())
         if nbytes > self.nbytes // SHARE:
             with contextlib.suppress(OutOfMemoryError):
                 _read = evictable.leaf_arrays(owner)
@@ -242,8 +248,9 @@ class Spending(Waking):
         recipe: Recipe = known[0]
         if recipe.depth >= recipes.DEEPEST and evictable.is_needed(s):
             return None  # what is made from these bytes can't be by way of that recipe
+        present = recipes.present(recipe)
         try:
-            way = list(recipes.upstream(recipe))
+            way = [(recipe, present)] if present is not None else list(recipes.upstream(recipe))
         except recipes.Lost:
             return None
         seconds = 0.0 if recipe.is_due(s) else sum([one.seconds for one, _ in way])
@@ -276,3 +283,12 @@ class Spending(Waking):
         place = files.file(self.directory).write(data)
         counts.wrote(s.op, s.made_at, data.nbytes, perf_counter() - began)
         return place
+
+
+def _sizes(leaves: Iterable[Any]) -> dict[int, int]:
+    """Bytes of the storages that an expression reads, by their ids."""
+    found = {}
+    for leaf in leaves:
+        s = leaf.storage
+        found[id(s)] = len(s) if s.size is None else s.size
+    return found

@@ -10,6 +10,7 @@ from skimp._engine.memory.call_site import Site
 MADE: Final = "made"
 READ: Final = "read"
 WRITTEN: Final = "written"
+EACH: Final = 2e-4  # seconds for which Python has a storage noted, go and come back
 
 
 class Again(NamedTuple):
@@ -95,8 +96,10 @@ class Counts:
 
     @property
     def spent(self) -> float:
-        """Seconds of all that, as if nothing else had had the processor while ops ran again."""
-        return self.seconds - self.rematerialized_seconds + self.usual_seconds
+        """Seconds of all that, as if nothing else had had the processor. Without searches: where
+        the same goes again there are none.
+        """
+        return self.usual_seconds + self.spill_seconds + EACH * self.evictions
 
     def read(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
         """Bytes that a line made were read back."""

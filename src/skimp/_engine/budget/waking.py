@@ -26,6 +26,7 @@ TRIAL: Final = 2  # backwards that recipes are noted before they are judged
 WORTH: Final = 8  # of evicted bytes: where less go because of recipes, these are not worth noting
 RESTS: Final = 8  # half of the backwards for which they are not noted then; each time twice as many
 CLOSE: Final = 16  # of the budget: with less left, pages that nobody uses are given back
+SCATTERED: Final = 6 << 20  # if so many bytes more are resident than when that was last done
 LITTLE: Final = 32  # of the budget: where less is written between two backwards, nothing is noted
 
 
@@ -54,6 +55,7 @@ class Waking:
         self.notes_soon = False  # notes are due
         self._under_way: FrameType | None = None  # the op in which it was seen that notes are due
         self._written = counts.written  # when backward last began
+        self._others = -SCATTERED  # resident bytes beside those counted, when some were given back
         self.known: Final[choice.Known] = {}  # whose bytes are here, or were
         self.gone: Final = WeakValues[int, Evictable]()
         self.clock: Final = telling.Clock()
@@ -194,8 +196,12 @@ class Waking:
         """Have the C library give back what kernels' temporaries were in: their ends are no
         tensors', which would have it do so.
         """
-        if pool.measure() > self.nbytes - self.nbytes // CLOSE:
-            allocator.trim()
+        held = pool.measure()
+        if held > self.nbytes - self.nbytes // CLOSE:
+            others = allocator.resident() - held
+            if others >= self._others + SCATTERED:
+                allocator.trim()
+                self._others = allocator.resident() - held
 
     def _sleep(self) -> bool:
         """Know no storages any more, and note nothing; False: something is away."""

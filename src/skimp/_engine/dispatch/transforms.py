@@ -158,7 +158,7 @@ def _usual(values: Any) -> bool:
     if not KNOWN.issuperset(kinds):
         return False
     if list in kinds or tuple in kinds:
-        return not any([unusual(v) for v in values])
+        return all([KNOWN.issuperset(map(type, v)) for v in values if type(v) in (list, tuple)])
     return True
 
 

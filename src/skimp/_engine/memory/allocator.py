@@ -171,6 +171,15 @@ def trim() -> None:
     _trim()(0)
 
 
+def resident() -> int:
+    """Bytes of this process that are in memory; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
 def keep_pages() -> None:
     """Have glibc keep the pages of up to 8 MiB that small arrays leave at the end of its heap for
     the next ones: it goes by twice the largest mapping that was freed, and takes no mappings for
