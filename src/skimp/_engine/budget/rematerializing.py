@@ -57,8 +57,10 @@ def _follow_alone(one: Recipe, read: list[Evictable]) -> None:
             s.held += 1
             held[:0] = (s,)  # one step with the line above, as a call would not be
         for i, new in enumerate(_made(one, read, waits=False)):
-            if new is not None and (owner := _who(one, i)) is not None:
-                adopt(owner, new)
+            owner = None if new is None else _who(one, i)
+            if new is None or owner is None:
+                continue
+            adopt(owner, new)
     finally:
         insist(evictable.let_go, held)
 
