@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import skimp
+from tests.support.frames import frames_of
 
 ZEROS = [0.0, -0.0, 0, False, 1, 1.0, True, math.nan]
 
@@ -54,6 +55,17 @@ def test_a_call_that_is_refused_is_refused_after_one_that_was_taken():
         a.clamp(min=0)
     with pytest.raises(RuntimeError, match="At least one"):
         a.clamp()
+
+
+def test_numbers_that_come_once_keep_no_others_from_being_remembered():
+    x = skimp.ones(4, 5)
+    with skimp.config.using(defer="auto"):
+        x.clamp(0.2, 0.8)
+        known = frames_of(lambda: x.clamp(0.2, 0.8))
+        for i in range(300):
+            x.clamp(0.1, 0.2 + i)
+        x.clamp(0.2, 0.8)
+        assert frames_of(lambda: x.clamp(0.2, 0.8)) == known
 
 
 def test_in_place_and_new_are_remembered_apart():

@@ -183,8 +183,10 @@ def _learn(
     free: str | None,
 ) -> None:
     """Remember what was decided, if it is the function's tensors and then numbers."""
-    if None in key or len(plans) >= _MANY:
+    if None in key:
         return
+    if len(plans) >= _MANY:  # of numbers that come once: those that come again are learned anew
+        plans.clear()
     takes = sum([isinstance(a, Tensor) for a in given])
     if free is not None and takes == len(given) - 1 and not isinstance(given[-1], Tensor):
         takes += 1
