@@ -274,12 +274,11 @@ def test_what_differs() -> None:
         for one in (f.logsigmoid(x), f.avg_pool1d(signals, 2), f.adaptive_max_pool1d(signals, 2)):
             found[-1] += (one.stride(),)
         y = t.arange(1.0, 25.0).reshape(4, 3, 2).permute(2, 1, 0).requires_grad_()
-        for one in (y.nansum(1).sum(), t.linalg.vector_norm(y, 2, 1).sum()):
-            found[-1] += (t.autograd.grad(one, y)[0].stride(),)
+        (of_norm,) = t.autograd.grad(t.linalg.vector_norm(y, 2, 1).sum(), y)
+        found[-1] += (of_norm.stride(),)
     row_major = (12, 4, 1)
-    of_norms = (row_major, row_major)
     images, last, pooled = (144, 36, 6, 1), (144, 1, 24, 4), (6, 2, 1)
     ours = (last, (24, 12, 4, 1), images, last, pooled, pooled)
-    assert found[0] == (*ours, *of_norms)
+    assert found[0] == (*ours, row_major)
     theirs = (images, (24, 12, 1, 3), last, images, (6, 1, 3), (6, 1, 3))
-    assert found[1] == (*theirs, (1, 2, 6), (1, 2, 6))
+    assert found[1] == (*theirs, (1, 2, 6))
