@@ -289,13 +289,13 @@ class _Order:
         made = None
         if not _written_to(one, living):
             made = _made(one, self._given(one, dead), waits)
-        self.reading = []
         if made is None or _written_to(one, living):
             self._read_otherwise(dead)
             return
         for i, new in enumerate(made):
             if new is not None:
                 self._keep(one, i, new)
+        self.reading = []
         read = [*living, *[s for key in dead for s in self.waiting.pop(key, ())]]
         first = made[0]
         if first is not None and first.spare and first.deferred is not None:
@@ -306,6 +306,7 @@ class _Order:
 
     def _read_otherwise(self, dead: list[Key]) -> None:
         """What was there and is written to has to be made as well; and what was read last."""
+        self.reading = []
         self.stale = True
         for key in dead:
             if key not in self.made:
