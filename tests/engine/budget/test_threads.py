@@ -67,7 +67,8 @@ def test_what_is_written_to_while_a_recipe_reads_it_is_made_once_more(
         for t in {id(t): t for t in (source, first, y)}.values():
             assert budget._evict(t._storage)
         assert source.sum().item()
-        recipe = first._storage.recipe[0]
+        storages: list[Any] = [t._storage for t in (x, source, first, y)]
+        recipe = storages[2].recipe[0]
         make = type(recipe).make
 
         def writes() -> None:
@@ -93,7 +94,7 @@ def test_what_is_written_to_while_a_recipe_reads_it_is_made_once_more(
         monkeypatch.setattr(rematerializing._Order, "_follow_one", late)
         assert y[:4].tolist() == expected
         assert done
-        assert [t._storage.held for t in (x, source, first, y)] == [0, 0, 0, 0]
+        assert [s.held for s in storages] == [0, 0, 0, 0]
         assert not rematerializing._orders
     finally:
         setting.set_budget(None)
