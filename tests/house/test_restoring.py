@@ -1,9 +1,10 @@
 """What is restored is restored: no loop jumps back where its `finally` or `with` is not in force.
 
-CPython 3.12 to 3.14 compile a jump back that ends an `if`, or that a `while` with a condition
-makes, into no `try` of its function, and look there for signals: an interrupt leaves the lock
-locked, or gradients off (docs/notes/interrupts.md). Such a loop is a function of its own, or has
-the form `if not wanted: continue`, or `while True`.
+CPython 3.12 to 3.14 compile a jump back that ends an `if`, a `match` or an `assert`, or that a
+`while` with a condition makes, into no `try` of its function, and look there for signals: an
+interrupt leaves the lock locked, or gradients off (docs/notes/interrupts.md). Such a loop is a
+function of its own, or has the form `if not wanted: continue`, or `while True`. A comprehension is
+a loop of its function there: one with an `if` is in a function of its own, too.
 """
 
 from __future__ import annotations
@@ -21,8 +22,13 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "src" / "skimp"
 
 
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
+
+
 def leaves(tail: ast.stmt) -> bool:
-    """Whether a loop whose body ends so jumps back from the end of an `if`."""
+    """Whether a loop whose body ends so jumps back from the end of a branch."""
+    if isinstance(tail, ast.Match | ast.Assert):
+        return True
     if isinstance(tail, ast.If):
         return not tail.orelse or leaves(tail.body[-1]) or leaves(tail.orelse[-1])
     if isinstance(tail, ast.Try):
@@ -48,10 +54,13 @@ def loops(node: ast.AST, inside: bool = False) -> Iterator[int]:
         conditional = isinstance(node, ast.While) and not is_endless(node)
         if conditional or leaves(node.body[-1]):
             yield node.lineno
+    comprehends = isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp)
+    if comprehends and inside and any(part.ifs for part in node.generators):
+        yield node.lineno
     for name, value in ast.iter_fields(node):
         within = inside or (restores(node) and name == "body")
         for child in value if isinstance(value, list) else (value,):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            if isinstance(child, FUNCTIONS):
                 yield from loops(child)
             elif isinstance(child, ast.AST):
                 yield from loops(child, within)
@@ -77,8 +86,18 @@ FORMS = (
     "for s in xs:\n    if not a: continue\n    break\nelse:\n    b()",
     "for s in xs:\n    try: b()\n    except E: c()",
     "for s in xs:\n    with m: b()",
+    "for s in xs:\n    match s:\n        case 1: b()",
+    "for s in xs:\n    assert s",
+    "for s in xs:\n    a = b or c",
+    "for s in xs:\n    ys = [y for y in s if y]",
     "while a: b()",
     "while True:\n    if a: break\n    b()",
+    "ys = [b(s) for s in xs]",
+    "ys = [s or a if b else c for s in xs]",
+    "ys = [s for s in xs if a]",
+    "ys = {s: [y for y in s if a] for s in xs}",
+    "ys = sum(s for s in xs if a)",
+    "ys = sum([s for s in xs if a])",
 )
 
 

@@ -238,6 +238,14 @@ def _sources(t: Tensor, level: _Level) -> tuple[list[Node], bool]:
     return found, connected and level.recorded
 
 
+def _recorded(
+    products: Sequence[Tensor | None], given: list[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """The products that a tangent can be put through, and that of each, of its type."""
+    both = zip(products, given, strict=True)
+    return [(g, v.to(g.dtype)) for g, v in both if g is not None and g._rg]
+
+
 def _tangent(t: Tensor, sources: list[Node], level: _Level, connected: bool) -> Tensor:
     """The Jacobian of `t` by the dual tensors behind it, times their tangents."""
     node = edge(t)[0]
@@ -251,11 +259,7 @@ def _tangent(t: Tensor, sources: list[Node], level: _Level, connected: bool) -> 
         with modes.enable_grad():
             factor = t.new_ones(shape_of(t)).requires_grad_()
             products = calls.grad([t], ends, [factor], True, True, allow_unused=True)
-            pairs = [
-                (g, v.to(g.dtype))
-                for g, v in zip(products, given, strict=True)
-                if g is not None and g._rg
-            ]
+            pairs = _recorded(products, given)
             found = None
             if pairs:
                 outs, tangents = zip(*pairs, strict=True)

@@ -214,6 +214,10 @@ def until(poll: Callable[[], bool], work: Work, seconds: float) -> None:
 # -- polling for those who don't ------------------------------------------------------------------
 
 
+def _undone(works: list[Work]) -> list[Work]:
+    return [work for work in works if not work._done]
+
+
 class Progress:
     """Polls operations that nobody waits for, from a thread that lives while there are any.
 
@@ -245,7 +249,7 @@ class Progress:
         for work in list(self._waiting):
             work._poll()
         with self._lock:
-            left = [w for w in self._waiting if not w._done]
+            left = _undone(self._waiting)
             if len(left) < len(self._waiting):
                 self._pause = self.PAUSE
             self._waiting = left

@@ -195,13 +195,18 @@ def _gathered(tensors: list[Tensor]) -> list[Array]:
     found = []
     try:
         for i, t in enumerate(tensors):
-            later = {id(other._storage): other._storage for other in tensors[i + 1 :]}
-            later.pop(id(t._storage), None)
-            host.coming = sum([len(s) for s in later.values() if s.nbytes < 0])
+            host.coming = _lacking(tensors[i + 1 :], t)
             found.append(t._skimp_array())
     finally:
         host.coming = 0
     return found
+
+
+def _lacking(tensors: list[Tensor], t: Tensor) -> int:
+    """Bytes that have none of these now, but for those of `t`."""
+    others = {id(other._storage): other._storage for other in tensors}
+    others.pop(id(t._storage), None)
+    return sum([len(s) for s in others.values() if s.nbytes < 0])
 
 
 def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:

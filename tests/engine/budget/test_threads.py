@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, setting
+from skimp._engine.budget import choice, rematerializing, setting
 from skimp._engine.budget.spending import Spending
 from skimp._engine.memory import caching
 from skimp._engine.memory.caching import Pool, pool
@@ -44,6 +44,58 @@ def test_what_is_written_to_after_its_recipe_was_looked_at_does_not_go_by_it(
         budget._evict_all()
         assert done == [y._storage]
         assert [y[1000].item(), y[-1].item()] == expected
+    finally:
+        setting.set_budget(None)
+
+
+@pytest.mark.parametrize(
+    ("alone", "moment"), [(True, "within"), (False, "before"), (False, "within")]
+)
+def test_what_is_written_to_while_a_recipe_reads_it_is_made_once_more(
+    monkeypatch: pytest.MonkeyPatch, alone: bool, moment: str
+) -> None:
+    """By another thread, which does not wait for what went while the source was away too."""
+    x = torch.arange(1 << 18, dtype=torch.float32).view(512, 512) % 7
+    done: list[bool] = []
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        source = x.cumsum(1)
+        first = source.sort(1)[0]
+        y = first if alone else first.cumsum(0)
+        expected = y[:4].tolist()
+        budget: Any = host.budget
+        for t in {id(t): t for t in (source, first, y)}.values():
+            assert budget._evict(t._storage)
+        assert source.sum().item()
+        storages: list[Any] = [t._storage for t in (x, source, first, y)]
+        recipe = storages[2].recipe[0]
+        make = type(recipe).make
+
+        def writes() -> None:
+            if not done:
+                done.append(True)
+                other = threading.Thread(target=source.fill_, args=(1.0,))
+                other.start()
+                other.join(2.0)
+
+        def slow(self: Any, given: Any, waits: bool) -> Any:
+            if self is recipe and moment == "within":
+                writes()
+            return make(self, given, waits)
+
+        follow_one = rematerializing._Order._follow_one
+
+        def late(self: Any, one: Any, *rest: Any) -> Any:
+            if one is recipe and moment == "before":
+                writes()
+            return follow_one(self, one, *rest)
+
+        monkeypatch.setattr(type(recipe), "make", slow)
+        monkeypatch.setattr(rematerializing._Order, "_follow_one", late)
+        assert y[:4].tolist() == expected
+        assert done
+        assert [s.held for s in storages] == [0, 0, 0, 0]
+        assert not rematerializing._orders
     finally:
         setting.set_budget(None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch as oracle
 from hypothesis import given, strategies as st
 
 import skimp
+from tests.engine.memory.test_interrupts import Moments
 from tests.support import samples
 
 Program = Callable[[Any], Any]
@@ -340,6 +342,41 @@ def test_tensors_stand_in_for_a_modules_own(tie: bool, strict: bool, names: list
         return [out, m[1].weight is own, {n: new[n] is None for n in sorted(new)}, layer.bias]
 
     same(program, 1e-6)
+
+
+def test_what_is_given_is_as_it_was_after_a_refusal() -> None:
+    def program(torch: Any) -> Any:
+        m, new = torch.nn.Linear(2, 2), {"weight": torch.ones(2, 2), "bias": 3}
+        with pytest.raises(TypeError):
+            torch.func.functional_call(m, new, (torch.ones(1, 2),))
+        return [new["weight"], new["bias"]]
+
+    same(program)
+
+
+def test_a_module_has_its_own_tensors_after_an_interrupt() -> None:
+    """Also while the traceback is kept, which holds what has not ended, as a notebook keeps it."""
+    m, at = skimp.nn.Linear(2, 2), 1
+    own, new = list(m.parameters()), {n: skimp.ones(p.shape) for n, p in m.named_parameters()}
+
+    def call() -> Any:
+        return skimp.func.functional_call(m, new, (skimp.ones(1, 2),))
+
+    while True:
+        one, kept = Moments(at), []
+        sys.setprofile(one._hook)
+        try:
+            call()
+        except KeyboardInterrupt as stop:
+            kept.append(stop)
+        finally:
+            sys.setprofile(None)
+        found = [a is b for a, b in zip(m.parameters(), own, strict=True)]
+        assert found == [True, True], (at, kept)
+        if not one.interrupted:
+            break
+        at += 1
+    assert at > 50
 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=4))

@@ -10,6 +10,7 @@ are counted, with the block out of reach meanwhile: whoever wants it then waits 
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import weakref
@@ -157,6 +158,16 @@ def leave_all(known: Sequence[weakref.ref[Evictable]]) -> None:
         s = ref()
         if type(s) is Evictable:
             leave(s)
+
+
+def all_known() -> list[weakref.ref[Evictable]]:
+    """The storages that a budget knows, whoever has them."""
+    return [weakref.ref(s) for s in gc.get_objects() if type(s) is Evictable]
+
+
+def needs_any(known: Sequence[weakref.ref[Evictable]]) -> bool:
+    """Whether one of these is away because of its recipe."""
+    return any([(s := ref()) is not None and s.needs is not None for ref in known])
 
 
 def age() -> int:

@@ -39,30 +39,40 @@ def rematerialize(s: Evictable) -> None:
     assert s.recipe is not None
     recipe: Recipe = s.recipe[0]
     read = recipes.present(recipe)
-    if read is None:
+    if read is None or not _follow_alone(recipe, read):
         _Order(recipe).follow()
-    else:
-        _follow_alone(recipe, read)
     if s.block is None:
         raise RuntimeError(f"{recipe.name} was made again, but not what was asked for")
 
 
-def _follow_alone(one: Recipe, read: list[Evictable]) -> None:
+def _follow_alone(one: Recipe, read: list[Evictable]) -> bool:
     """An order of one recipe, which has all that it reads: what it holds is read now, so there is
-    nothing to give up.
+    nothing to give up. False: it was written to meanwhile.
     """
     held: list[Evictable] = []
     try:
         for s in read:
             s.held += 1
             held[:0] = (s,)  # one step with the line above, as a call would not be
-        for i, new in enumerate(_made(one, read, waits=False)):
+        made = _made(one, read, waits=False)
+        if _written_to(one, held):
+            return False
+        for i, new in enumerate(made):
             owner = None if new is None else _who(one, i)
             if new is None or owner is None:
                 continue
             adopt(owner, new)
     finally:
         insist(evictable.let_go, held)
+    return True
+
+
+def _written_to(one: Recipe, read: list[Evictable]) -> bool:
+    """Whether another thread has begun to write to what was read. It waits for those whose bytes
+    went because of these, not for what went because of others, and finds them there again.
+    """
+    found = [(source, source.ref()) for source in one.sources]
+    return any([s in read and s.writes != source.writes for source, s in found if s is not None])
 
 
 def _made(one: Recipe, given: list[Any], waits: bool) -> list[Storage | None]:
@@ -276,7 +286,12 @@ class _Order:
         """
         self.reading = living
         waits = self.uses[id(one), 0] == 1 and _who(one, 0) is None
-        made = _made(one, self._given(one, dead), waits)
+        made = None
+        if not _written_to(one, living):
+            made = _made(one, self._given(one, dead), waits)
+        if made is None or _written_to(one, living):
+            self._read_otherwise(dead)
+            return
         for i, new in enumerate(made):
             if new is not None:
                 self._keep(one, i, new)
@@ -288,6 +303,14 @@ class _Order:
         else:
             for s in read:
                 self._release(s)
+
+    def _read_otherwise(self, dead: list[Key]) -> None:
+        """What was there and is written to has to be made as well; and what was read last."""
+        self.reading = []
+        self.stale = True
+        for key in dead:
+            if key not in self.made:
+                self.waiting.pop(key, None)
 
     def _follow_mate(self, one: Recipe, living: list[Evictable], dead: list[Key]) -> None:
         """Make what nobody asked for, if there is room for it beside what is held."""

@@ -208,8 +208,8 @@ class Waking:
         if call_site.elsewhere():
             return False
         with LOCK():
-            known = [weakref.ref(s) for s in gc.get_objects() if type(s) is Evictable]
-            if any([s.needs is not None for ref in known if (s := ref()) is not None]):
+            known = evictable.all_known()
+            if evictable.needs_any(known):
                 return False
             self._note_no_more()
             evictable.leave_all(known)

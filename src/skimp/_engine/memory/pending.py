@@ -48,11 +48,13 @@ def register(s: Storage, expr: Expr) -> None:
             readers += (ref,)
             if len(readers) <= 64:
                 continue
-            readers[:] = [
-                r for r in readers if (one := r()) is not None and one.deferred is not None
-            ]
+            readers[:] = _waiting(readers)
         s.deferred = expr
         watch.add(expr.leaves)  # later: who looks meanwhile sees it wait
+
+
+def _waiting(refs: list[weakref.ref[Storage]]) -> list[weakref.ref[Storage]]:
+    return [ref for ref in refs if (s := ref()) is not None and s.deferred is not None]
 
 
 def alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:

@@ -250,7 +250,8 @@ def rematerialize(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], nee
     found = [g for g in grads if g is not None]
     create = modes.state.grad
     with modes.enable_grad():
-        outs = [o for o, g in zip(cell(*values), grads, strict=True) if g is not None]
+        outs: Sequence[Any] = tuple(cell(*values))
+    outs = [o for o, g in zip(outs, grads, strict=True) if g is not None]
     wanted = [v for n, v in zip(names, values, strict=True) if n in needs]
     made = iter(calls.grad(outs, wanted, found, create_graph=create, allow_unused=True))
     return tuple([next(made) if n in needs else None for n in names])

@@ -148,8 +148,7 @@ class Hooks:
             if parent is None:
                 self._end_failed(self._steps_running())
                 if next(module.parameters(), None) is not None:  # else a loss, given all words
-                    sizes = [t.shape[0] for t in args if isinstance(t, torch.Tensor) and t.ndim]
-                    self._batch = str(sizes[0]) if sizes else ""
+                    self._batch = _batch_of(args)
                 self.tell(Edge("forward", self._batch, True))
             number = self.paths.of(module, parent, inside)
             if parent is None:
@@ -272,6 +271,11 @@ def _unpack(packed: _Packed) -> Any:
 
 def _parameters(optimizer: Any) -> list[Any]:
     return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _batch_of(args: tuple[Any, ...]) -> str:
+    sizes = [t.shape[0] for t in args if isinstance(t, torch.Tensor) and t.ndim]
+    return str(sizes[0]) if sizes else ""
 
 
 def _folder() -> str:

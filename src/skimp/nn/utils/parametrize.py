@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
+from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.container import ModuleDict, ModuleList
 from skimp.nn.parameter import Parameter
@@ -22,7 +23,7 @@ _cache_enabled = 0
 _cache: dict[tuple[int, str], Tensor] = {}
 
 
-@contextmanager
+@region
 def cached() -> Iterator[None]:
     """Inside, a parametrized tensor is computed once, not at each access.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from skimp._engine.interrupts import insist, region
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = ["functional_call"]
@@ -77,9 +77,10 @@ def _tied(module: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 _NOTHING = object()  # of a name that the module has not: an attribute while it is called
+_Replaced = tuple[dict[str, Any], str, Any, str, Tensor]  # where, its key and value; whose, which
 
 
-@contextmanager
+@region
 def _reparametrize_module(
     module: Any,
     parameters_and_buffers: dict[str, Tensor],
@@ -101,7 +102,7 @@ def _reparametrize_module(
     }
     if strict:
         _check_strict(module._get_name(), own, set(tensors))
-    before: list[tuple[dict[str, Any], str, Any]] = []
+    before: list[_Replaced] = []
     try:
         for name, tensor in tensors.items():
             path, _, last = name.rpartition(".")
@@ -110,20 +111,26 @@ def _reparametrize_module(
                 raise TypeError(f"{tensor} is not an instance of torch.Tensor")
             places = (owner._parameters, owner._buffers)
             place = next((p for p in places if last in p), vars(owner))
-            before.append((place, last, place.get(last, _NOTHING)))
+            old = place.get(last, _NOTHING)
             place[last] = tensor
+            before += ((place, last, old, name, tensor),)  # one step with the line above
         yield
     finally:
-        for (place, last, old), name in zip(
-            reversed(before), reversed(list(tensors)), strict=False
-        ):
-            now = place.pop(last, None) if old is _NOTHING else place[last]
-            if old is not _NOTHING:
-                place[last] = old
-            if name in given and now is not tensors[name]:
-                given[name] = (
-                    now  # forward assigned another tensor: the caller sees it, the module does not
-                )
+        insist(_put_back, before, given)
+
+
+def _put_back(before: list[_Replaced], given: dict[str, Any]) -> None:
+    """Give the places what they had, the last one first. Twice is once."""
+    while before:
+        place, last, old, name, tensor = before[-1]
+        now = place.get(last)
+        if name in given and now is not tensor:
+            given[name] = now  # forward assigned another tensor: the caller sees it, the module not
+        if old is not _NOTHING:
+            place[last] = old
+        elif last in place:
+            del place[last]
+        del before[-1]  # one step with the lines above
 
 
 def _check_strict(title: str, own: set[str], given: set[str]) -> None:
