@@ -226,7 +226,7 @@ def _by_images(shape: Ints, how: Reading, work: Callable[[slice, slice], None]) 
     """work(images, points) for blocks of (n, channels, points); images are shared by threads."""
     n, channels, points = shape
     each = max(1, channels * points * _TAPS[how.mode] ** len(how.sizes))
-    if 0 < n * each <= _BLOCK:
+    if n and points and n * each <= _BLOCK:
         quietly(work, slice(0, n), slice(0, points))
         return
     step = max(1, _BLOCK // each)

@@ -103,3 +103,27 @@ def test_values_that_the_type_does_not_hold_are_refused() -> None:
                 x.masked_fill_(mask, value)
         with pytest.raises(RuntimeError, match="without overflow"):
             t.where(mask, x.to(t.complex64), 1e39)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
+@pytest.mark.parametrize("count", [3, 4])
+def test_a_mask_behind_the_last_dim_is_refused_in_pytorchs_words(
+    shape: tuple[int, ...], count: int
+) -> None:
+    def answer(library: Any) -> str:
+        index = (*[slice(None)] * count, library.ones(3, dtype=library.bool))
+        with pytest.raises(IndexError) as found:
+            library.ones(shape)[index]
+        return str(found.value)
+
+    assert answer(skimp) == answer(torch)
+
+
+def test_a_number_too_large_for_floats_is_refused_by_halves() -> None:
+    def answer(library: Any) -> str:
+        x = library.ones(3, dtype=library.float16)
+        with pytest.raises(OverflowError) as found:
+            x.masked_fill(x > 0, 10**400)
+        return str(found.value)
+
+    assert answer(skimp) == answer(torch)

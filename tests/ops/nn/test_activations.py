@@ -311,3 +311,18 @@ def test_numbers_without_a_limit_and_beyond_the_type() -> None:
             for call in (F.hardtanh, F.threshold):
                 with pytest.raises(RuntimeError, match="without overflow"):
                     call(x, -1e39, 1e39)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("number", [1e5, -1e5, 65520.0, 1e39, -1e39, math.inf])
+@pytest.mark.parametrize("first", [True, False])
+def test_thresholds_of_halves_are_floats(dtype: str, number: float, first: bool) -> None:
+    def answer(t: Any) -> Any:
+        x = t.tensor([-1.0, 0.5, 3.0], dtype=getattr(t, dtype))
+        args = (number, 1.0) if first else (0.1, number)
+        try:
+            return t.nn.functional.threshold(x, *args).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    assert answer(skimp) == answer(torch)

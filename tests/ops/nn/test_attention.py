@@ -57,6 +57,83 @@ def test_attention_with_a_mask_beside_is_causal() -> None:
                 library.scaled_dot_product_attention(*args, is_causal=True)
 
 
+def _few_dims(t: Any, kind: str) -> Any:
+    """Attention by a mask of less than two dims, which PyTorch takes where its kernel for a CPU
+    takes nothing."""
+    q, k, v, p = t.ones(2, 4, 3, 8), t.ones(2, 4, 5, 8), t.ones(2, 4, 5, 6), 0.0
+    mask, more = t.arange(5.0), {}
+    if kind == "number":
+        mask = t.tensor(0.5)
+    elif kind == "bools":
+        mask = t.arange(5) > 2
+    elif kind == "followed":
+        mask.requires_grad_()
+    elif kind == "dropout":
+        v, p = t.zeros(2, 4, 5, 6), 0.5
+    elif kind == "one image of keys":
+        k, v = k[:1], v[:1]
+    elif kind == "one head of keys":
+        k, v = k[:, :1], v[:, :1]
+    elif kind == "one head of groups":
+        k, v, more = k[:, :1], v[:, :1], {"enable_gqa": True}
+    elif kind == "keys of three dims":
+        k, v = k[0], v[0]
+    elif kind == "three dims":
+        q, k, v = q[0], k[0], v[0]
+    elif kind == "no images":
+        q, k, v = q[:0], k[:0], v[:0]
+    elif kind == "no rows":
+        q = q[:, :, :0]
+    elif kind == "no width":
+        v = v[..., :0]
+    elif kind == "meta":
+        q, k, v, mask = [a.to("meta") for a in (q, k, v, mask)]
+    elif kind == "causal":
+        more = {"is_causal": True}
+    elif kind == "causal dropout":
+        p, more = 0.5, {"is_causal": True}
+    try:
+        found = t.nn.functional.scaled_dot_product_attention(q, k, v, mask, p, **more)
+    except Exception as e:
+        return type(e), str(e)
+    shape = tuple(found.shape)
+    return shape if kind == "meta" else (shape, found.requires_grad, found.detach().numpy())
+
+
+FEW_DIMS = """
+plain|number|bools|followed|dropout|one image of keys|one head of keys|one head of groups
+keys of three dims|three dims|no images|no rows|no width|meta|causal|causal dropout
+"""
+
+
+@pytest.mark.parametrize("kind", FEW_DIMS.replace("\n", "|").strip("|").split("|"))
+def test_a_mask_of_few_dims_is_refused_where_pytorch_refuses_it(kind: str) -> None:
+    found, wanted = _few_dims(skimp, kind), _few_dims(torch, kind)
+    assert found[:-1] == wanted[:-1]
+    if isinstance(wanted[-1], np.ndarray):
+        np.testing.assert_allclose(found[-1], wanted[-1], rtol=1e-5, atol=1e-6)
+    else:
+        assert found == wanted
+
+
+@pytest.mark.parametrize("more", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}])
+@pytest.mark.parametrize("padding", [(2, 4), (3, 5), (2, 6), (2, 5)])
+@pytest.mark.parametrize("mask", [None, (3, 4), (3, 5)])
+def test_paddings_that_do_not_fit_are_refused_in_pytorchs_words(
+    more: Any, padding: tuple[int, int], mask: tuple[int, int] | None
+) -> None:
+    def answer(t: Any) -> Any:
+        layer = t.nn.MultiheadAttention(4, 2, batch_first=True, **more)
+        q, k = t.ones(2, 3, 4), t.ones(2, 5, 4)
+        seen = None if mask is None else t.zeros(*mask)
+        try:
+            return tuple(layer(q, k, k, t.zeros(*padding), attn_mask=seen)[1].shape)
+        except Exception as e:
+            return type(e), str(e)
+
+    assert answer(skimp) == answer(torch)
+
+
 def test_attention_of_grouped_heads_and_half_precision() -> None:
     q, k, v = (
         randn(2, 6, 5, 4, grad=True),

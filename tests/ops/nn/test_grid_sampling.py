@@ -73,6 +73,29 @@ def test_the_grid_of_one_point_is_only_read() -> None:
     assert not grid.any()
 
 
+@pytest.mark.parametrize("shape", [(2, 0, 3, 2), (2, 3, 0, 2), (0, 2, 2, 2)])
+def test_of_no_points_there_are_gradients_of_zeros(shape: tuple[int, ...]) -> None:
+    image = skimp.ones(shape[0], 3, 4, 5, requires_grad=True)
+    grid = skimp.zeros(shape, requires_grad=True)
+    F.grid_sample(image, grid, align_corners=False).sum().backward()
+    assert image.grad.shape == image.shape
+    assert not image.grad.any()
+    assert grid.grad.shape == shape
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "complex64"])
+@pytest.mark.parametrize("nd", [2, 3])
+def test_other_types_are_refused_in_pytorchs_words(dtype: str, nd: int) -> None:
+    def answer(t: Any) -> Any:
+        kind = getattr(t, dtype)
+        image, grid = t.ones(1, 1, *[3] * nd, dtype=kind), t.ones(1, *[2] * nd, nd, dtype=kind)
+        with pytest.raises(NotImplementedError) as found:
+            t.nn.functional.grid_sample(image, grid, align_corners=False)
+        return str(found.value)
+
+    assert answer(skimp) == answer(torch)
+
+
 def test_samples_are_images_of_one_batch() -> None:
     image, grid = [mine(t, False) for t in drawn(2, 3)]
     found = skimp.vmap(lambda a, b: F.grid_sample(a[None], b[None], align_corners=True)[0])(

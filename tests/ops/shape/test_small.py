@@ -374,3 +374,12 @@ def test_as_strided_stays_within_its_storage(size: tuple[int, ...], offset: int 
         assert found[0] == found[1]
         refused += isinstance(found[0], str)
     assert refused == (3 if min(size) < 0 else 2 if offset else 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_halves_are_no_parts_of_a_complex_number(device: str) -> None:
+    """Nor are the bytes beside them, of which a larger storage has enough."""
+    x = skimp.arange(12.0, dtype=skimp.float16, device=device).view(6, 2)
+    for part in (x, x[:3]):
+        with pytest.raises(NotImplementedError, match=r"view_as_complex.*'Half'"):
+            skimp.view_as_complex(part)

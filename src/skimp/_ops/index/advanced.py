@@ -256,7 +256,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
 def _masked(input: Tensor, x: Array, dim: int, mask: Tensor) -> Tensor | None:
     """What a mask of one dim leaves of it, where nothing is recorded."""
     a = mask._np
-    if a is None or a.ndim != 1 or dim == x.ndim or len(a) != x.shape[dim]:
+    if a is None or a.ndim != 1 or dim >= x.ndim or len(a) != x.shape[dim]:
         return None
     if input._rg and modes.state.grad:
         return None

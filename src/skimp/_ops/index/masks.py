@@ -113,7 +113,7 @@ def _narrow(value: Any, dtype: dtypes.dtype | None) -> Any:
         )
     if dtype not in dtypes.HALVES or type(value) is bool:
         return None
-    fits = abs(value) <= finfo(dtype).max or not math.isfinite(value)
+    fits = abs(value) <= finfo(dtype).max or (type(value) is float and not math.isfinite(value))
     return constant(value, dtype)[()] if fits else None
 
 

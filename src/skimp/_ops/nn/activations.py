@@ -241,6 +241,10 @@ def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
 @functional(THRESHOLD, EVERYWHERE, in_place=True)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Run:
     """The input where it is above the threshold, else `value`."""
+    dtype = dtype_of(input)
+    if dtype in dtypes.HALVES and not isinstance(threshold, complex):
+        check_number(threshold, dtypes.float32)  # in which it is compared
+        return run(THRESHOLD, input, (threshold, *_whole(input, value)))
     return run(THRESHOLD, input, _whole(input, threshold, value))
 
 

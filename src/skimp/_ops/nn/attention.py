@@ -164,7 +164,7 @@ def _attention(
 # -- the public function --------------------------------------------------------------------------
 
 
-def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool, fused: bool) -> None:
+def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
     if min([len(shape_of(t)) for t in (query, key, value)]) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got "
@@ -188,18 +188,39 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool, fused: boo
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
             f"attn_mask.dtype: {mask._dtype} and  query.dtype: {query._dtype} instead."
         )
-    if mask is not None and len(shape_of(mask)) < 2 and len(shape_of(query)) == 4:
-        have = len(shape_of(mask))  # in PyTorch it is the choice among kernels that refuses
+
+
+def _check_mask(
+    query: Any, key: Any, value: Any, mask: Any, p: float, causal: bool, grouped: bool
+) -> None:
+    have = len(shape_of(mask))
+    if have < 2 and _looks_at_rows(query, key, value, mask, p, grouped):
         raise IndexError(
             "Dimension out of range (expected to be in range of [-1, 0], but got -2)"
             if have
             else "Dimension specified as -2 but tensor has no dimensions"
         )
-    if mask is not None and causal and not fused:
+    if causal and not _takes_both(query, key, value, mask, p, grouped):
         raise RuntimeError(
             "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
             "is_causal=True"
         )
+
+
+def _looks_at_rows(query: Any, key: Any, value: Any, mask: Any, p: float, grouped: bool) -> bool:
+    """Whether PyTorch, which chooses among its kernels, asks the mask for the size of a dim that
+    one of less than two has not."""
+    q, k, v = [shape_of(t) for t in (query, key, value)]
+    return (
+        len(q) == len(k) == len(v) == 4
+        and not query._hollow
+        and 0 not in (*q, *k, *v)
+        and q[0] == k[0] == v[0]
+        and k[1] == v[1]
+        and (grouped or q[1] == k[1])
+        and not p
+        and not mask.requires_grad
+    )
 
 
 def _takes_both(query: Any, key: Any, value: Any, mask: Any, p: float, grouped: bool) -> bool:
@@ -267,12 +288,9 @@ def scaled_dot_product_attention(
     Memory: a new tensor; blocks of weights are computed again in backward.
     Source: Dao et al., 2022 (the blocks).
     """
-    fused = (
-        attn_mask is not None
-        and bool(is_causal)
-        and _takes_both(query, key, value, attn_mask, dropout_p, enable_gqa)
-    )
-    _check(query, key, value, attn_mask, is_causal, fused)
+    _check(query, key, value, attn_mask)
+    if attn_mask is not None:
+        _check_mask(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     own = shape_of(query)
     factor = 1.0 / math.sqrt(own[-1] or 1) if scale is None else float(scale)
     shape = (*own[:-1], shape_of(value)[-1])
@@ -377,7 +395,7 @@ def _small_mask(mask: Any, dtype: dtypes.dtype, whole: Ints) -> Array | None:
     a = mask._np
     if a is None or mask._dtype not in (dtypes.bool, dtype):
         return None
-    if a.ndim < 2 and len(whole) == 4:  # refused
+    if a.ndim < 2 and len(whole) == 4:  # the general way knows which are refused
         return None
     try:
         return shaping.broadcast(a, whole)

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import sampling
 from skimp._kernels.sampling import Reading
@@ -284,6 +285,9 @@ def _check(shape: Ints, points: Ints, types: tuple[Any, Any], mode: str, padding
         )
     if mode == "bicubic" and nd == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if not types[0].is_floating_point:
+        name = "grid_sampler_2d_cpu_kernel_impl" if nd == 2 else "grid_sampler3d_cpu"
+        raise no_kernel(name, types[0])
 
 
 @shown(lambda input, **_: f"GridSampler{input.ndim - 2}DBackward0", "input", "grid")

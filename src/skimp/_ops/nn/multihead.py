@@ -226,11 +226,12 @@ def attention_in_heads(
         rows, batch = batch, rows
     mask, padding, is_causal = _masks(mask, padding, is_causal, need_weights, query.dtype)
     _check_widths(width, embed_dim, heads, key, value, isinstance(weights, tuple), along)
-    if padding is not None:
-        _check_padding(padding, batch, key.shape[along] if static[0] is None else static[0].size(1))
     parts = _project(query, key, value, weights, bias)
     if mask is not None:
         mask = _mask_by_head(mask, batch, heads, rows, key.shape[along])
+    if padding is not None:
+        keys = key.shape[along] if static[0] is None else static[0].size(1)
+        _check_padding(padding, batch, keys, (bias_kv[0] is not None) + bool(add_zero_attn))
     found = scores = None
     given = need_weights or add_zero_attn
     if not given and static[0] is static[1] is bias_kv[0] is bias_kv[1] is None:
@@ -309,12 +310,13 @@ def _check_static(
                 )
 
 
-def _check_padding(padding: Tensor, batch: int, keys: int) -> None:
-    for dim, wanted in enumerate((batch, keys)):
-        if padding.shape[dim] != wanted:
+def _check_padding(padding: Tensor, batch: int, keys: int, extra: int) -> None:
+    """PyTorch looks when keys and padding have `extra` columns more."""
+    rows, columns = padding.shape
+    for dim, (n, wanted) in enumerate(((rows, batch), (columns + extra, keys + extra))):
+        if n != wanted:
             raise AssertionError(
-                f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got "
-                f"{padding.shape[dim]}"
+                f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got {n}"
             )
 
 

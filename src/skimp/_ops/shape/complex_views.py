@@ -20,6 +20,7 @@ from skimp._engine.memory import layout_bits as B, layout_views as V
 from skimp._engine.memory.call_site import warn_once
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, alias, mark
 from skimp._ops import batching
 from skimp._ops.shape.copies import clone
@@ -109,10 +110,12 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of numbers as complex ones.
 
     Shape: (..., 2); the result's lacks the 2.
-    Dtypes: floating point.
+    Dtypes: float32 and float64.
     Memory: a view, which shares the input's bytes.
     """
     layout = B.view_as_complex(input._skimp_layout_of(), input._dtype)
+    if input._dtype is dtypes.float16:  # there is no complex32, and others read bytes beside these
+        raise no_kernel("view_as_complex", input._dtype)
     return _as(input, layout, input._dtype.to_complex(), COMPLEX, {"input": input})
 
 
