@@ -62,6 +62,10 @@ F.interpolate(T.ones(1, 1, 4), None, float("nan"))|T.ones(2).__setitem__(T.ones(
 T.squeeze(C, out=C.clone())|T.count_nonzero(C, out=I(0))|T.trapezoid(T.ones(3), out=T.ones(()))
 T.utils.checkpoint.checkpoint_sequential([F.relu], 2**31, T.ones(2), use_reentrant=False)
 T.jit.trace(lambda x: None, Q)|T.jit.trace(lambda x: 3, Q)|T.jit.trace(lambda x: {1: x}, Q)
+T.ones(2).random_(**{"from": 5})|T.ones(2).random_(None)|T.ones(2).random_(to=None)
+T.ones(2).random_(1, **{"from": 0})|T.ones(2).random_(1, 2, to=3)|T.ones(2).random_(2**63)
+I(0).to(T.uint16).random_(-2, 5)|I(0).to(T.uint64).random_(-2, 5)
+T.ones(2).log_normal_(std=float("nan"))|I(0).log_normal_(std=float("nan"))
 F.nll_loss(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 F.cross_entropy(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
