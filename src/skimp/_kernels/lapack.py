@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.linalg import _umath_linalg as _routines
@@ -56,16 +56,21 @@ def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) 
     return x
 
 
-@lru_cache(maxsize=64)
 def _places(rows: int, columns: int, upper: bool) -> Array:
     """Which elements are in a triangle."""
     lower = np.tri(rows, columns, -1 if upper else 0, dtype=bool)
     return ~lower if upper else lower
 
 
+_kept_places = lru_cache(maxsize=64)(_places)
+KEPT: Final = 64  # rows and columns up to which such patterns stay: nobody counts their bytes
+
+
 def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
     """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
-    kept = bare.where(_places(*a.shape[-2:], upper), a, a.dtype.type(0))
+    *_, rows, columns = a.shape
+    places = _kept_places if max(rows, columns) <= KEPT else _places
+    kept = bare.where(places(rows, columns, upper), a, a.dtype.type(0))
     if unit:
         *lead, n, m = kept.shape
         kept.reshape(*lead, n * m)[..., :: m + 1] = 1

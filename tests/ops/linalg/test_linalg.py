@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 import skimp
+from skimp._kernels import lapack
+from skimp._ops.linalg import small
 from skimp.config import using
 from tests.support.samples import agree, refusals, same
 
@@ -343,3 +346,22 @@ def test_small_matrices_have_the_bits_of_the_general_way(name: str, dtype: str) 
                 seen = [x.detach(), *[g for g in grads if g is not None]]
                 found.append([t.contiguous().numpy().tobytes() for t in seen])
     assert found[:2] == found[2:]
+
+
+def test_patterns_of_large_matrices_do_not_stay() -> None:
+    def run(n: int) -> None:
+        a = skimp.eye(n, dtype=skimp.float64).requires_grad_()
+        found = skimp.linalg.cholesky(a)
+        found.sum().backward()
+        skimp.linalg.solve_triangular(found.detach(), a.detach(), upper=False)
+
+    run(299)
+    files = [module.__file__ or "" for module in (lapack, small)]
+    tracemalloc.start(10)
+    try:
+        run(300)
+        taken = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    kept = taken.filter_traces([tracemalloc.Filter(True, f, all_frames=True) for f in files])
+    assert sum(one.size for one in kept.traces) < 300 * 300

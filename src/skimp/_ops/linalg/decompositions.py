@@ -42,7 +42,7 @@ from skimp._ops.meta import linalg as shapes
 
 def _half_diagonal(x: Tensor) -> Tensor:
     """x with its diagonal halved."""
-    return x * meta.beside(small.halves(x.shape[-1], x._dtype.np).copy(), x._dtype, x)
+    return x * meta.beside(small.halves(x.shape[-1], x._dtype.np), x._dtype, x)
 
 
 def _qr_square_back(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
