@@ -13,7 +13,7 @@ import torch
 
 import skimp
 from skimp._kernels import lapack
-from skimp._ops.linalg import small
+from skimp._ops.linalg import small as small_linalg
 from skimp.config import using
 from tests.support.samples import agree, refusals, same
 
@@ -356,7 +356,7 @@ def test_patterns_of_large_matrices_do_not_stay() -> None:
         skimp.linalg.solve_triangular(found.detach(), a.detach(), upper=False)
 
     run(299)
-    files = [module.__file__ or "" for module in (lapack, small)]
+    files = [module.__file__ or "" for module in (lapack, small_linalg)]
     tracemalloc.start(10)
     try:
         run(300)

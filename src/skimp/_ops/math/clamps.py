@@ -314,6 +314,12 @@ def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return d, d
 
 
+def _check_value(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
+    """Refuse a value that the type, of halves float32, can't hold."""
+    if not isinstance(args[3], Tensor):
+        check_number(args[3], dtypes.float32 if compute in dtypes.HALVES else compute)
+
+
 THREE = ("input", "tensor1", "tensor2", "value")
 ADDCMUL = Pointwise(
     "addcmul",
@@ -328,6 +334,7 @@ ADDCMUL = Pointwise(
     THREE,
     title="addcmul_cpu_out",
     numbers=(3,),
+    check=_check_value,
 )
 ADDCDIV = Pointwise(
     "addcdiv",
@@ -342,6 +349,7 @@ ADDCDIV = Pointwise(
     THREE,
     title="addcdiv_cpu_out",
     numbers=(3,),
+    check=_check_value,
 )
 
 _VALUE_FIRST = (
