@@ -35,15 +35,16 @@ def solution(a: Array, b: Array) -> Array:
 
 
 def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) -> Array:
-    """Solve a x = b, or x a = b, with a triangle of `a`, row by row where it is singular:
-    infinities, as LAPACK.
+    """Solve a x = b, or x a = b, with a triangle of `a`, row by row where it is singular, for
+    infinities as LAPACK has, or not finite, which elimination loses by exchanging rows.
     """
     if not left:
         found = substituted(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper, unit)
         return found.swapaxes(-1, -2)
     kept = triangle(a, upper, unit)
     diagonal = kept.diagonal(0, -2, -1)
-    if bare.count_nonzero(diagonal) == diagonal.size:
+    finite = np.isfinite(quietly(np.add.reduce, kept, None))
+    if finite and bare.count_nonzero(diagonal) == diagonal.size:
         return made("solve", kept, b).astype(a.dtype, copy=False)  # type: ignore[no-any-return]
     n = a.shape[-1]
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])

@@ -365,3 +365,23 @@ def test_patterns_of_large_matrices_do_not_stay() -> None:
         tracemalloc.stop()
     kept = taken.filter_traces([tracemalloc.Filter(True, f, all_frames=True) for f in files])
     assert sum(one.size for one in kept.traces) < 300 * 300
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(float("nan"), "float32"), (float("nan"), "complex128"), (float("inf"), "float64")],
+)
+def test_a_triangle_that_is_not_finite_is_solved_row_by_row(
+    value: float, dtype: str, upper: bool, left: bool
+) -> None:
+    for batch in ((), (2,)):
+        for at in ((0, 0), (2, 1), (1, 2), (1, 1)):
+            a = torch.from_numpy(square(dtype, 3, batch))
+            a[(..., *at)] = value
+            b = torch.from_numpy(square(dtype, 3, batch))
+            agree(
+                lambda lib, a, b: lib.linalg.solve_triangular(a, b, upper=upper, left=left),
+                a, b, tolerance=1e-4,
+            )  # fmt: skip
