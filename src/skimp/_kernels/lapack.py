@@ -64,14 +64,25 @@ def _places(rows: int, columns: int, upper: bool) -> Array:
 
 
 _kept_places = lru_cache(maxsize=64)(_places)
-KEPT: Final = 64  # rows and columns up to which such patterns stay: nobody counts their bytes
+_KEPT: Final = 64  # rows and columns up to which such patterns stay: nobody counts their bytes
+
+
+def _pattern(a: Array, upper: bool) -> Array:
+    *_, rows, columns = a.shape
+    places = _kept_places if max(rows, columns) <= _KEPT else _places
+    return places(rows, columns, upper)
+
+
+def mirrored(a: Array) -> Array:
+    """Lower triangles, with their adjoints above them."""
+    turned = a.swapaxes(-1, -2)
+    above = np.conj(turned) if a.dtype.kind == "c" else turned
+    return bare.where(_pattern(a, False), a, above) + a.dtype.type(0)  # without negative zeros
 
 
 def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
     """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
-    *_, rows, columns = a.shape
-    places = _kept_places if max(rows, columns) <= KEPT else _places
-    kept = bare.where(places(rows, columns, upper), a, a.dtype.type(0))
+    kept = bare.where(_pattern(a, upper), a, a.dtype.type(0))
     if unit:
         *lead, n, m = kept.shape
         kept.reshape(*lead, n * m)[..., :: m + 1] = 1

@@ -385,3 +385,19 @@ def test_a_triangle_that_is_not_finite_is_solved_row_by_row(
                 lambda lib, a, b: lib.linalg.solve_triangular(a, b, upper=upper, left=left),
                 a, b, tolerance=1e-4,
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_the_gradient_of_a_complex_factor_has_a_complex_diagonal(batch: Any, upper: bool) -> None:
+    a, g = hermitian("complex128", 3, batch), numbers((*batch, 3, 3), "complex128", 1)
+    found = {}
+    for lib in LIBS:
+        x = lib.from_numpy(a).requires_grad_()
+        y = lib.linalg.cholesky(x, upper=upper)
+        (plain,) = lib.autograd.grad(y, x, lib.from_numpy(g), retain_graph=True)
+        (first,) = lib.autograd.grad(y, x, lib.from_numpy(g), create_graph=True)
+        (second,) = lib.autograd.grad((first * first).sum().abs(), x)
+        found[lib] = plain.numpy(), first.detach().numpy(), second.numpy()
+    for mine, theirs in zip(found[skimp], found[torch], strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-10)

@@ -4,7 +4,6 @@ They answer neither what is singular nor what holds NaN: that way tells them apa
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -123,20 +122,8 @@ def cholesky_back(lower: Tensor, product: Tensor) -> Tensor | None:
     a, x = lower._np, product._np
     if a is None or x is None or modes.state.grad or active or a.shape != x.shape or not a.size:
         return None
-    n = a.shape[-1]
-    phi = lapack.triangle(x, False) * (_kept_halves if n <= lapack.KEPT else halves)(n, a.dtype)
-    half = lapack.substituted(_adjoint(a), phi + _adjoint(phi), True, False)
+    half = lapack.substituted(_adjoint(a), lapack.mirrored(x), True, False)
     return columns(lapack.substituted(a, half, False, False, False) / 2, lower._dtype)
-
-
-def halves(n: int, dtype: np.dtype[Any]) -> Array:
-    """Ones, and halves on the diagonal."""
-    factors = np.ones((n, n), dtype)
-    factors.flat[:: n + 1] = 0.5
-    return factors
-
-
-_kept_halves = lru_cache(maxsize=64)(halves)
 
 
 def det(A: Tensor) -> Tensor | None:
