@@ -77,7 +77,9 @@ def mirrored(a: Array) -> Array:
     """Lower triangles, with their adjoints above them."""
     turned = a.swapaxes(-1, -2)
     above = np.conj(turned) if a.dtype.kind == "c" else turned
-    return bare.where(_pattern(a, False), a, above) + a.dtype.type(0)  # without negative zeros
+    made = bare.where(_pattern(a, False), a, above)
+    made += a.dtype.type(0)  # without negative zeros
+    return made
 
 
 def triangle(a: Array, upper: bool, unit: bool = False) -> Array:

@@ -316,8 +316,13 @@ def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 def _check_value(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
     """Refuse a value that the type, of halves float32, can't hold."""
-    if not isinstance(args[3], Tensor):
-        check_number(args[3], dtypes.float32 if compute in dtypes.HALVES else compute)
+    value = args[3]
+    kind = type(value)
+    plain = kind is int or (kind is float and compute.category >= FLOAT)
+    if plain and -127 <= value <= 127:  # which all types hold
+        return
+    if not isinstance(value, Tensor):
+        check_number(value, dtypes.float32 if compute in dtypes.HALVES else compute)
 
 
 THREE = ("input", "tensor1", "tensor2", "value")
