@@ -8,6 +8,7 @@ import builtins
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -62,6 +63,17 @@ F.interpolate(T.ones(1, 1, 4), None, float("nan"))|T.ones(2).__setitem__(T.ones(
 T.squeeze(C, out=C.clone())|T.count_nonzero(C, out=I(0))|T.trapezoid(T.ones(3), out=T.ones(()))
 T.utils.checkpoint.checkpoint_sequential([F.relu], 2**31, T.ones(2), use_reentrant=False)
 T.jit.trace(lambda x: None, Q)|T.jit.trace(lambda x: 3, Q)|T.jit.trace(lambda x: {1: x}, Q)
+T.ones(2).random_(**{"from": 5})|T.ones(2).random_(None)|T.ones(2).random_(to=None)
+T.ones(2).random_(1, **{"from": 0})|T.ones(2).random_(1, 2, to=3)|T.ones(2).random_(2**63)
+I(0).to(T.uint16).random_(-2, 5)|I(0).to(T.uint64).random_(-2, 5)
+T.ones(2).log_normal_(std=float("nan"))|I(0).log_normal_(std=float("nan"))
+T.ones(2).addcmul(T.ones(2), T.ones(2), value=1e39)
+T.ones(2).addcdiv_(T.ones(2), T.ones(2), value=-1e39)
+I(0).addcmul_(I(0), I(0), value=2**63)|I(0).char().addcmul(I(0).char(), I(0).char(), value=300)
+T.ones(2).add(T.ones(2), alpha=1e39)|T.ones(2).sub_(T.ones(2), alpha=1e39)
+I(0).int().add_(I(0).int(), alpha=2**31)|I(0).int().sub(I(0).int(), alpha=2**31 + 1)
+I(0).char().add_(I(0).char(), alpha=128)|T.ones(2).half().add(T.ones(2).half(), alpha=1e5)
+T.ones(2).half().add_(T.ones(2).half(), alpha=65520.0)|I(0).add(I(0), alpha=N.float32(2))
 F.nll_loss(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 F.cross_entropy(T.ones(1, 3), I(0), T.ones(3, requires_grad=True))
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
@@ -71,7 +83,7 @@ def _refused(text: str, library: Any) -> str:
     space = {
         "T": library, "F": library.nn.functional, "I": lambda i: library.tensor([i]),
         "C": library.ones(2, dtype=library.complex64), "L": library.ones(2, 2, dtype=library.int64),
-        "Q": library.ones(1, 2, 3, 4), "M": library.ones(3, dtype=library.bool),
+        "N": np, "Q": library.ones(1, 2, 3, 4), "M": library.ones(3, dtype=library.bool),
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

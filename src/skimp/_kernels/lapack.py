@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.linalg import _umath_linalg as _routines
@@ -35,15 +35,16 @@ def solution(a: Array, b: Array) -> Array:
 
 
 def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) -> Array:
-    """Solve a x = b, or x a = b, with a triangle of `a`, row by row where it is singular:
-    infinities, as LAPACK.
+    """Solve a x = b, or x a = b, with a triangle of `a`, row by row where it is singular, for
+    infinities as LAPACK has, or not finite, which elimination loses by exchanging rows.
     """
     if not left:
         found = substituted(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper, unit)
         return found.swapaxes(-1, -2)
     kept = triangle(a, upper, unit)
     diagonal = kept.diagonal(0, -2, -1)
-    if bare.count_nonzero(diagonal) == diagonal.size:
+    finite = np.isfinite(quietly(np.add.reduce, kept, None))
+    if finite and bare.count_nonzero(diagonal) == diagonal.size:
         return made("solve", kept, b).astype(a.dtype, copy=False)  # type: ignore[no-any-return]
     n = a.shape[-1]
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
@@ -56,16 +57,34 @@ def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) 
     return x
 
 
-@lru_cache(maxsize=64)
 def _places(rows: int, columns: int, upper: bool) -> Array:
     """Which elements are in a triangle."""
     lower = np.tri(rows, columns, -1 if upper else 0, dtype=bool)
     return ~lower if upper else lower
 
 
+_kept_places = lru_cache(maxsize=64)(_places)
+_KEPT: Final = 64  # rows and columns up to which such patterns stay: nobody counts their bytes
+
+
+def _pattern(a: Array, upper: bool) -> Array:
+    *_, rows, columns = a.shape
+    places = _kept_places if max(rows, columns) <= _KEPT else _places
+    return places(rows, columns, upper)
+
+
+def mirrored(a: Array) -> Array:
+    """Lower triangles, with their adjoints above them."""
+    turned = a.swapaxes(-1, -2)
+    above = np.conj(turned) if a.dtype.kind == "c" else turned
+    made = bare.where(_pattern(a, False), a, above)
+    made += a.dtype.type(0)  # without negative zeros
+    return made
+
+
 def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
     """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
-    kept = bare.where(_places(*a.shape[-2:], upper), a, a.dtype.type(0))
+    kept = bare.where(_pattern(a, upper), a, a.dtype.type(0))
     if unit:
         *lead, n, m = kept.shape
         kept.reshape(*lead, n * m)[..., :: m + 1] = 1

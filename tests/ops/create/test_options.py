@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,6 +54,21 @@ def test_options_do_what_they_say(name):
         assert (mine.dtype, mine.requires_grad) == (skimp.float64, theirs.requires_grad)
         assert tuple(mine.shape) == tuple(theirs.shape)
         assert mine.is_leaf == theirs.is_leaf
+
+
+@pytest.mark.parametrize("name", [n for n in CALLS if "signal" not in n])
+def test_requires_grad_may_be_none(name):
+    for library in (torch, skimp):
+        assert not _call(library, name, requires_grad=None).requires_grad
+
+
+@pytest.mark.parametrize(
+    "number", [np.bool_(True), np.int32(2), np.float16(1), np.float32(2), np.complex128(1j)]
+)
+def test_full_of_a_number_of_numpy(number):
+    mine, theirs = (library.full((2,), number) for library in (skimp, torch))
+    assert str(mine.dtype) == str(theirs.dtype)
+    assert mine.tolist() == theirs.tolist()
 
 
 @pytest.mark.parametrize("name", CALLS)

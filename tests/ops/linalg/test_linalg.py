@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 import skimp
+from skimp._kernels import lapack
+from skimp._ops.linalg import small as small_linalg
 from skimp.config import using
 from tests.support.samples import agree, refusals, same
 
@@ -343,3 +346,58 @@ def test_small_matrices_have_the_bits_of_the_general_way(name: str, dtype: str) 
                 seen = [x.detach(), *[g for g in grads if g is not None]]
                 found.append([t.contiguous().numpy().tobytes() for t in seen])
     assert found[:2] == found[2:]
+
+
+def test_patterns_of_large_matrices_do_not_stay() -> None:
+    def run(n: int) -> None:
+        a = skimp.eye(n, dtype=skimp.float64).requires_grad_()
+        found = skimp.linalg.cholesky(a)
+        found.sum().backward()
+        skimp.linalg.solve_triangular(found.detach(), a.detach(), upper=False)
+
+    run(299)
+    files = [module.__file__ or "" for module in (lapack, small_linalg)]
+    tracemalloc.start(10)
+    try:
+        run(300)
+        taken = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    kept = taken.filter_traces([tracemalloc.Filter(True, f, all_frames=True) for f in files])
+    assert sum(one.size for one in kept.traces) < 300 * 300
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(float("nan"), "float32"), (float("nan"), "complex128"), (float("inf"), "float64")],
+)
+def test_a_triangle_that_is_not_finite_is_solved_row_by_row(
+    value: float, dtype: str, upper: bool, left: bool
+) -> None:
+    for batch in ((), (2,)):
+        for at in ((0, 0), (2, 1), (1, 2), (1, 1)):
+            a = torch.from_numpy(square(dtype, 3, batch))
+            a[(..., *at)] = value
+            b = torch.from_numpy(square(dtype, 3, batch))
+            agree(
+                lambda lib, a, b: lib.linalg.solve_triangular(a, b, upper=upper, left=left),
+                a, b, tolerance=1e-4,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_the_gradient_of_a_complex_factor_has_a_complex_diagonal(batch: Any, upper: bool) -> None:
+    a, g = hermitian("complex128", 3, batch), numbers((*batch, 3, 3), "complex128", 1)
+    found = {}
+    for lib in LIBS:
+        x = lib.from_numpy(a).requires_grad_()
+        y = lib.linalg.cholesky(x, upper=upper)
+        (plain,) = lib.autograd.grad(y, x, lib.from_numpy(g), retain_graph=True)
+        (first,) = lib.autograd.grad(y, x, lib.from_numpy(g), create_graph=True)
+        (second,) = lib.autograd.grad((first * first).sum().abs(), x)
+        found[lib] = plain.numpy(), first.detach().numpy(), second.numpy()
+    for mine, theirs in zip(found[skimp], found[torch], strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -30,6 +31,11 @@ DRAWS: dict[str, Callable[[Any, int], Any]] = {
     "uniform_ of a narrow range": lambda t, n: t.rand(n, dtype=t.float16).uniform_(100, 100.1),
     "bernoulli_": lambda t, n: t.zeros(n).bernoulli_(0.3),
     "random_": lambda t, n: t.zeros(n, dtype=t.int8).random_(-3, 5),
+    "random_ from one on": lambda t, n: t.zeros(n, dtype=t.int64).random_(1, to=None),
+    "random_ from one on by names": lambda t, n: t.zeros(n).random_(**{"from": 1, "to": None}),
+    "random_ in between": lambda t, n: t.zeros(n).random_(3, to=7),
+    "uniform_ of a bool": lambda t, n: t.zeros(n).uniform_(np.bool_(True), 2),
+    "normal_ of a bool": lambda t, n: t.zeros(n).normal_(mean=np.bool_(True)),
     "rand of doubles": lambda t, n: t.rand(n, dtype=t.float64),
     "a leaf": lambda t, n: t.randn(n, requires_grad=True).detach(),
     "normal of a size": lambda t, n: t.normal(0.0, 1.0, (n,)),

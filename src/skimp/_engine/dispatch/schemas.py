@@ -238,7 +238,8 @@ def fits(arg: Arg, value: Any, numbers: bool = False) -> bool:
     """Whether PyTorch's parser takes a value for an argument."""
     kind = arg.type
     if value is None:
-        return kind[-1] == "?" or (kind == "dtype" and not arg.required)
+        optional = kind == "dtype" and not arg.required
+        return kind[-1] == "?" or optional or arg.name == "requires_grad"
     kind = kind.rstrip("?")
     if kind[-1] == "]":
         inner, _, length = kind[:-1].partition("[")
@@ -279,7 +280,7 @@ def is_number(value: Any) -> bool:
 def _is_real(value: Any) -> bool:
     if isinstance(value, Tensor):
         return is_number(value) and value._dtype.category < dtypes.COMPLEX
-    return isinstance(value, (int, float, np.floating, np.integer))
+    return isinstance(value, (int, float, np.floating, np.integer, np.bool_))
 
 
 _FITS: Final[dict[str, Callable[[Any], bool]]] = {

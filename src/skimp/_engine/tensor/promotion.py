@@ -6,6 +6,8 @@ from collections.abc import Container
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
+
 from skimp._engine.tensor.dtypes import (
     ALL,
     COMPLEX,
@@ -79,12 +81,13 @@ def default_complex_dtype() -> dtype:
 
 
 def scalar_dtype(number: complex) -> dtype:
-    """The type of a tensor made of a Python number."""
+    """The type of a tensor made of a number of Python's, or NumPy's, whose bools are floats."""
     if isinstance(number, bool):
         return bool_
-    if isinstance(number, int):
+    if isinstance(number, (int, np.integer)):
         return int64
-    return _default if isinstance(number, float) else default_complex_dtype()
+    is_complex = isinstance(number, (complex, np.complexfloating))
+    return default_complex_dtype() if is_complex else _default
 
 
 def to_float(of: dtype) -> dtype:

@@ -40,14 +40,10 @@ from skimp._ops.meta import linalg as shapes
 # -- QR -------------------------------------------------------------------------------------------
 
 
-def _half_diagonal(x: Tensor) -> Tensor:
-    """x with its diagonal halved."""
-    return x * meta.beside(small.halves(x.shape[-1], x._dtype.np).copy(), x._dtype, x)
-
-
 def _qr_square_back(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     inner = (gr @ r.mH - q.mH @ gq).triu()
-    half = _half_diagonal(inner + inner.mH)
+    both = inner + inner.mH
+    half = both - both.diagonal(0, -2, -1).diag_embed() / 2
     return solve_triangular(r.mH, gq + q @ half, upper=False, left=False)
 
 
@@ -145,8 +141,8 @@ def _cholesky_back(g: Tensor, result: Tensor, upper: bool) -> Tensor:
     made = small.cholesky_back(lower, product)
     if made is not None:
         return made
-    phi = _half_diagonal(product.tril())
-    inner = phi + phi.mH
+    below = product.tril()
+    inner = below + below.tril(-1).mH  # whose diagonal may be complex
     half = solve_triangular(lower.mH, inner, upper=True)
     return solve_triangular(lower, half, upper=False, left=False) / 2
 

@@ -4,7 +4,6 @@ They answer neither what is singular nor what holds NaN: that way tells them apa
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -123,17 +122,8 @@ def cholesky_back(lower: Tensor, product: Tensor) -> Tensor | None:
     a, x = lower._np, product._np
     if a is None or x is None or modes.state.grad or active or a.shape != x.shape or not a.size:
         return None
-    phi = lapack.triangle(x, False) * halves(a.shape[-1], a.dtype)
-    half = lapack.substituted(_adjoint(a), phi + _adjoint(phi), True, False)
+    half = lapack.substituted(_adjoint(a), lapack.mirrored(x), True, False)
     return columns(lapack.substituted(a, half, False, False, False) / 2, lower._dtype)
-
-
-@lru_cache(maxsize=64)
-def halves(n: int, dtype: np.dtype[Any]) -> Array:
-    """Ones, and halves on the diagonal."""
-    factors = np.ones((n, n), dtype)
-    factors.flat[:: n + 1] = 0.5
-    return factors
 
 
 def det(A: Tensor) -> Tensor | None:

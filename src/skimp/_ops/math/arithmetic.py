@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,7 +12,13 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import older
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import no_zero, number, require_tensor, unrecorded
+from skimp._engine.dispatch.operands import (
+    check_number,
+    no_zero,
+    number,
+    require_tensor,
+    unrecorded,
+)
 from skimp._engine.dispatch.operators import (
     OPERANDS,
     attach,
@@ -37,7 +43,6 @@ from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR, conj, r
 from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
-from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 
@@ -96,6 +101,23 @@ def _without_factor(args: Any) -> Any:
     return d, d
 
 
+_HELD: Final = 65504  # the largest factor that every floating type holds
+_LEAST_HELD: Final = 127  # and every type of integers
+
+
+def _check_factor(compute: dtypes.dtype, args: tuple[Any, ...], sign: int = 1) -> None:
+    """Refuse a factor, or its negative that is added, which the operands' type can't hold."""
+    alpha = args[2]
+    if type(alpha) is float and -_HELD <= alpha <= _HELD and compute.category >= FLOAT:
+        return
+    if isinstance(alpha, (int, float, complex)):
+        check_number(alpha * sign, common(args[:2]))
+
+
+def _check_negative(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
+    _check_factor(compute, args, -1)
+
+
 SCALED = {
     row: Pointwise(
         row.name,
@@ -109,6 +131,7 @@ SCALED = {
             else (lambda g, alpha: g * -conj(alpha)),
         ),
         (*PAIR, "alpha"),
+        check=_check_factor if row is ADD else _check_negative,
     )
     for row, kinds in ((ADD, (BOOL, INT, FLOAT, COMPLEX)), (SUB, (INT, FLOAT, COMPLEX)))
 }
@@ -158,9 +181,8 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             return None
         if alpha == 1 and type(alpha) is int:
             return input if small_in_place(ufunc, ok, input, x, other) else None
-        if (
-            type(alpha) is not float and type(alpha) is not int
-        ) or not -INT64_END < alpha < INT64_END:
+        limit = _HELD if input._dtype.category >= FLOAT else _LEAST_HELD
+        if (type(alpha) is not float and type(alpha) is not int) or not -limit <= alpha <= limit:
             return None
         y = other._np if target_is_small(input, other) else None
         if y is None:
@@ -213,7 +235,7 @@ def _check_alpha(input: Any, other: Any, alpha: Any) -> None:
     )
     if isinstance(alpha, bool) and kind is not dtypes.bool:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, (float, complex)) and kind.category < FLOAT:
+    if isinstance(alpha, (float, complex, np.inexact)) and kind.category < FLOAT:
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
         )

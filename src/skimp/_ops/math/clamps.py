@@ -314,6 +314,17 @@ def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return d, d
 
 
+def _check_value(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
+    """Refuse a value that the type, of halves float32, can't hold."""
+    value = args[3]
+    kind = type(value)
+    plain = kind is int or (kind is float and compute.category >= FLOAT)
+    if plain and -127 <= value <= 127:  # which all types hold
+        return
+    if not isinstance(value, Tensor):
+        check_number(value, dtypes.float32 if compute in dtypes.HALVES else compute)
+
+
 THREE = ("input", "tensor1", "tensor2", "value")
 ADDCMUL = Pointwise(
     "addcmul",
@@ -328,6 +339,7 @@ ADDCMUL = Pointwise(
     THREE,
     title="addcmul_cpu_out",
     numbers=(3,),
+    check=_check_value,
 )
 ADDCDIV = Pointwise(
     "addcdiv",
@@ -342,6 +354,7 @@ ADDCDIV = Pointwise(
     THREE,
     title="addcdiv_cpu_out",
     numbers=(3,),
+    check=_check_value,
 )
 
 _VALUE_FIRST = (

@@ -21,6 +21,7 @@ from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
 from skimp._engine.memory.layout_views import expand
 from skimp._engine.tensor import dtypes, formats, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import shaping
 from skimp._kernels.random import (
@@ -202,23 +203,8 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
 
 
 def _whole(t: Tensor, engine: Engine, args: tuple[Any, ...], words: dict[str, Any]) -> Draw:
-    if len(args) > 2:
-        raise TypeError(f"random_() takes 2 positional arguments but {len(args)} were given")
-    words = words and dict(words)
-    low, high = 0, words.pop("to", None)
-    if "from" in words:
-        low = words.pop("from")
-        if high is None and args:
-            high = args[0]
-    elif len(args) == 1 and high is not None:
-        low = args[0]
-    elif len(args) == 1:
-        high = args[0]
-    elif len(args) == 2:
-        low, high = args
-    if words:
-        raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(words))}'")
-    if not args and high is None and low == 0:
+    low, high = _ends(args, words) if args or words else (0, None)
+    if not args and not words:
         _computes(t, "random_kernel_cpu")
         return lambda out: draws_integers.random_(out, engine) if out.size else None
     if high is not None and low >= high:
@@ -226,6 +212,28 @@ def _whole(t: Tensor, engine: Engine, args: tuple[Any, ...], words: dict[str, An
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     return between(t, engine, low, high)
+
+
+def _ends(args: tuple[Any, ...], words: dict[str, Any]) -> tuple[int, int | None]:
+    """The range of a call `random_(to)` or `random_(from, to)`, where `to` may be None."""
+    if len(args) > 2:
+        raise TypeError(f"random_() takes 2 positional arguments but {len(args)} were given")
+    alone = len(args) + len(words) == 1
+    given = dict(zip(("to",) if alone else ("from", "to"), args, strict=False))
+    for word in words:
+        if word in given:
+            raise TypeError(f"random_() got multiple values for argument '{word}'")
+        if word not in ("from", "to"):
+            raise TypeError(f"random_() got an unexpected keyword argument '{word}'")
+    given |= words
+    high = given.get("to")
+    if alone and high is None:
+        raise TypeError("random_(): a range needs a number 'to', or 'from' and 'to'")
+    low = 0 if alone else given["from"]
+    for end in (low, high):
+        if isinstance(end, int) and not -INT64_END <= end < INT64_END:
+            raise ValueError("Overflow when unpacking long long")
+    return low, high
 
 
 def between(t: Tensor, engine: Engine, low: Any, high: Any) -> Draw:
@@ -258,7 +266,7 @@ def _continuous(name: str, t: Tensor) -> None:
 
 
 def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
-    if rate <= 0:
+    if not rate > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(rate):g}")
     if t.numel():
         _continuous("Exponential", t)
@@ -276,7 +284,7 @@ def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
 
 
 def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
-    if sigma <= 0:
+    if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     _continuous("Cauchy", t)
     _computes(t, "cauchy_cpu")
@@ -284,7 +292,7 @@ def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
 
 
 def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
-    if std <= 0:
+    if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     _computes(t, "log_normal_cpu", dtypes.FLOATING.union(dtypes.HALVES))
     return lambda out: draws.log_normal(out, mean, std, engine)
