@@ -223,6 +223,15 @@ def test_adaptive_pooling(nd: int, out: int) -> None:
     both(f"adaptive_max_pool{nd}d", x, out, return_indices=True)
 
 
+def test_what_is_not_finite_is_in_the_adaptive_means_of_its_windows_alone() -> None:
+    x = randn(1, 2, 7, 5)
+    with torch.no_grad():
+        x[0, 0, 3, 1], x[0, 1, 6, 4] = torch.inf, torch.nan
+    x.requires_grad_()
+    both("adaptive_avg_pool2d", x, (3, 4))
+    both("interpolate", x, (3, 4), mode="area")
+
+
 @pytest.mark.parametrize("nd", [1, 2, 3])
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "complex64"])
 @pytest.mark.parametrize("what", ["avg", "max"])

@@ -20,6 +20,7 @@ from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching
+from skimp._ops.nn.choosing import selected
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
 from skimp._ops.nn.pooling_windows import is_plain, per_dim, side_by_side
 from skimp._ops.shape.views import as_int
@@ -140,16 +141,38 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
     each = _blocks(have, sizes)
     if each is not None:
         return _avg_pool(input, side_by_side(have, each), True, None)
-    given, input = input, tied(input)
-    for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
+    whole = tied(input)
+    made = _by_products(whole, have, sizes)
+    if not (made._hollow or np.isfinite(made.detach()._skimp_array()).all()):
+        made = _by_elements(whole, have, sizes)
+    return _as_suggested(made if nd == 2 else made.contiguous(), input, nd)
+
+
+def _by_products(x: Any, have: Ints, sizes: Ints) -> Any:
+    """Means along one dim after another, as products; what is not finite is then in all means of
+    its row.
+    """
+    first = x.ndim - len(have)
+    for dim, (n, s) in enumerate(zip(have, sizes, strict=True), first):
         if n != s:
-            matrix = (
-                meta.empty((n, s), input._dtype)
-                if input._hollow
-                else _mean_matrix(n, s, input._dtype)
-            )
-            input = input.movedim(first + i, -1).matmul(matrix).movedim(-1, first + i)
-    return _as_suggested(input if nd == 2 else input.contiguous(), given, nd)
+            matrix = meta.empty((n, s), x._dtype) if x._hollow else _mean_matrix(n, s, x._dtype)
+            x = x.movedim(dim, -1).matmul(matrix).movedim(-1, dim)
+    return x
+
+
+def _by_elements(x: Any, have: Ints, sizes: Ints) -> Any:
+    """The same, added up element by element of the windows."""
+    first = x.ndim - len(have)
+    for dim, (n, s) in enumerate(zip(have, sizes, strict=True), first):
+        start, stop = _bounds(n, s)
+        along = (s,) + (1,) * (x.ndim - 1 - dim)
+        total = selected(x, dim, start)
+        for i in range(1, int((stop - start).max(initial=1))):
+            one = selected(x, dim, np.minimum(start + i, stop - 1))
+            inside = fresh((start + i < stop).reshape(along), dtypes.bool)
+            total = total + one.where(inside, 0.0)
+        x = total / fresh((stop - start).astype(x._dtype.np).reshape(along), x._dtype)
+    return x
 
 
 # -- maxima ---------------------------------------------------------------------------------------
