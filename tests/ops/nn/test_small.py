@@ -30,7 +30,12 @@ def found(call: Callable[..., Any], arrays: list[Any], laid: str) -> list[tuple[
     weight = skimp.arange(y.numel(), dtype=y.dtype).reshape(y.shape).sin()
     y.sum().backward() if laid == "sum" else (y * weight).sum().backward()
     made = [y.detach(), *[t.grad for t in tensors if t.grad is not None]]
-    return [(t.dtype, t.shape, t.stride(), _bits(t.numpy())) for t in made]
+    return [(t.dtype, t.shape, _reached(t), _bits(t.numpy())) for t in made]
+
+
+def _reached(t: Any) -> list[int]:
+    """The strides by which something is reached: those of a dim of one say nothing."""
+    return [step for step, n in zip(t.stride(), t.shape, strict=True) if n != 1]
 
 
 def _bits(a: np.ndarray) -> bytes:
