@@ -189,6 +189,15 @@ def refuse_complex(dtype: dtypes.dtype, *values: Any) -> None:
             raise no_room(dtype)
 
 
+def all_hold(value: Any, compute: dtypes.dtype) -> bool:
+    """Whether a number is one of those, as most factors are, that all types hold which are computed
+    in a type of this kind: `check_number` has nothing to refuse.
+    """
+    kind = type(value)
+    fits = kind is int or (kind is float and compute.category >= dtypes.FLOAT)
+    return fits and -127 <= value <= 127
+
+
 def check_number(value: Any, dtype: dtypes.dtype) -> None:
     """Refuse a number that the type can't hold: too large, nan for an integer, or with an imaginary
     part. The negative of an int that an unsigned type holds wraps, as in PyTorch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from skimp._engine.dispatch import older
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import (
+    all_hold,
     check_number,
     no_zero,
     number,
@@ -101,16 +102,10 @@ def _without_factor(args: Any) -> Any:
     return d, d
 
 
-_HELD: Final = 65504  # the largest factor that every floating type holds
-_LEAST_HELD: Final = 127  # and every type of integers
-
-
 def _check_factor(compute: dtypes.dtype, args: tuple[Any, ...], sign: int = 1) -> None:
     """Refuse a factor, or its negative that is added, which the operands' type can't hold."""
     alpha = args[2]
-    if type(alpha) is float and -_HELD <= alpha <= _HELD and compute.category >= FLOAT:
-        return
-    if isinstance(alpha, (int, float, complex)):
+    if not all_hold(alpha, compute) and isinstance(alpha, (int, float, complex)):
         check_number(alpha * sign, common(args[:2]))
 
 
@@ -181,8 +176,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             return None
         if alpha == 1 and type(alpha) is int:
             return input if small_in_place(ufunc, ok, input, x, other) else None
-        limit = _HELD if input._dtype.category >= FLOAT else _LEAST_HELD
-        if (type(alpha) is not float and type(alpha) is not int) or not -limit <= alpha <= limit:
+        if not all_hold(alpha, input._dtype):
             return None
         y = other._np if target_is_small(input, other) else None
         if y is None:

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.bodies import pointwise
 from skimp._engine.dispatch.fast_path import to_write
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import (
+    all_hold,
     check_number,
     number_of,
     refuse_complex,
@@ -317,11 +318,7 @@ def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 def _check_value(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
     """Refuse a value that the type, of halves float32, can't hold."""
     value = args[3]
-    kind = type(value)
-    plain = kind is int or (kind is float and compute.category >= FLOAT)
-    if plain and -127 <= value <= 127:  # which all types hold
-        return
-    if not isinstance(value, Tensor):
+    if not all_hold(value, compute) and not isinstance(value, Tensor):
         check_number(value, dtypes.float32 if compute in dtypes.HALVES else compute)
 
 
