@@ -73,11 +73,15 @@ def _pattern(a: Array, upper: bool) -> Array:
     return places(rows, columns, upper)
 
 
+def adjoint(a: Array) -> Array:
+    """Matrices transposed, and conjugated if they are complex: else a view."""
+    turned = a.swapaxes(-1, -2)
+    return np.conj(turned) if a.dtype.kind == "c" else turned
+
+
 def mirrored(a: Array) -> Array:
     """Lower triangles, with their adjoints above them."""
-    turned = a.swapaxes(-1, -2)
-    above = np.conj(turned) if a.dtype.kind == "c" else turned
-    made = bare.where(_pattern(a, False), a, above)
+    made = bare.where(_pattern(a, False), a, adjoint(a))
     made += a.dtype.type(0)  # without negative zeros
     return made
 

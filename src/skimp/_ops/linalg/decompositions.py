@@ -159,9 +159,9 @@ def _cholesky_back(g: Tensor, result: Tensor, upper: bool) -> Tensor:
 )
 def _cholesky(input: Tensor, upper: bool) -> Any:
     a = input._skimp_array()
-    found, info = _factor(np.conj(np.swapaxes(a, -1, -2)) if upper else a)
+    found, info = _factor(lapack.adjoint(a) if upper else a)
     if upper:
-        found = np.conj(np.swapaxes(found, -1, -2))
+        found = lapack.adjoint(found)
     return columns(found, input._dtype), integers(info)
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import active
@@ -34,9 +32,8 @@ def _beside(A: Tensor, B: Any) -> tuple[Array, Array] | None:
     if a is None or type(B) not in ORDINARY or B._dtype is not A._dtype or B._np is None:
         return None
     b: Array = B._np
-    if not b.size or not (b.shape[:-2] == a.shape[:-2] and b.ndim == a.ndim):
-        return (a, b) if b.size and b.shape == a.shape[:-1] else None
-    return a, b
+    alike = b.ndim == a.ndim and b.shape[:-2] == a.shape[:-2]
+    return (a, b) if b.size and (alike or b.shape == a.shape[:-1]) else None
 
 
 def inv(A: Tensor) -> Tensor | None:
@@ -68,7 +65,7 @@ def _solved(a: Array, b: Array) -> Array | None:
 def solve_adjoint(A: Tensor, B: Tensor) -> Tensor | None:
     """The X of A^H X = B, in a derivative that is not recorded."""
     pair = None if modes.state.grad or active else _beside(A, B)
-    found = None if pair is None else _solved(_adjoint(pair[0]), pair[1])
+    found = None if pair is None else _solved(lapack.adjoint(pair[0]), pair[1])
     if pair is None or found is None:
         return None
     return (columns if found.ndim == pair[0].ndim else rows)(found, A._dtype)
@@ -95,15 +92,10 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: Any = False) -> Tensor 
     a, b = pair
     if b.ndim < a.ndim or b.shape[-2] != a.shape[-1]:
         return None
-    turned = _adjoint(a)
+    turned = lapack.adjoint(a)
     first, second = (turned, a) if upper else (a, turned)
     half = lapack.substituted(first, b, False, False)
     return columns(lapack.substituted(second, half, True, False), input._dtype)
-
-
-def _adjoint(a: Array) -> Array:
-    turned = a.swapaxes(-1, -2)
-    return np.conj(turned) if a.dtype.kind == "c" else turned
 
 
 def cholesky(input: Tensor, *, upper: Any = False) -> Tensor | None:
@@ -111,10 +103,10 @@ def cholesky(input: Tensor, *, upper: Any = False) -> Tensor | None:
     a = _square(input)
     if a is None or type(upper) is not bool:
         return None
-    found = lapack.made("cholesky_lo", _adjoint(a) if upper else a)
+    found = lapack.made("cholesky_lo", lapack.adjoint(a) if upper else a)
     if lapack.failed(found, a):
         return None
-    return columns(_adjoint(found) if upper else found, input._dtype)
+    return columns(lapack.adjoint(found) if upper else found, input._dtype)
 
 
 def cholesky_back(lower: Tensor, product: Tensor) -> Tensor | None:
@@ -122,7 +114,7 @@ def cholesky_back(lower: Tensor, product: Tensor) -> Tensor | None:
     a, x = lower._np, product._np
     if a is None or x is None or modes.state.grad or active or a.shape != x.shape or not a.size:
         return None
-    half = lapack.substituted(_adjoint(a), lapack.mirrored(x), True, False)
+    half = lapack.substituted(lapack.adjoint(a), lapack.mirrored(x), True, False)
     return columns(lapack.substituted(a, half, False, False, False) / 2, lower._dtype)
 
 
