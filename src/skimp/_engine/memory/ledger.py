@@ -445,17 +445,14 @@ class Ledger:
             return self.fits(nbytes)  # a reliever's own allocation: it may use what room there is
         self._relieving.now = True
         try:
-            return self._relieved(nbytes)
+            for reliever in tuple(self.relievers):
+                with contextlib.suppress(OutOfMemoryError):  # it could not help; the next one may
+                    reliever()
+                if not self.fits(nbytes) and (budget is None or not budget.make_room(nbytes)):
+                    continue
+                return True
         finally:
             self._relieving.now = False
-
-    def _relieved(self, nbytes: int) -> bool:
-        budget = self.budget
-        for reliever in tuple(self.relievers):
-            with contextlib.suppress(OutOfMemoryError):  # it could not help; the next one may
-                reliever()
-            if self.fits(nbytes) or (budget is not None and budget.make_room(nbytes)):
-                return True
         return False
 
     def fits(self, nbytes: int) -> bool:
