@@ -7,12 +7,12 @@ input from that of the result; where it needs the result instead of the input, i
 from __future__ import annotations
 
 from functools import partial
-from math import inf, pi, sqrt
+from math import inf, nan, pi, sqrt
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, elementwise_onednn
+from skimp._kernels import bare, compiled, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pieces import in_pieces, rooms_of
 from skimp._kernels.pointwise import Array, blends, clamp, drop, select
@@ -91,6 +91,11 @@ def hardtanh_backward(
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
+    if (loops := compiled.loops()) is not None:
+        flat = compiled.flat(g, x, out)
+        if flat:
+            loops.passed(flat[0], flat[1], low, nan if high is None else high, flat[2])
+            return
     used = rooms_of((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
     for some, one, to in in_pieces(g, x, out, length=used[0].size):
         bits, mask, above = [room[: to.size].reshape(to.shape) for room in used]

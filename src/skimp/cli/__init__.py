@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skimp.cli import check, diff, fit, launch, run, torchrun
+from skimp.cli import check, compiling, diff, fit, launch, run, torchrun
 from skimp.cli.words import split
 from skimp.version import VERSION
 
@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fit.add_to(commands)
     check.add_to(commands)
     diff.add_to(commands)
+    compiling.add_to(commands)
     launch.add_to(commands)
     torchrun.add_to(commands)
     if not words or words[0] not in commands.choices:
@@ -39,4 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return torchrun.main(own.parse_args(words[1:]))
     if words[0] == "diff":
         return diff.main(own.parse_args(words[1:]))
+    if words[0] == "compile":
+        own.parse_args(words[1:])
+        return compiling.main()
     return check.main(own.parse_args(words[1:]))

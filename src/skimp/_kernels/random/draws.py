@@ -177,7 +177,11 @@ def stays(
         with engine.lock:
             np.less(uniform53(n, engine), p, kept)
         return kept
-    end = np.uint64(math.ceil(math.ldexp(p, 53)))  # in steps of 2**-53
+    bound = math.ceil(math.ldexp(p, 53))  # in steps of 2**-53
+    with engine.lock:
+        if engine.stay(kept, bound):
+            return kept
+    end = np.uint64(bound)
     step = min(max(_PAIRS, -(-n // _OF_ALL)), PART)
     start = 0
     with engine.lock:

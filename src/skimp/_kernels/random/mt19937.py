@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.locks import reentrant
 
 DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
@@ -25,6 +26,8 @@ _AHEAD: Final = 16 * KEY_WORDS
 _ALONE: Final = 5 * KEY_WORDS  # more words than these are made for whoever asks
 _NONE: Final = np.empty(0, np.uint32)
 _UNKNOWN: Final = -1
+_LAST_WORD: Final = (1 << 32) - 1
+_ROOM: Final = np.empty(KEY_WORDS + 2, np.uint32)  # of loops, which keep the interpreter's lock
 
 # CPUGeneratorImplState of PyTorch, field by field (native alignment).
 _STATE: Final = np.dtype(
@@ -66,6 +69,14 @@ def _draws_pairs() -> bool:
     return bool((firsts * np.uint64(_TWO32) + seconds == pairs).all())
 
 
+def _memory(bits: np.random.MT19937) -> NDArray[np.uint32] | None:
+    """Its 624 words and how many are drawn, where they lie; None where NumPy has them otherwise."""
+    told: Any = bits.ctypes
+    words: Any = (ctypes.c_uint32 * (KEY_WORDS + 1)).from_address(told.state_address)
+    found, kept = np.frombuffer(words, np.uint32), bits.state["state"]
+    return found if [*kept["key"].tolist(), kept["pos"]] == found.tolist() else None
+
+
 class Engine:
     """The state of one CPU generator; hold `lock` from the first to the last word of a draw.
 
@@ -81,13 +92,14 @@ class Engine:
     """
 
     __slots__ = (
-        "_bits", "_fresh", "_legacy", "_next", "_numpy", "_pos", "_seed", "at", "doubles", "lock",
-        "next_double", "next_float", "normals", "uniforms", "words",
+        "_bits", "_fresh", "_legacy", "_next", "_numpy", "_pos", "_seed", "_state", "at", "doubles",
+        "lock", "next_double", "next_float", "normals", "uniforms", "words",
     )  # fmt: skip
 
     _bits: np.random.MT19937
     _numpy: np.random.Generator
     _legacy: np.random.RandomState
+    _state: NDArray[np.uint32] | None
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
         self.lock = reentrant()
@@ -101,7 +113,7 @@ class Engine:
         """NumPy's generators, made when they are first asked for: loading `numpy.random` takes
         20 ms and 7 MiB, which an import and a program that draws nothing go without.
         """
-        if name not in ("_bits", "_numpy", "_legacy"):
+        if name not in ("_bits", "_numpy", "_legacy", "_state"):
             raise AttributeError(name)
         with self.lock:
             bits = np.random.MT19937(0)
@@ -109,6 +121,7 @@ class Engine:
             # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
             legacy.seed(self._seed % _TWO32)
             self._bits, self._numpy, self._legacy = bits, numpy, legacy
+            self._state = _memory(bits)
         return object.__getattribute__(self, name)
 
     def load(self) -> None:
@@ -247,6 +260,19 @@ class Engine:
         for start in starts:
             yield draw(0, _LAST_PAIR, min(step, n - start), np.uint64, True)
         self._pos = pos
+
+    def stay(self, out: NDArray[np.bool_], bound: int) -> bool:
+        """out = which of the next pairs, 53 bits of each, are below; whether compiled loops did it,
+        as they do where none of the words lies here."""
+        loops = compiled.loops()
+        if loops is None or self.at < self.words.size or self._next or not out.flags.c_contiguous:
+            return False
+        state, into = self._state, out.reshape(-1).view(np.uint8)
+        if state is None:
+            return False
+        given = state, _ROOM, into, bound >> 32, bound & _LAST_WORD
+        self._straight(2 * out.size, lambda: loops.stays(*given))
+        return True
 
     def at_hand64(self, most: int) -> NDArray[np.uint64]:
         """The same of up to `most` pairs of those words that lie here; they stay the next ones."""

@@ -23,6 +23,7 @@ from skimp._engine.memory.layout import Ints
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
+from skimp._kernels import compiled
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
@@ -35,6 +36,7 @@ ALPHA, SCALE = (
 
 _WIDE = frozenset({dtypes.float32, dtypes.float64})
 FEW = 1 << 17  # elements up to which whole arrays are the shortest way
+_LOOPED = 1 << 11  # and from which a loop is sooner than two of NumPy's calls
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -104,15 +106,24 @@ def _dropped_back(g: Any, mask: Any, scale: float, noted: Any) -> Any:
 
 def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Array:
     noise: Array = np.empty_like(stays, x.dtype, order)  # of no dims, too: a ufunc's is a number
-    np.multiply(stays, scale, out=noise, dtype=x.dtype)
-    return np.multiply(x, noise, out=noise)
+    return _multiplied(x, stays, scale, noise)
+
+
+def _multiplied(x: Array, stays: Array, scale: float, out: Array) -> Array:
+    """out = x * (stays * scale)"""
+    if out.size >= _LOOPED and (loops := compiled.loops()) is not None:
+        rows = compiled.flat(x, out)
+        if rows and stays.shape == x.shape and stays.dtype == bool and stays.flags.c_contiguous:
+            loops.kept(rows[0], stays.reshape(-1).view(np.uint8), scale, rows[1])
+            return out
+    np.multiply(stays, scale, out=out, dtype=x.dtype)
+    return np.multiply(x, out, out=out)
 
 
 def _product(x: Array, stays: Array, scale: float, dtype: dtypes.dtype) -> Tensor:
     """`_times` of row-major arrays of one shape."""
     made, noise = blank(x.shape, dtype)
-    np.multiply(stays, scale, out=noise, dtype=x.dtype)
-    np.multiply(x, noise, out=noise)
+    _multiplied(x, stays, scale, noise)
     return made
 
 

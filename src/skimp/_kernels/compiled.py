@@ -1,0 +1,90 @@
+"""`loops` as C, where `skimp compile` has made it for this processor and this Python.
+
+Skimp runs without it, with the same bits, and leaves it alone with `SKIMP_COMPILED=never`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from importlib.util import module_from_spec, source_hash, spec_from_loader
+from typing import Any, Final
+
+SOURCES: Final = tuple(
+    [os.path.join(os.path.dirname(__file__), f"loops{kind}") for kind in (".py", ".pxd")]
+)
+MODES: Final = ("auto", "never")
+# Without checks that would cost each element: who calls has seen to sizes.
+DIRECTIVES: Final = (
+    "boundscheck=False", "wraparound=False", "cdivision=True", "initializedcheck=False",
+    "annotation_typing=False",
+)  # fmt: skip
+# No operation is joined with another, so that bits are NumPy's.
+FLAGS: Final = (
+    "-shared", "-fPIC", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing",
+)  # fmt: skip
+_PROCESSOR: Final = "/proc/cpuinfo"
+
+
+def _mode(environ: Any) -> str:
+    mode = environ.get("SKIMP_COMPILED", "auto")
+    if mode not in MODES:
+        raise ValueError(f"SKIMP_COMPILED must be one of {', '.join(MODES)}; got {mode!r}")
+    return str(mode)
+
+
+_chosen: Final = _mode(os.environ)
+
+
+def place() -> str:
+    """Where the module is, or would be: its name tells the source, the interpreter and what the
+    processor can do, so that none is loaded that was made for another."""
+    how = *DIRECTIVES, *FLAGS, sys.version, platform.machine(), *_abilities()
+    told = "\n".join([*map(_text, SOURCES), *how])
+    name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "skimp", name)
+
+
+def _text(file: str) -> str:
+    with open(file, encoding="utf-8") as opened:
+        return opened.read()
+
+
+def _abilities() -> list[str]:
+    """The processor's, as Linux lists them: its model, where another system does not."""
+    if not os.path.exists(_PROCESSOR):
+        return [platform.processor()]
+    lines = _text(_PROCESSOR).splitlines()
+    return [line for line in lines if line.startswith(("flags", "Features", "isa"))][:1]
+
+
+@cache
+def loops() -> Any:
+    """The compiled module; None where there is none."""
+    if _chosen == "never":
+        return None
+    file = place()
+    return load(file) if os.path.exists(file) else None
+
+
+def flat(*arrays: Any) -> list[Any]:
+    """float32 arrays of one shape that lie row by row, in one dim; nothing of any others."""
+    shape = arrays[0].shape
+    for a in arrays:
+        if a.dtype.char != "f" or a.shape != shape or not a.flags.c_contiguous:
+            return []
+    return [a.reshape(-1) for a in arrays]
+
+
+def load(file: str) -> Any:
+    """The module of this file."""
+    spec = spec_from_loader("loops", ExtensionFileLoader("loops", file))
+    assert spec is not None
+    found = module_from_spec(spec)
+    assert spec.loader is not None
+    spec.loader.exec_module(found)
+    return found

@@ -1,0 +1,77 @@
+"""`skimp compile`: the loops of `_kernels/loops.py` as C, for this processor and this Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from skimp._kernels import compiled
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command."""
+    commands.add_parser(
+        "compile",
+        help="make C of the loops that are quicker than NumPy's calls",
+        description="Compile skimp's loops for this processor and this Python, with Cython and a "
+        "C compiler ($CC, or cc), into the user's cache; programs that start later use them, with "
+        "the same results. SKIMP_COMPILED=never does without.",
+        allow_abbrev=False,
+    )
+
+
+def main() -> int:
+    """Compile, and say where to; the exit code."""
+    lacking = _lacking()
+    if lacking is not None:
+        print(f"skimp compile: {lacking}", file=sys.stderr)
+        return 1
+    file = Path(compiled.place())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        made, said = _made(Path(folder))
+        if made is None:
+            print(f"skimp compile: {said}", file=sys.stderr)
+            return 1
+        made.replace(file)  # at once: a program that starts now finds it whole, or none
+    print(file)
+    return 0
+
+
+def _compiler() -> list[str]:
+    return shlex.split(os.environ.get("CC", "cc"))
+
+
+def _lacking() -> str | None:
+    """What is missing, and what to do about it."""
+    if importlib.util.find_spec("Cython") is None:
+        return "Cython is not installed; pip install cython, and run it again"
+    compiler = _compiler()
+    if not compiler or shutil.which(compiler[0]) is None:
+        return "there is no C compiler; install one (gcc, clang), or name it in CC"
+    return None
+
+
+def _made(folder: Path) -> tuple[Path | None, str]:
+    """The module, or None and what a command said."""
+    for source in compiled.SOURCES:
+        shutil.copy(source, folder)
+    text, made = folder / "loops.c", folder / "loops.so"
+    directives = [word for one in compiled.DIRECTIVES for word in ("-X", one)]
+    include = sysconfig.get_paths()["include"]
+    for command in (
+        [sys.executable, "-m", "cython", "-3", *directives, "loops.py", "-o", text.name],
+        [*_compiler(), *compiled.FLAGS, f"-I{include}", text.name, "-o", made.name],
+    ):
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return None, f"{shlex.join(command)} failed:\n{done.stderr}"
+    return made, ""

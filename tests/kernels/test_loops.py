@@ -1,0 +1,103 @@
+"""The loops that `skimp compile` makes C of, as they stand and compiled: NumPy's bits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from skimp._kernels import activation, compiled, loops
+from skimp._kernels.random import draws, mt19937
+from skimp._kernels.random.mt19937 import Engine
+from skimp.cli import main
+
+
+@pytest.fixture(scope="module", params=["plain", "compiled"])
+def made(request: Any, tmp_path_factory: Any) -> Any:
+    """The module as it stands; and compiled, where there is a compiler."""
+    if request.param == "plain":
+        return loops
+    pytest.importorskip("Cython")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        assert main(["compile"]) == 0
+        return compiled.load(compiled.place())
+
+
+@pytest.mark.parametrize("before", [0, 1, 5, 624, 1001])
+@pytest.mark.parametrize(("n", "p"), [(1500, 0.9), (313, 0.25), (700, 0.0), (700, 1.0)])
+def test_what_stays_is_what_numpy_and_pytorch_draw(
+    made: Any, before: int, n: int, p: float
+) -> None:
+    one, other = Engine(3), Engine(3)
+    theirs = torch.Generator().manual_seed(3)
+    torch.randint(0, 2, (before,), generator=theirs)
+    for engine in (one, other):
+        engine.random32(before)
+    out = np.empty(n, bool)
+    left = one.words.size - one.at
+    one.skip(left)
+    other.skip(left)
+    torch.randint(0, 2, (left,), generator=theirs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mt19937, "compiled", SimpleNamespace(loops=lambda: made))
+        assert one.stay(out, math.ceil(math.ldexp(p, 53)))
+        patch.setattr(mt19937, "compiled", SimpleNamespace(loops=lambda: None))
+        assert_array_equal(out, draws.stays(n, p, other))
+    assert_array_equal(out, torch.empty(n).bernoulli_(p, generator=theirs).numpy() == 1)
+    assert_array_equal(one.get_state(), other.get_state())
+    assert_array_equal(one.get_state(), theirs.get_state().numpy())
+
+
+def test_what_is_kept_has_numpys_bits(made: Any) -> None:
+    given = np.random.default_rng(0)
+    x = given.standard_normal(500).astype("f")
+    x[:4] = np.inf, -np.inf, np.nan, -0.0
+    stays = given.integers(0, 2, x.size, dtype=np.uint8)
+    out, scale = np.empty_like(x), np.float32(1 / 0.7)
+    with np.errstate(invalid="ignore"):
+        made.kept(x, stays, scale, out)
+        assert_array_equal(out.view(np.int32), (x * (stays * scale)).view(np.int32))
+
+
+@pytest.mark.parametrize("high", [None, 1.0])
+def test_what_passes_has_numpys_bits(made: Any, high: float | None) -> None:
+    g, x = np.random.default_rng(1).standard_normal((2, 700)).astype("f")
+    x[:6] = np.inf, -np.inf, np.nan, -0.0, 0.0, 1.0
+    g[6:8] = np.nan, -0.0
+    out, other = np.empty_like(x), np.empty_like(x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "loops", lambda: None)
+        activation.drop_outside(g, x, 0.0, high, out=other)
+        patch.setattr(compiled, "loops", lambda: made)
+        activation.drop_outside(g, x, 0.0, high, out=out)
+    assert_array_equal(out.view(np.int32), other.view(np.int32))
+    theirs = torch.tensor(x).requires_grad_()
+    y = theirs.relu() if high is None else torch.nn.functional.hardtanh(theirs, 0.0, high)
+    y.backward(torch.tensor(g))
+    assert theirs.grad is not None
+    some = ~np.isnan(x) | (high is None)  # of which hardtanh's differs on PyTorch
+    assert_array_equal(out[some], theirs.grad.numpy()[some])
+
+
+def test_the_file_is_one_of_this_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = compiled.place()
+    changed = tmp_path / "loops.py"
+    changed.write_text("")
+    monkeypatch.setattr(compiled, "SOURCES", (str(changed), compiled.SOURCES[1]))
+    assert compiled.place() != before
+    assert Path(compiled.place()).parent == Path(before).parent == tmp_path / "skimp"
+
+
+def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert main(["compile"]) == 1
+    said = capsys.readouterr().err
+    assert "pip install cython" in said or "install one (gcc, clang), or name it in CC" in said
