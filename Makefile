@@ -11,10 +11,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # The suite's modes, and the parts of each, which may run beside each other: each in one process if
 # JOBS is 0, as in .ci/run, else by xdist, whose processes find all tests each, and which takes another
 # millisecond for each test.
-auto   := SKIMP_DEFER=auto SKIMP_ONEDNN=auto
-always := SKIMP_DEFER=always SKIMP_ONEDNN=never
-never  := SKIMP_DEFER=never SKIMP_ONEDNN=auto
-budget := SKIMP_BUDGET=always SKIMP_DEFER=always
+auto   := SKIMP_DEFER=auto SKIMP_ONEDNN=auto SKIMP_COMPILED=never
+always := SKIMP_DEFER=always SKIMP_ONEDNN=never SKIMP_COMPILED=never
+never  := SKIMP_DEFER=never SKIMP_ONEDNN=auto SKIMP_COMPILED=auto
+budget := SKIMP_BUDGET=always SKIMP_DEFER=always SKIMP_COMPILED=never
 AUTO   := $(addprefix test-auto-,starts surface engine ops)
 ALWAYS := $(addprefix test-always-,surface engine)
 SUITE  := $(AUTO) $(ALWAYS) test-never test-budget
@@ -42,6 +42,8 @@ test-always: $(ALWAYS)
 $(SUITE): $(VENV)/.skimp-test
 	@echo "$@: $($(word 2,$(subst -, ,$@)))"
 	@$($(word 2,$(subst -, ,$@))) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $($@)
+
+test-never: $(VENV)/.skimp-loops
 
 # Hostile files for `load`, a minute each way; SKIMP_FUZZ=600 for ten, SKIMP_FUZZ_SEED=7 for others.
 hostile: $(VENV)/.skimp-test
@@ -102,8 +104,10 @@ guide: $(VENV)/.skimp
 	$(BIN)/python tools/guide.py
 	$(BIN)/python tools/report.py
 
-# Measures everything, and writes docs/performance.md and the README's table.
+# Measures everything, and writes docs/performance.md and the README's table; with C's loops, where
+# there is a compiler.
 bench: $(VENV)/.skimp-bench
+	-$(BIN)/skimp compile
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.budget
 
@@ -117,6 +121,11 @@ clean:
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+# C's loops, of the source at hand, where there is a compiler.
+$(VENV)/.skimp-loops: src/skimp/_kernels/loops.py src/skimp/_kernels/loops.pxd | $(VENV)/.skimp-test
+	-$(BIN)/skimp compile
+	@touch $@
 
 # Editable, so that a change in src/ needs no second installation; pyproject.toml does. Of the 12,400
 # files that pip would compile, one after another, the suite imports a quarter.

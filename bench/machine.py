@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,17 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
+    found["loops"] = "compiled" if _compiled() else "not compiled"
     return found
+
+
+def _compiled() -> bool:
+    """Whether `skimp compile` was run; asked elsewhere, for skimp changes its own environment."""
+    asked = "from skimp._kernels.compiled import loops; print(loops() is not None)"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip() == "True"
 
 
 def commit() -> tuple[str, bool]:

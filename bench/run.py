@@ -22,6 +22,9 @@ from bench.turns import SECONDS, Found, Turns, room_for
 SHORT_BUDGET = 0.5  # seconds, for an engine's share of what is not a workload
 IMPORTS = 5
 
+# What processes leave alone, by condition, by settings of the environment that are "never".
+WITHOUT = {"uncompiled": ("SKIMP_COMPILED",), "alone": ("SKIMP_ONEDNN", "SKIMP_COMPILED")}
+
 
 def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Results:
     """Results with nothing in them yet; says what engines are missing."""
@@ -53,7 +56,7 @@ def run(
     """Measure and save after every round; whether all was done, or Ctrl-C came before.
 
     Programs are measured again under `conditions`: with one thread, beside a busy process, without
-    oneDNN.
+    C's loops, without oneDNN as well.
     """
     start = time.monotonic()
     try:
@@ -99,29 +102,30 @@ def one_round(
 
 
 def under(condition: str, results: Results, programs: Sequence[str]) -> Round:
-    """A round of programs with one thread (`threads=1`), while a core is `busy`, or `alone`, with
-    no library but NumPy."""
+    """A round of programs with one thread (`threads=1`), while a core is `busy`, `uncompiled`, or
+    `alone`, with nothing but NumPy."""
     name, _, number = condition.partition("=")
     if name == "threads":
         return one_round(results, programs, 0, threads=int(number))
-    if name == "alone":
-        with without_onednn():
+    if name in WITHOUT:
+        with without(*WITHOUT[name]):
             return one_round(results, programs, 0)
     with busy():
         return one_round(results, programs, 0)
 
 
 @contextlib.contextmanager
-def without_onednn() -> Iterator[None]:
-    """Processes that are started inside leave it alone."""
-    before = os.environ.get("SKIMP_ONEDNN")
-    os.environ["SKIMP_ONEDNN"] = "never"
+def without(*settings: str) -> Iterator[None]:
+    """Processes that are started inside leave alone what these settings of the environment name."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(dict.fromkeys(settings, "never"))
     try:
         yield
     finally:
-        del os.environ["SKIMP_ONEDNN"]
-        if before is not None:
-            os.environ["SKIMP_ONEDNN"] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager

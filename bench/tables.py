@@ -19,7 +19,12 @@ from bench.verdict import NOISE_MIB, largest, median, ratio as ratio_of
 OF_PROGRAM, OF_PROGRAMS, OF_MEMORY = 1.2, 0.8, 0.4  # goals: of each, of the geometric means
 OF_MICRO, OF_MICROS = 2.5, 1.0
 EQUAL = 1e-4  # losses, relative
-CONDITIONS = {"threads=1": "one thread", "busy": "a busy core", "alone": "without oneDNN"}
+CONDITIONS = {
+    "threads=1": "one thread",
+    "busy": "a busy core",
+    "uncompiled": "loops not compiled",
+    "alone": "NumPy alone",
+}
 
 
 def mean(ratios: Iterable[float | None]) -> float | None:
@@ -139,13 +144,17 @@ def programs_in_words(results: Results) -> str:
 
 
 def _alone(results: Results, names: list[str]) -> str:
-    """What they take where convolutions are not oneDNN's, in words."""
-    if "alone" not in results.conditions:
+    """What they take where less than all is at hand, in words."""
+    told = []
+    for condition, words in (("uncompiled", "without those"), ("alone", "on NumPy alone")):
+        if condition in results.conditions:
+            found = [compared(results.conditions[condition], name).ratio for name in names]
+            told.append(f"{words} {ratio(mean(found))}")
+    if not told:
         return ""
-    shares = [compared(results.conditions["alone"], name).ratio for name in names]
     return (
-        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`);"
-        f" without it {ratio(mean(shares))}."
+        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`), dropout and rectifiers'"
+        f" gradients loops that `skimp compile` made C of; {', '.join(told)}."
     )
 
 
@@ -249,8 +258,9 @@ def parts(results: Results) -> list[str]:
             f" Losses of the first steps are equal within {EQUAL:g} unless the difference is bold.",
             programs(results),
             slowed(results) if "busy" in results.conditions else NONE,
-            "Convolutions, products and GELU are oneDNN's, by the extra `skimp[onednn]`; the column"
-            " without it is of the programs on NumPy alone.",
+            "Convolutions, products and GELU are oneDNN's, by the extra `skimp[onednn]`; dropout and"
+            " rectifiers' gradients are C's, by `skimp compile`. The last columns are without these"
+            " loops, and without either.",
         ]
     if micro(results):
         told += ["## Small ops", micro_in_words(results), micro(results), *overhead(results)]

@@ -142,27 +142,29 @@ def found(skimp_seconds: float, torch_seconds: float, **more: Any) -> dict[str, 
 def test_the_tables_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["program/char_mlp", "micro/add", "micro/add, recorded", "size/sum/10"]
     asked: list[Any] = []
+    settings = "SKIMP_ONEDNN", "SKIMP_COMPILED"
+    conditions = ["threads=1", "busy", "uncompiled", "alone"]
 
     def one_round(results: Results, names: list[str], number: int, threads: Any = None) -> Any:
-        asked.append((names, threads, os.environ.get("SKIMP_ONEDNN")))
+        asked.append((names, threads, *map(os.environ.get, settings)))
         return {name: found(1.0, 2.0) for name in names}
 
     monkeypatch.setattr(run, "one_round", one_round)
     monkeypatch.setattr(run, "bandwidths", lambda shrink: {})
     results = run.begin(list(COMPARED))
-    given = os.environ.get("SKIMP_ONEDNN")
-    assert run.run(results, names, 1, False, tmp_path, conditions=["threads=1", "busy", "alone"])
+    given = tuple(map(os.environ.get, settings))
+    assert run.run(results, names, 1, False, tmp_path, conditions=conditions)
     one = names[:1]
-    assert asked[:2] == [(names, None, given), (one, 1, given)]
-    assert asked[2:] == [(one, None, given), (one, None, "never")]
-    assert os.environ.get("SKIMP_ONEDNN") == given
+    assert asked[:3] == [(names, None, *given), (one, 1, *given), (one, None, *given)]
+    assert asked[3:] == [(one, None, given[0], "never"), (one, None, "never", "never")]
+    assert tuple(map(os.environ.get, settings)) == given
     results.imports = {"skimp": {"seconds": 0.25, "mib": 40.0}}
     kept = load(newest(tmp_path))
     assert set(kept.conditions["busy"][0]) == {"program/char_mlp"}
     told = "\n".join(tables.parts(results))
     assert "| MLP over letters, batch norm by hand |" in told
-    assert "| one thread | a busy core | without oneDNN |" in told
-    assert "products and GELU are oneDNN's (`skimp[onednn]`); without it 0.50." in told
+    assert "| one thread | a busy core | loops not compiled | NumPy alone |" in told
+    assert "made C of; without those 0.50, on NumPy alone 0.50." in told
     assert "| `a + b` |" in told
     assert "| `ga + gb`, recorded |" in told
     assert "| `import skimp` | 250 ms | 40 |" in told

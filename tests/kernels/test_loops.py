@@ -96,6 +96,23 @@ def test_the_file_is_one_of_this_source(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert Path(compiled.place()).parent == Path(before).parent == tmp_path / "skimp"
 
 
+def test_a_file_that_others_may_write_to_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = Path(compiled.place())
+    file.parent.mkdir(mode=0o700)
+    file.write_text("not even a module")
+    for path, mode in ((file, 0o666), (file.parent, 0o777)):
+        file.parent.chmod(0o700)
+        file.chmod(0o600)
+        path.chmod(mode)
+        assert compiled.loops.__wrapped__() is None
+    file.parent.chmod(0o700)
+    with pytest.raises(ImportError):  # its own
+        compiled.loops.__wrapped__()
+
+
 def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     assert main(["compile"]) == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import sys
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
@@ -27,6 +28,7 @@ FLAGS: Final = (
     "-shared", "-fPIC", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing",
 )  # fmt: skip
 _PROCESSOR: Final = "/proc/cpuinfo"
+_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _mode(environ: Any) -> str:
@@ -68,7 +70,18 @@ def loops() -> Any:
     if _chosen == "never":
         return None
     file = place()
-    return load(file) if os.path.exists(file) else None
+    return load(file) if _is_ours(file) else None
+
+
+def _is_ours(file: str) -> bool:
+    """Whether it is there, and nobody but this user (or the system's) can have written it."""
+    try:
+        told = [os.stat(path) for path in (file, os.path.dirname(file))]
+    except OSError:
+        return False
+    if not hasattr(os, "getuid"):
+        return True
+    return all([one.st_uid in (os.getuid(), 0) and not one.st_mode & _OTHERS for one in told])
 
 
 def flat(*arrays: Any) -> list[Any]:

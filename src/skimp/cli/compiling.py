@@ -35,12 +35,13 @@ def main() -> int:
         print(f"skimp compile: {lacking}", file=sys.stderr)
         return 1
     file = Path(compiled.place())
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made, said = _made(Path(folder))
         if made is None:
             print(f"skimp compile: {said}", file=sys.stderr)
             return 1
+        made.chmod(0o700)  # `compiled` loads none that others may write to
         made.replace(file)  # at once: a program that starts now finds it whole, or none
     print(file)
     return 0
