@@ -153,8 +153,8 @@ def _alone(results: Results, names: list[str]) -> str:
     if not told:
         return ""
     return (
-        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`), dropout and rectifiers'"
-        f" gradients loops that `skimp compile` made C of; {', '.join(told)}."
+        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`), dropout and a few other"
+        f" loops are C's (`skimp compile`): {', '.join(told)}."
     )
 
 
@@ -258,8 +258,8 @@ def parts(results: Results) -> list[str]:
             f" Losses of the first steps are equal within {EQUAL:g} unless the difference is bold.",
             programs(results),
             slowed(results) if "busy" in results.conditions else NONE,
-            "Convolutions, products and GELU are oneDNN's, by the extra `skimp[onednn]`; dropout and"
-            " rectifiers' gradients are C's, by `skimp compile`. The last columns are without these"
+            "Convolutions, products and GELU are oneDNN's, by the extra `skimp[onednn]`; what is in"
+            " `_kernels/loops.py` is C's, by `skimp compile`. The last columns are without these"
             " loops, and without either.",
         ]
     if micro(results):

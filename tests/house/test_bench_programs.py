@@ -164,7 +164,7 @@ def test_the_tables_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     told = "\n".join(tables.parts(results))
     assert "| MLP over letters, batch norm by hand |" in told
     assert "| one thread | a busy core | loops not compiled | NumPy alone |" in told
-    assert "made C of; without those 0.50, on NumPy alone 0.50." in told
+    assert "(`skimp compile`): without those 0.50, on NumPy alone 0.50." in told
     assert "| `a + b` |" in told
     assert "| `ga + gb`, recorded |" in told
     assert "| `import skimp` | 250 ms | 40 |" in told
