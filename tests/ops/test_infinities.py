@@ -93,3 +93,48 @@ def test_gradients_of_products(seed: int) -> None:
         return [np.abs(a.detach().numpy()) for a in found]
 
     compare(run)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("seed", range(30))
+def test_tangents_of_running_logarithms_of_sums(seed: int) -> None:
+    """The gradient is taken in logarithms, the tangent by its derivative at zero."""
+    rng = np.random.RandomState(seed)
+    shape = tuple(rng.randint(1, 5, rng.randint(1, 4)))
+    dim = int(rng.randint(-len(shape), len(shape)))
+    x, v, g = rng.randn(3, *shape)
+    x.reshape(-1)[0] = rng.choice([-INF, 3.0])
+
+    def run(lib: Any) -> Any:
+        f = lambda t: lib.logcumsumexp(t, dim)  # noqa: E731
+        t, back = lib.tensor(x, requires_grad=True), lib.tensor(g, requires_grad=True)
+        (first,) = lib.autograd.grad(f(t), t, back, create_graph=True)
+        (second,) = lib.autograd.grad((first * lib.tensor(v))[t != -INF].sum(), t)
+        _, tangent = lib.func.jvp(f, (t.detach(),), (lib.tensor(v),))
+        return [a.detach().numpy() for a in (first, tangent)] + [second.numpy()[x != -INF]]
+
+    for i, (theirs, ours) in enumerate(zip(run(torch), run(skimp), strict=True)):
+        known = np.where(np.isnan(theirs), 0, theirs) if i == 1 else theirs
+        np.testing.assert_allclose(ours, known, 1e-4, 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("p", [2, 1, 3, 1.5, INF, -1])
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_derivatives_of_norms_of_zeros(dim: int | None, p: float) -> None:
+    """The gradient is 0 there, and so is what is linear in it: its derivative and the tangent."""
+    x = np.array([[0.0, 0.0, 0.0], [0.0, 3.0, -4.0]])
+
+    def run(lib: Any) -> Any:
+        f = lambda t: lib.linalg.vector_norm(t, p, dim)  # noqa: E731
+        t = lib.tensor(x, requires_grad=True)
+        y = f(t)
+        back = lib.ones_like(y).detach().requires_grad_()
+        (first,) = lib.autograd.grad(y, t, back, create_graph=True)
+        (second,) = lib.autograd.grad(first.sum(), back, allow_unused=True)
+        _, tangent = lib.func.jvp(f, (lib.tensor(x),), (lib.ones_like(t),))
+        return [a.detach().numpy() for a in (y, first, second, tangent)]
+
+    for i, (theirs, ours) in enumerate(zip(run(torch), run(skimp), strict=True)):
+        known = np.where(np.isnan(theirs), ours, theirs) if i > 1 else theirs
+        np.testing.assert_allclose(ours, known, 1e-6, 1e-9)

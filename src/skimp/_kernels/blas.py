@@ -144,11 +144,12 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     functions = _functions() if FEW < rows * depth * columns < _WORTH and not _inside else None
     if functions is None:
         return np.matmul(a, b, out=out, order="C")
-    _enter(*functions)
+    mine = object()
     try:
+        _enter(mine, *functions)
         return np.matmul(a, b, out=out, order="C")
     finally:
-        _leave(functions[1])
+        insist(_leave, mine, functions[1])
 
 
 def by_address(
