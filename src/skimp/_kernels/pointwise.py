@@ -393,6 +393,7 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     turned = np.less(np.real(a), np.real(b))
     larger, smaller = bare.where(turned, b, a), bare.where(turned, a, b)
     alike = np.equal(np.real(a), np.real(b)) & np.isinf(np.real(a))
+    both = None
     if alike.any():
         both = np.log(np.add(np.exp(a), np.exp(b)))
         both = bare.where(np.less(np.real(a), 0), smaller, both)
@@ -400,7 +401,7 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     np.exp(out, out=out)
     np.log1p(out, out=out)
     np.add(out, larger, out=out)
-    if alike.any():
+    if both is not None:
         bare.copyto(out, both, where=alike)
     bare.copyto(out, bare.literal(nan * 1j, out.dtype), where=np.isnan(smaller) | np.isnan(larger))
 

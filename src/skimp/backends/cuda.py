@@ -1,4 +1,4 @@
-"""torch.backends.cuda: not built; its flags are kept, and those of attention say which masks it takes."""
+"""torch.backends.cuda: not built; its flags are kept. Attention's say which masks it takes."""
 
 from __future__ import annotations
 

@@ -112,4 +112,3 @@ def combine_state_for_ensemble(
     params, buffers = stack_module_state(models)
     made = FunctionalModuleWithBuffers(models[0])
     return made, tuple([p.detach() for p in params.values()]), tuple(buffers.values())
-

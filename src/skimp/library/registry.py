@@ -41,7 +41,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _parameters(text: str) -> Iterator[inspect.Parameter]:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     for part in _split(text):
         if part == "*":
             kind = inspect.Parameter.KEYWORD_ONLY
@@ -112,7 +112,7 @@ class _Op(custom.CustomOpDef):
         """The function is handed what differs from the schema's defaults, as by PyTorch: the last
         by position, and those by name."""
         last = True
-        for p in reversed(self._signature.parameters.values()):
+        for p in reversed([*self._signature.parameters.values()]):
             if p.name in bound.arguments and _is(bound.arguments[p.name], p.default):
                 if last or p.kind is p.KEYWORD_ONLY:
                     del bound.arguments[p.name]
@@ -129,9 +129,7 @@ class _Op(custom.CustomOpDef):
             f"Library.impl({self._name!r}, fn, {asked!r})"
         )
 
-    def register_kernel(
-        self, device_types: str | Iterable[str] | None, fn: Any = None, /
-    ) -> Any:
+    def register_kernel(self, device_types: str | Iterable[str] | None, fn: Any = None, /) -> Any:
         """What runs on a kind of device, or on all."""
         if fn is None:
             return lambda f: self.register_kernel(device_types, f)
@@ -207,7 +205,9 @@ class Library:
         """Have `fn` run for tensors of a dispatch key: "CPU", "Meta", "Autograd" and those that
         stand for several of these; keys of other devices are accepted."""
         if not callable(fn):
-            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+            raise TypeError(
+                f"Input function is required to be a callable but found type {type(fn)}"
+            )
         if with_keyset:
             raise RuntimeError("impl: with_keyset: there are no keys to hand over here")
         name = op_name if isinstance(op_name, str) else str(op_name).replace(".", "::", 1)
@@ -235,7 +235,12 @@ def _forget(ns: str, kind: str, names: set[str]) -> None:
 
 
 def define(
-    qualname: Any, schema: str, alias_analysis: str = "", *, lib: Library | None = None, tags: Any = ()
+    qualname: Any,
+    schema: str,
+    alias_analysis: str = "",
+    *,
+    lib: Library | None = None,
+    tags: Any = (),
 ) -> Any:
     """Declare the op `namespace::name` with a schema without a name, "(Tensor x) -> Tensor".
 

@@ -384,7 +384,12 @@ def what_is_on() -> list[Any]:
         *(forward_ad._levels, vars(checkpoint._Settings).get("early_stop")),
         *(vars(checkpoint._Settings).get("debug"), skimp.get_rng_state().tolist()),
         *(get_printoptions(), skimp.serialization.get_safe_globals()),
-        *(repr(config), list(blas._inside), (blas._functions() or (int,))[0](), skimp.backends.cudnn.enabled),
+        *(
+            repr(config),
+            list(blas._inside),
+            (blas._functions() or (int,))[0](),
+            skimp.backends.cudnn.enabled,
+        ),
         *(skimp.backends.cuda.flash_sdp_enabled(), list(wrap._wrapper)),
     ]
 

@@ -271,9 +271,7 @@ HARDTANH = row(
 )
 
 
-def _hold(
-    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Run:
+def _hold(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Run:
     """The input held within the limits, by the upper one where they are turned."""
     dtype = dtype_of(input)
     if dtype is not None and dtype.category == INT:

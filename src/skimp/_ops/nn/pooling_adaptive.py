@@ -166,10 +166,12 @@ def _multiplied(x: Any, dim: int, n: int, s: int, turned: bool = False) -> Any:
     return x.movedim(dim, -1).matmul(matrix.t() if turned else matrix).movedim(-1, dim)
 
 
+def _means_back(g: Any, dim: int, n: int, s: int) -> Any:
+    return _spread_along(g, dim, n, s)
+
+
 @hidden(
-    "_means_along",
-    rule=Rule("MmBackward0", input=lambda g, dim, n, s: _spread_along(g, dim, n, s)),
-    batch=batching.dims.by_dims("dim"),
+    "_means_along", rule=Rule("MmBackward0", input=_means_back), batch=batching.dims.by_dims("dim")
 )
 def _means_along(input: Any, dim: int, n: int, s: int) -> Any:
     """The means over `s` windows that share the `n` elements of a dim."""

@@ -378,28 +378,34 @@ def _by_signs(g: Any, less: Any, more: Any, sums: Any) -> Any:
     return parts[0] - parts[1]
 
 
+def _to_come(g: Any, input: Any, total: Any, dim: int) -> Any:
+    return _shares_to_come(g, input, total, dim)
+
+
+def _so_far(g: Any, input: Any, total: Any, dim: int) -> Any:
+    return _shares_so_far(g, input, total, dim)
+
+
 @hidden(
     rule=Rule(
         "LogcumsumexpBackwardBackward0",
-        grad=lambda g, input, total, dim: _shares_so_far(g, input, total, dim),
-        input=lambda g, grad, input, total, dim: g * _shares_to_come(grad, input, total, dim),
-        total=lambda g, grad, input, total, dim: -grad * _shares_so_far(g, input, total, dim),
+        grad=_so_far,
+        input=lambda g, grad, input, total, dim: g * _to_come(grad, input, total, dim),
+        total=lambda g, grad, input, total, dim: -grad * _so_far(g, input, total, dim),
     )
 )
 def _shares_to_come(grad: Tensor, input: Tensor, total: Tensor, dim: int) -> Tensor:
     """sum over j >= i of grad[j] exp(input[i] - total[j])."""
-    made: Tensor = _by_signs(
-        grad, total, input, lambda t: t.flip(dim).logcumsumexp(dim).flip(dim)
-    )
+    made: Tensor = _by_signs(grad, total, input, lambda t: t.flip(dim).logcumsumexp(dim).flip(dim))
     return made
 
 
 @hidden(
     rule=Rule(
         "LogcumsumexpBackwardBackward0",
-        v=lambda g, input, total, dim: _shares_to_come(g, input, total, dim),
-        input=lambda g, v, input, total, dim: v * _shares_to_come(g, input, total, dim),
-        total=lambda g, v, input, total, dim: -g * _shares_so_far(v, input, total, dim),
+        v=_to_come,
+        input=lambda g, v, input, total, dim: v * _to_come(g, input, total, dim),
+        total=lambda g, v, input, total, dim: -g * _so_far(v, input, total, dim),
     )
 )
 def _shares_so_far(v: Tensor, input: Tensor, total: Tensor, dim: int) -> Tensor:
