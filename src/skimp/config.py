@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final
+
+from skimp._engine.interrupts import insist, region
 
 MAX_THREADS: Final = 64
 MODES: Final = ("auto", "never", "always")
@@ -70,7 +71,7 @@ class Config:
             return 1
         return max(1, min(self.threads, 2 * elements // max(self.threads_from, 1)))
 
-    @contextmanager
+    @region
     def using(self, **changes: Any) -> Iterator[Config]:
         """Change settings inside a `with`: `config.using(defer="never", threads=1)`.
 
@@ -78,13 +79,15 @@ class Config:
         """
         before = {name: getattr(self, name) for name in self.__slots__}
         try:
-            # The mode sets three limits, which may be among the changes: it goes first.
-            for name in sorted(changes, key=lambda name: name != "defer"):
-                setattr(self, name, changes[name])
+            self._put(changes)
             yield self
         finally:
-            for name in sorted(before, key=lambda name: name != "defer"):
-                setattr(self, name, before[name])
+            insist(self._put, before)
+
+    def _put(self, settings: dict[str, Any]) -> None:
+        """The mode sets three limits, which may be among the settings: it goes first."""
+        for name in sorted(settings, key=lambda name: name != "defer"):
+            setattr(self, name, settings[name])
 
 
 _LEAST: Final = {

@@ -129,3 +129,23 @@ def test_a_basis_of_several_tensors_is_pytorchs() -> None:
         ]
 
     assert found(skimp) == found(torch)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, RuntimeError, UnicodeDecodeError])
+def test_an_exception_of_another_thread(kind: type[Exception]) -> None:
+    def run(lib: Any) -> Any:
+        wrapper = importlib.import_module(f"{lib.__name__}._utils").ExceptionWrapper
+        given = ("utf-8", b"x", 0, 1, "so") if kind is UnicodeDecodeError else ("so",)
+        made = []
+        try:
+            raise kind(*given)
+        except kind as error:
+            made += [wrapper(), wrapper((kind, error, error.__traceback__), "in a thread")]
+        for one in made:
+            try:
+                one.reraise()
+            except Exception as error:
+                first, *_, last = str(error).splitlines()
+                yield type(error), first, last, one.where, one.exc_type
+
+    assert list(run(skimp)) == list(run(torch))

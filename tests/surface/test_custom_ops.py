@@ -354,3 +354,97 @@ def test_a_fake_may_come_before_its_op() -> None:
 
 def twice(x: skimp.Tensor) -> skimp.Tensor:
     return x * 2
+
+
+# -- libraries ------------------------------------------------------------------------------------
+
+
+def seen_through_a_library(lib: Any) -> Any:
+    """What functions of a library are handed, by which key they are chosen, and their gradients."""
+    space, handed = f"tests_library{next(NUMBERS)}", []
+    made = lib.library.Library(space, "DEF")
+    ops = getattr(lib.ops, space)
+
+    def scaled(x: Any, k: int = 5, *, s: float = 1.0) -> Any:
+        handed.append((k, s))
+        return x.sin() * k * s
+
+    class Ten(lib.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            with lib._C._AutoDispatchBelowAutograd():
+                return ops.above(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 10
+
+    names = [
+        made.define("scaled(Tensor x, int k=3, *, float s=1.0) -> Tensor"),
+        made.define("above(Tensor x) -> Tensor"),
+        made.define("later(Tensor x, int[] y=[1, 2]) -> Tensor"),
+    ]
+    made.impl("scaled", scaled, "CPU")
+    made.impl("above", lambda x: x * 2, "CPU")
+    made.impl("above", Ten.apply, "Autograd")
+    lib.library.impl(f"{space}::later", "default", lambda x, y=None: x * (7 if y is None else y[0]))
+    lib.library.register_fake(f"{space}::later", lambda x, y=None: lib.empty_like(x))
+    x = tensor(lib, 3, grad=True)
+    found = [ops.scaled(x), ops.scaled(x, 3, s=1.0), ops.scaled(x, 4, s=2.0), ops.scaled(x=x, k=2)]
+    found += [ops.above(x), ops.later(x), ops.later(x, [3])]
+    sum(found).sum().backward()
+    lib.library.register_autograd(f"{space}::later", lambda ctx, g: (g * 100, None))
+    (last,) = lib.autograd.grad(ops.later(x).sum(), x)
+    shape = ops.later(lib.ones(2, device="meta")).shape
+    return names, handed, [t.detach() for t in found], x.grad, last, tuple(shape)
+
+
+def test_a_library_of_ops() -> None:
+    agree(lambda lib: seen_through_a_library(lib)[2:])
+    assert seen_through_a_library(skimp)[:2] == seen_through_a_library(torch)[:2]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lib, made, ops: made.define("known(Tensor x) -> Tensor"),
+        lambda lib, made, ops: made.define("nothing"),
+        lambda lib, made, ops: made.impl("known", 3),
+        lambda lib, made, ops: lib.library.Library("tests_other", "OTHER"),
+        lambda lib, made, ops: lib.library.Library("prim", "DEF"),
+        lambda lib, made, ops: lib.library.Library(made.ns, "DEF"),
+        lambda lib, made, ops: lib.library.define("tests_nothing", "(Tensor x) -> Tensor"),
+        lambda lib, made, ops: lib.library.define("tests_nothing::f", "Tensor x"),
+        lambda lib, made, ops: ops.known(lib.ones(1)),
+        lambda lib, made, ops: ops.known(lib.ones(1, device="meta")),
+        lambda lib, made, ops: ops.known(3),
+        lambda lib, made, ops: ops.known(),
+        lambda lib, made, ops: ops.known(lib.ones(1), y=2),
+        lambda lib, made, ops: ops.unknown,
+    ],
+)
+def test_what_libraries_refuse(call: Any) -> None:
+    def run(lib: Any) -> Any:
+        made = lib.library.Library(f"tests_library{next(NUMBERS)}", "DEF")
+        made.define("known(Tensor x) -> Tensor")
+        try:
+            call(lib, made, getattr(lib.ops, made.ns))
+        except Exception as error:
+            return type(error)
+        return None
+
+    assert run(skimp) is run(torch) is not None
+
+
+def test_a_library_ends_with_its_ops() -> None:
+    def run(lib: Any) -> Any:
+        space = f"tests_library{next(NUMBERS)}"
+        for _ in range(2):
+            made = lib.library.Library(space, "DEF")
+            made.define("f(Tensor x) -> Tensor")
+            made.impl("f", lambda x: x + 1, "CompositeImplicitAutograd")
+            found = getattr(lib.ops, space).f(lib.ones(2)).tolist()
+            del made
+        return found
+
+    assert run(skimp) == run(torch)

@@ -12,12 +12,13 @@ import ctypes
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.interrupts import insist, region
 from skimp._kernels import batches_onednn, products_onednn
 from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import share
@@ -27,7 +28,7 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 _lock = reentrant()
-_inside = 0
+_inside: list[object] = []  # the regions of one thread that are open
 _before = 0
 FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product
 _WORTH: Final = 1 << 25  # and from which that pays, where its threads have to be woken
@@ -81,34 +82,35 @@ def let_idle_threads_sleep(cycles: int = 16) -> bool:
     return True
 
 
-@contextmanager
+@region
 def one_thread() -> Iterator[None]:
     """Inside, a product runs on the thread that asks for it."""
     functions = _functions()
     if functions is None:
         yield
         return
-    _enter(*functions)
+    mine = object()
     try:
+        _enter(mine, *functions)
         yield
     finally:
-        _leave(functions[1])
+        insist(_leave, mine, functions[1])
 
 
-def _enter(get: Callable[[], int], put: Callable[[int], None]) -> None:
-    global _inside, _before
+def _enter(mine: object, get: Callable[[], int], put: Callable[[int], None]) -> None:
+    global _before
     with _lock:
-        if _inside == 0:
+        if not _inside:
             _before = get()
-            put(1)
-        _inside += 1
+        _inside.append(mine)
+        put(1)
 
 
-def _leave(put: Callable[[int], None]) -> None:
-    global _inside
+def _leave(mine: object, put: Callable[[int], None]) -> None:
     with _lock:
-        _inside -= 1
-        if _inside == 0:
+        if mine in _inside:
+            _inside.remove(mine)
+        if not _inside and _before:
             put(_before)
 
 
@@ -142,11 +144,12 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     functions = _functions() if FEW < rows * depth * columns < _WORTH and not _inside else None
     if functions is None:
         return np.matmul(a, b, out=out, order="C")
-    _enter(*functions)
+    mine = object()
     try:
+        _enter(mine, *functions)
         return np.matmul(a, b, out=out, order="C")
     finally:
-        _leave(functions[1])
+        insist(_leave, mine, functions[1])
 
 
 def by_address(

@@ -9,7 +9,7 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
-from math import inf, isnan as is_nan, log, pi
+from math import inf, isnan as is_nan, log, nan, pi
 from typing import Any, Final
 
 import numpy as np
@@ -390,11 +390,20 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     if out.dtype.kind != "c":
         _log_add(a, b, out, np.exp, 1)
         return
-    larger = bare.where(np.less(np.real(a), np.real(b)), b, a)
-    np.exp(np.subtract(a, larger), out=out)
-    np.add(out, np.exp(np.subtract(b, larger)), out=out)
-    np.log(out, out=out)
+    turned = np.less(np.real(a), np.real(b))
+    larger, smaller = bare.where(turned, b, a), bare.where(turned, a, b)
+    alike = np.equal(np.real(a), np.real(b)) & np.isinf(np.real(a))
+    both = None
+    if alike.any():
+        both = np.log(np.add(np.exp(a), np.exp(b)))
+        both = bare.where(np.less(np.real(a), 0), smaller, both)
+    np.subtract(smaller, larger, out=out)
+    np.exp(out, out=out)
+    np.log1p(out, out=out)
     np.add(out, larger, out=out)
+    if both is not None:
+        bare.copyto(out, both, where=alike)
+    bare.copyto(out, bare.literal(nan * 1j, out.dtype), where=np.isnan(smaller) | np.isnan(larger))
 
 
 def logaddexp2(a: Any, b: Any, *, out: Array) -> None:

@@ -1,13 +1,14 @@
-"""torch.backends.cuda: not built; its flags are kept and change nothing."""
+"""torch.backends.cuda: not built; its flags are kept. Attention's say which masks it takes."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from skimp._compat.modules import lookup as _lookup
+from skimp._engine.interrupts import region
+from skimp._ops.nn.attention import KERNELS
 
 
 class _MatMul:
@@ -21,7 +22,6 @@ class _MatMul:
 
 
 matmul = _MatMul()
-_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def is_built() -> bool:
@@ -31,45 +31,45 @@ def is_built() -> bool:
 
 def enable_flash_sdp(enabled: bool) -> None:
     """Accepted."""
-    _kernels["flash"] = enabled
+    KERNELS["flash"] = enabled
 
 
 def flash_sdp_enabled() -> bool:
     """What was asked for."""
-    return _kernels["flash"]
+    return KERNELS["flash"]
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
     """Accepted."""
-    _kernels["mem_efficient"] = enabled
+    KERNELS["mem_efficient"] = enabled
 
 
 def mem_efficient_sdp_enabled() -> bool:
     """What was asked for."""
-    return _kernels["mem_efficient"]
+    return KERNELS["mem_efficient"]
 
 
 def enable_math_sdp(enabled: bool) -> None:
     """Accepted."""
-    _kernels["math"] = enabled
+    KERNELS["math"] = enabled
 
 
 def math_sdp_enabled() -> bool:
     """What was asked for."""
-    return _kernels["math"]
+    return KERNELS["math"]
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
     """Accepted."""
-    _kernels["cudnn"] = enabled
+    KERNELS["cudnn"] = enabled
 
 
 def cudnn_sdp_enabled() -> bool:
     """What was asked for."""
-    return _kernels["cudnn"]
+    return KERNELS["cudnn"]
 
 
-@contextlib.contextmanager
+@region
 def sdp_kernel(
     enable_flash: bool = True,
     enable_math: bool = True,
@@ -77,24 +77,27 @@ def sdp_kernel(
     enable_cudnn: bool = True,
 ) -> Iterator[None]:
     """The flags of attention inside a `with`."""
-    before = dict(_kernels)
-    _kernels.update(
-        flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
-    )
+    before = dict(KERNELS)
     try:
+        KERNELS.update(
+            flash=enable_flash,
+            math=enable_math,
+            mem_efficient=enable_mem_efficient,
+            cudnn=enable_cudnn,
+        )
         yield
     finally:
-        _kernels.update(before)
+        KERNELS.update(before)
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
     """Accepted."""
-    _kernels["reduced"] = enabled
+    KERNELS["reduced"] = enabled
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
     """What was asked for."""
-    return _kernels.get("reduced", False)
+    return KERNELS.get("reduced", False)
 
 
 @dataclass(frozen=True)

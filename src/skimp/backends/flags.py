@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+from skimp._engine.interrupts import region
 
-@contextlib.contextmanager
+
+@region
 def using(module: str, **values: Any) -> Iterator[None]:
     """Set attributes of a module inside, those that are not None."""
-    found = sys.modules[module]
+    flags = vars(sys.modules[module])
     given = {name: value for name, value in values.items() if value is not None}
-    before = {name: getattr(found, name) for name in given}
-    vars(found).update(given)
+    before = {name: flags[name] for name in given}
     try:
+        flags.update(given)
         yield
     finally:
-        vars(found).update(before)
+        flags.update(before)

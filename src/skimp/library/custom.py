@@ -217,12 +217,24 @@ def custom_op(
             )
         if schema is None:
             _check_annotations(f)
-        made = _OPS[name] = CustomOpDef(namespace, last, f, mutates_args)
-        made._fake = _FAKES.pop(name, None)
-        setattr(_namespace(namespace), last, Packet(made, f"{namespace}.{last}"))
-        return made
+        return publish(CustomOpDef(namespace, last, f, mutates_args))
 
     return define if fn is None else define(fn)
+
+
+def publish(op: CustomOpDef) -> CustomOpDef:
+    """Have an op found by its name and under `torch.ops`."""
+    space, name = space_of(op._namespace), op._name
+    op._fake = _FAKES.pop(op._qualname, None)
+    _OPS[op._qualname] = op
+    setattr(space, name, Packet(op, f"{op._namespace}.{name}"))
+    return op
+
+
+def forget(qualname: str) -> None:
+    """The end of `publish`."""
+    op = _OPS.pop(qualname)
+    delattr(space_of(op._namespace), op._name)
 
 
 def _check_annotations(f: Decorated) -> None:
@@ -235,7 +247,8 @@ def _check_annotations(f: Decorated) -> None:
             )
 
 
-def _namespace(label: str) -> Any:
+def space_of(label: str) -> Any:
+    """`torch.ops.label`, where ops of a program stand."""
     ops = importlib.import_module("skimp.ops")
     held = ops.__dict__.get(label)
     if held is None:

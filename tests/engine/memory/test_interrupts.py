@@ -32,9 +32,12 @@ from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.regions import region
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.printing import get_printoptions, printoptions
+from skimp._kernels import blas
 from skimp._kernels.random.mt19937 import Engine
 from skimp.amp.state import state as autocast
 from skimp.autograd import checkpoint, forward_ad
+from skimp.config import config
+from skimp.distributed.fsdp import wrap
 from skimp.optim import waiting
 from tests.support.books import Owner
 
@@ -358,6 +361,11 @@ REGIONS: dict[str, Callable[[], Any]] = {
     "fork": skimp.random.fork_rng,
     "printing": lambda: printoptions(precision=7, linewidth=99),
     "safe": lambda: skimp.serialization.safe_globals([twice]),
+    "settings": lambda: config.using(defer="never", block=1 << 9, threads=3),
+    "one thread": blas.one_thread,
+    "flags": lambda: skimp.backends.cudnn.flags(enabled=not skimp.backends.cudnn.enabled),
+    "attention": lambda: skimp.nn.attention.sdpa_kernel(skimp.nn.attention.SDPBackend.MATH),
+    "wrapping": lambda: wrap.enable_wrap(wrapper_cls=dict),
     "vmap": lambda: Level(3, "error"),
     "outside": lambda: outside(Level(3, "error")),
 }
@@ -376,6 +384,13 @@ def what_is_on() -> list[Any]:
         *(forward_ad._levels, vars(checkpoint._Settings).get("early_stop")),
         *(vars(checkpoint._Settings).get("debug"), skimp.get_rng_state().tolist()),
         *(get_printoptions(), skimp.serialization.get_safe_globals()),
+        *(
+            repr(config),
+            list(blas._inside),
+            (blas._functions() or (int,))[0](),
+            skimp.backends.cudnn.enabled,
+        ),
+        *(skimp.backends.cuda.flash_sdp_enabled(), list(wrap._wrapper)),
     ]
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import skimp
 from tests.support.samples import agree
 
 NUMBERS = np.arange(24.0)
@@ -115,3 +117,34 @@ def test_lists_of_numbers_of_one_kind_and_of_two(data: Any, dtype: str | None) -
         return m.tensor(data, dtype=None if dtype is None else getattr(m, dtype))
 
     agree(make, refused=refused, message=8)
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns", "steps", "one place", "masked", "many"])
+def test_writes_to_what_numpy_may_not_write(kind: str) -> None:
+    """They show in the array, as PyTorch's, where NumPy has made the bytes."""
+
+    def run(lib: Any) -> Any:
+        array = {
+            "rows": lambda: np.arange(6.0).reshape(2, 3),
+            "columns": lambda: np.arange(6.0).reshape(2, 3).T,
+            "steps": lambda: np.arange(12.0).reshape(2, 6)[:, ::2],
+            "one place": lambda: np.broadcast_to(np.arange(3.0), (2, 3)),
+            "masked": lambda: np.ma.array(np.arange(6.0)),
+            "many": lambda: np.zeros(1 << 18),
+        }[kind]()
+        array.flags.writeable = False
+        t = lib.from_numpy(array)
+        t[0] = 7.0
+        if kind != "one place":
+            t.mul_(2).add_(lib.ones(()))
+        return t.tolist(), array.tolist(), t.numpy().flags.writeable
+
+    assert run(skimp) == run(torch)
+
+
+@pytest.mark.parametrize("owner", [b"12345678", memoryview(bytearray(8)).toreadonly()])
+def test_writes_to_bytes_that_nobody_may_write(owner: Any) -> None:
+    t = skimp.from_numpy(np.frombuffer(owner, "f8"))
+    for write in (t.zero_, lambda: t.add_(1), lambda: t.__setitem__(0, 1)):
+        with pytest.raises(ValueError, match="read-only"):
+            write()

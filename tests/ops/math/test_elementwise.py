@@ -521,3 +521,16 @@ def test_bool_is_clamped_by_one_tensor_only(name: str, limits: tuple[Any, ...]) 
         except NotImplementedError as e:
             ends.append(str(e))
     assert ends[0] == ends[1]
+
+
+def test_second_derivatives_of_frexp() -> None:
+    """The exponents that are saved have no history."""
+
+    def run(lib: Any) -> Any:
+        x = lib.tensor([1.0, 3.0, -5.0], requires_grad=True)
+        back = lib.ones(3, requires_grad=True)
+        (g,) = lib.autograd.grad(lib.frexp(x).mantissa, x, back, create_graph=True)
+        second, third = lib.autograd.grad(g.sum(), (x, back), allow_unused=True)
+        return g.tolist(), second, third.tolist()
+
+    assert run(skimp) == run(torch)

@@ -326,3 +326,21 @@ def test_thresholds_of_halves_are_floats(dtype: str, number: float, first: bool)
             return str(error)
 
     assert answer(skimp) == answer(torch)
+
+
+@pytest.mark.parametrize("limits", [(1.0, -1.0), (-1.0, 1.0), (2, -1), (0.5, 0.5)])
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+def test_limits_that_are_turned(kind: str, limits: tuple[float, float]) -> None:
+    """`hardtanh_` takes the upper one; `hardtanh` refuses them, whatever was called before."""
+
+    def run(lib: Any) -> Any:
+        F, x = lib.nn.functional, lib.arange(-3, 3).to(getattr(lib, kind))
+        found = [F.hardtanh_(x.clone(), *limits).tolist() for _ in range(3)]
+        for inplace in (False, True):
+            try:
+                found.append(F.hardtanh(x.clone(), *limits, inplace).tolist())
+            except ValueError as error:
+                found.append(str(error))
+        return found
+
+    assert run(skimp) == run(torch)

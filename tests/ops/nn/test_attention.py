@@ -275,3 +275,26 @@ def test_keys_that_stand_for_those_given_are_rows_of_heads(
         )
 
     agree(attention, refused=AssertionError)
+
+
+@pytest.mark.parametrize("mask", [None, [True, False, True], True, [[True] * 3] * 3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("names", ["", "MATH", "FLASH_ATTENTION MATH"])
+def test_masks_that_the_chosen_kernels_take(names: str, causal: bool, mask: Any) -> None:
+    found: list[Any] = []
+    for lib in (torch, skimp):
+        chosen = [getattr(lib.nn.attention.SDPBackend, name) for name in names.split()]
+        q = lib.arange(12.0).reshape(1, 1, 3, 4) / 10
+        seen = None if mask is None else lib.tensor(mask)
+        region = lib.nn.attention.sdpa_kernel(chosen) if names else lib.enable_grad()
+        with region:
+            flags = lib.backends.cuda.flash_sdp_enabled(), lib.backends.cuda.cudnn_sdp_enabled()
+            try:
+                made = lib.nn.functional.scaled_dot_product_attention(q, q, q, seen, 0.0, causal)
+                found.append((flags, pytest.approx(made.tolist()[0][0][2], 1e-5)))
+            except (RuntimeError, IndexError) as error:
+                found.append((flags, type(error)))
+        assert lib.backends.cuda.flash_sdp_enabled()
+    assert found[0][0] == found[1][0]
+    theirs, ours = found[0][1], found[1][1]
+    assert theirs is ours if isinstance(theirs, type) else theirs == ours.expected

@@ -411,3 +411,14 @@ def test_running_statistics_have_no_gradient(number: int, training: bool) -> Non
             t.nn.functional.batch_norm(t.ones(3, 2), *running, training=training)
         with t.no_grad():
             t.nn.functional.batch_norm(t.ones(3, 2), *running, training=training)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 3, 0), (0, 3, 0, 2), (2, 3, 4)])
+def test_running_statistics_of_images_that_are_not_there(shape: tuple[int, ...]) -> None:
+    found = []
+    for t in (torch, skimp):
+        running = [t.tensor([1.0, 2.0, 3.0]), t.ones(3)]
+        made = t.nn.functional.instance_norm(t.ones(shape), *running, use_input_stats=True)
+        found.append([a.numpy() for a in (made, *running)])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-6)

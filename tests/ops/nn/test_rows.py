@@ -520,3 +520,24 @@ def test_linear_refuses_what_is_no_tensor_as_pytorch_does(wrong: Any) -> None:
         return found
 
     assert says(skimp) == says(torch)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_last_offset_before_the_end(seed: int) -> None:
+    """The last bag ends with the input, but where rows are added as they are read."""
+    rng = np.random.RandomState(seed)
+    mode, n = ["sum", "mean", "max"][seed % 3], rng.randint(1, 8)
+    added = seed % 2 and mode != "max"
+    places, table = rng.randint(0, 3, n), rng.randint(-9, 9, (3, 2)).astype("float32")
+    offsets = [0, *sorted(rng.randint(0, n + 1, rng.randint(1, 4)))]
+    kind = ["float64", "float32"][seed % 2]
+
+    def run(t: Any) -> Any:
+        w = t.tensor(table).to(getattr(t, kind)).requires_grad_()
+        y = t.nn.functional.embedding_bag(
+            t.tensor(places), w, t.tensor(offsets), mode=mode, include_last_offset=True
+        )
+        y.backward(t.ones_like(y))
+        return y.tolist(), None if added else w.grad.tolist()  # PyTorch's own reads no memory of it
+
+    assert str(run(skimp)) == str(run(torch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -380,3 +381,33 @@ def test_a_tangent_kernel_takes_the_bytes_of_its_jacobians() -> None:
     peak = skimp.memory.max_memory_allocated() - before
     assert after == kept
     assert peak <= 1.42 * kept  # 1.34, and 1.40 with everything deferred
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_under_its_older_names() -> None:
+    """torch._functorch.deprecated: what a module's function gives, and its gradients."""
+
+    def run(lib: Any) -> Any:
+        old = importlib.import_module(f"{lib.__name__}._functorch.deprecated")
+        plain, norm = lib.nn.Linear(2, 3), lib.nn.BatchNorm1d(2)
+        with lib.no_grad():
+            plain.weight.copy_(lib.arange(6.0).reshape(3, 2))
+            plain.bias.zero_()
+        x = lib.tensor([[1.0, 2.0], [3.0, 5.0]])
+        f, params = old.make_functional(plain)
+        found = [f(params, x), *old.grad(lambda p: f(p, x).square().sum())(params)]
+        g, params, buffers = old.make_functional_with_buffers(norm, True)
+        found += [g(params, buffers, x), *buffers, norm.running_mean]
+        h, stacked, none = old.combine_state_for_ensemble([plain, plain])
+        found.append(old.vmap(h, in_dims=(0, 0, None))(stacked, none, x))
+        flags = [params[0].requires_grad, stacked[0].requires_grad, none, params[0] is norm.weight]
+        with pytest.raises(RuntimeError, match="has buffers"):
+            old.make_functional(norm)
+        with pytest.warns(FutureWarning, match="functorch.hessian` is deprecated"):
+            found.append(old.hessian(lambda v: (v**3).sum())(x[0]))
+        return [t.tolist() for t in found], flags
+
+    want, got = run(torch), run(skimp)
+    assert got[1] == want[1]
+    for a, b in zip(want[0], got[0], strict=True):
+        np.testing.assert_allclose(b, a, 1e-5, 1e-6)

@@ -398,6 +398,7 @@ def test_sequences() -> None:
         padded = R.pad_sequence(parts, padding_value=-1.0)
         left = R.pad_sequence(parts, batch_first=True, padding_side="left")
         packed = R.pack_padded_sequence(padded, [2, 4, 1], enforce_sorted=False)
+        fewer = R.pack_padded_sequence(padded, [2, 4], enforce_sorted=False)
         back, lengths = R.pad_packed_sequence(
             packed, batch_first=True, padding_value=9.0, total_length=5
         )
@@ -419,6 +420,7 @@ def test_sequences() -> None:
             padded,
             left,
             *packed,
+            fewer.data,
             back,
             lengths,
             again,

@@ -16,6 +16,7 @@ from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import edge, node_of_view, strided
 from skimp._engine.autograd.rules import Plan
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, mark_bytes
 
 GUARDED: list[
@@ -148,7 +149,9 @@ def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
 
 
 def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
-    """An alias of `t` with a history."""
+    """An alias of `t` with a history, if it may have one: places and exponents have none."""
+    if t._dtype.category < dtypes.FLOAT:
+        return t
     new = ghost(t)
     new._rg = True
     if node is not None and node._skimp_extra is not None and node._skimp_extra.within is not None:

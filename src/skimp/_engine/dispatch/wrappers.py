@@ -42,8 +42,8 @@ Function = Callable[..., Any]
 # arguments that are never tensors: no wrapper asks for their type
 PLAIN_NAMES = frozenset({
     "accumulate", "align_corners", "alpha", "axis0", "axis1", "beta", "bins", "ceil_mode",
-    "check_errors",
-    "descending", "device", "dilation", "dim", "dim0", "dim1", "dims", "driver", "dtype", "eps",
+    "check_errors", "correction", "descending", "device", "diagonal",
+    "dilation", "dim", "dim0", "dim1", "dims", "driver", "dtype", "eps",
     "full_matrices", "generator", "groups", "hermitian", "inplace", "keepdim", "largest", "layout",
     "left", "lower", "memory_format", "mode", "momentum", "n", "norm", "offset", "out", "output",
     "p", "padding", "padding_idx", "pin_memory", "reduce", "reduction", "requires_grad", "right",

@@ -27,7 +27,11 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
 
 
 def on_array(ndarray: Any) -> Tensor:
-    """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
+    """`from_numpy`, silent about arrays that are read-only: a write to the tensor shows in them, or
+    raises where the bytes are no array's own (they may be a string's, or a file's).
+    """
+    if not ndarray.flags.writeable and _is_arrays(ndarray):
+        ndarray = np.asarray(Writable(ndarray))
     if type(ndarray) is np.ndarray and ndarray.flags.c_contiguous and ndarray.dtype.isnative:
         s, dtype = storages.external(ndarray), known(ndarray.dtype)
         if ndarray.size < config.small_below:
@@ -47,6 +51,23 @@ class _Bytes:
     def __init__(self, array: Array) -> None:
         self.__array_interface__ = array.__array_interface__
         self.array = array
+
+
+class Writable(_Bytes):
+    """The bytes of an array that NumPy has not been told may be written."""
+
+    def __init__(self, array: Array) -> None:
+        super().__init__(array)
+        told = self.__array_interface__
+        self.__array_interface__ = {**told, "data": (told["data"][0], False)}
+
+
+def _is_arrays(ndarray: Array) -> bool:
+    """Whether NumPy has made the memory, which then can be written."""
+    owner: Any = ndarray
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return owner.base is None
 
 
 def layout_of(ndarray: Array) -> Layout:

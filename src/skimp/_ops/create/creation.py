@@ -204,7 +204,7 @@ def _warn_readonly() -> None:
         "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. "
         "This means writing to this tensor will result in undefined behavior. You may want to copy "
         "the array to protect its data or make it writable before converting it to a tensor. "
-        "(skimp: a write raises ValueError)"
+        "(skimp: a write raises ValueError where the bytes are no array's own)"
     )
 
 

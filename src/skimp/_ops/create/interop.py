@@ -22,7 +22,7 @@ from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp._ops.create import creation
 from skimp._ops.create.access import exported
-from skimp._ops.create.arrays import on_array
+from skimp._ops.create.arrays import Writable, on_array
 from skimp._ops.create.options import finish
 from skimp._ops.create.storages import UntypedStorage
 from skimp._ops.shape.conversions import to
@@ -136,15 +136,6 @@ class _Producer:
         return HERE
 
 
-class _Writable:
-    """The bytes of an array that NumPy has not been told may be written."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-        told = array.__array_interface__
-        self.__array_interface__ = {**told, "data": (told["data"][0], False)}
-
-
 @sampled(lambda tensor: [(tensor([1.0, 2.0]),)])
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
@@ -179,7 +170,7 @@ def _of_capsule(given: Any) -> Tensor:
     versioned = CAPSULES[1] in repr(given)
     array = np.from_dlpack(_Producer(given))
     # an older capsule can't say whether its bytes may be written; as in PyTorch, they may
-    return on_array(array if versioned or not array.size else np.asarray(_Writable(array)))
+    return on_array(array if versioned or not array.size else np.asarray(Writable(array)))
 
 
 # -- buffers --------------------------------------------------------------------------------------

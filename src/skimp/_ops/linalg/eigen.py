@@ -418,7 +418,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) ->
     count = (s > limit * s.max(-1, initial=0)[..., None]).sum(-1)
     rank = fresh(np.asarray(count, np.int64), dtypes.int64)
     residuals = found.reshape(-1)[:0].abs()
-    if m > n and bool((count == n).all()):
+    if m > n and how != "gelsy" and (how == "gels" or bool((count == n).all())):
         residuals = (input @ found - b).abs().square().sum(-2)
     values = rows(s, input._dtype.to_real()) if how in ("gelsd", "gelss") else none
     no_rank = fresh(np.empty((0,), np.int64), dtypes.int64)

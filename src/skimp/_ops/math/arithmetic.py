@@ -163,7 +163,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         if type(alpha) is not int or alpha != 1:
             plain = type(alpha) is float or type(alpha) is int  # which floats take
             if plain and input._dtype in dtypes.FLOATING and _is_float(other):
-                return call(SCALED[row], (input, other, alpha))
+                return call(SCALED[row], (input, other, _factor(row, alpha)))
             return None
         # the others refuse bools
         if row is ADD or (input._dtype in dtypes.FLOATING and _is_float(other)):
@@ -181,7 +181,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         y = other._np if target_is_small(input, other) else None
         if y is None:
             return None
-        product = np.multiply(y, number(alpha, input._dtype))
+        product = np.multiply(y, number(_factor(row, alpha), input._dtype))
         step(x, product, out=to_write(input))
         return input  # type: ignore[no-any-return]
 
@@ -220,7 +220,15 @@ def _run(
     _check_alpha(input, other, alpha)
     if isinstance(alpha, bool) and alpha:
         return call(row, (input, other), (), out, inplace)
+    if type(alpha) is int and common((input, other)).category == FLOAT:
+        alpha = _factor(row, alpha)
     return call(SCALED[row], (input, other, alpha), (), out, inplace)
+
+
+def _factor(row: Pointwise, alpha: Any) -> Any:
+    """A zero that is taken from floats keeps no sign of theirs: PyTorch adds its negative, and an
+    integer has no other zero."""
+    return -0.0 if row is SUB and type(alpha) is int and not alpha else alpha
 
 
 def _check_alpha(input: Any, other: Any, alpha: Any) -> None:

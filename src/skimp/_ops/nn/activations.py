@@ -271,13 +271,8 @@ HARDTANH = row(
 )
 
 
-@functional(HARDTANH, in_place=True)
-def hardtanh(
-    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Run:
-    """The input held within the limits."""
-    if min_val > max_val:
-        raise ValueError("min_val cannot be greater than max_val")
+def _hold(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Run:
+    """The input held within the limits, by the upper one where they are turned."""
     dtype = dtype_of(input)
     if dtype is not None and dtype.category == INT:
         for v in (min_val, max_val):
@@ -286,6 +281,26 @@ def hardtanh(
         if dtype is dtypes.uint8 and min_val < 0:
             raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return run(HARDTANH, input, _whole(input, min_val, max_val))
+
+
+@functional(HARDTANH)
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Run:
+    """The input held within the limits."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _hold(input, min_val, max_val)
+
+
+def _declare_hardtanh_() -> None:
+    """hardtanh_, which PyTorch's parser calls without a look at the limits."""
+    f, _, fast = settle(_hold)
+    f.__name__ = "hardtanh"
+    export("hardtanh_", in_place_of(f), FUNCTIONAL, False, row=HARDTANH, fast=fast)
+
+
+_declare_hardtanh_()
 
 
 @functional(HARDTANH)

@@ -4,7 +4,7 @@ number per row."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -207,12 +207,18 @@ def _check_mask(
         )
 
 
+KERNELS: Final = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+"""Which kernels a program lets PyTorch choose among. Here they all compute the same; on a CPU there
+it is flash or plain products, which take other masks."""
+
+
 def _looks_at_rows(query: Any, key: Any, value: Any, mask: Any, p: float, grouped: bool) -> bool:
     """Whether PyTorch, which chooses among its kernels, asks the mask for the size of a dim that
     one of less than two has not."""
     q, k, v = [shape_of(t) for t in (query, key, value)]
     return (
-        len(q) == len(k) == len(v) == 4
+        (KERNELS["flash"] or not KERNELS["math"])
+        and len(q) == len(k) == len(v) == 4
         and not query._hollow
         and 0 not in (*q, *k, *v)
         and q[0] == k[0] == v[0]
@@ -227,7 +233,8 @@ def _takes_both(query: Any, key: Any, value: Any, mask: Any, p: float, grouped: 
     """Whether PyTorch's kernel for a CPU, which takes a mask beside is_causal, takes this call."""
     q, k, v = [shape_of(t) for t in (query, key, value)]
     return (
-        len(q) == len(k) == len(v) == 4
+        (KERNELS["flash"] or not KERNELS["math"])
+        and len(q) == len(k) == len(v) == 4
         and q[-1] == v[-1]
         and k == v
         and q[0] == k[0]

@@ -195,8 +195,11 @@ def _bagged(
     rows = (lookup_sparse if sparse else lookup)(weight, input, -1, by_freq)
     if weights is not None:
         rows = rows * weights.unsqueeze(-1)
-    inside = bag < bags
-    if bare.count_nonzero(inside) < len(bag):
+    behind = len(bag) - bare.count_nonzero(bag < bags)  # the last offset
+    if behind and bags and not added:  # PyTorch's last bag ends with the input
+        bag = np.minimum(bag, bags - 1)
+    elif behind:
+        inside = bag < bags
         keep = fresh(np.flatnonzero(inside).astype(np.int64), dtypes.int64)
         rows, bag = rows.index_select(0, keep), bag[inside]
     counts = bare.bincount(bag, minlength=bags)
@@ -204,6 +207,8 @@ def _bagged(
         return _highest(rows, bag, counts)
     total = _summed(rows, fresh(counts.astype(np.int64, copy=False), dtypes.int64), len(bag))
     if mode == "mean":
+        if behind and bags and added:  # which are not added, but counted
+            counts = counts + behind * (np.arange(bags) == bags - 1)
         total = total / fresh(
             np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
         ).unsqueeze(-1)

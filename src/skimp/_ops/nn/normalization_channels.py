@@ -446,16 +446,16 @@ def instance_norm(
     flat = input.reshape((1, n * c, *shape[2:]))
     mean, var = copies
     if 0 in shape:
-        nothing = by_batch(flat, mean, var, scale, shift, use_input_stats, momentum, eps)
-        return nothing.reshape(shape)
-    check_batch(flat, mean, var, scale, shift, use_input_stats)
-    found = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)
-    result = found[0].reshape(shape)
+        made = by_batch(flat, mean, var, scale, shift, use_input_stats, momentum, eps)
+    else:
+        check_batch(flat, mean, var, scale, shift, use_input_stats)
+        made = _batch_norm(flat, scale, shift, mean, var, use_input_stats, momentum, eps)[0]
+    result = made.reshape(shape)
     if use_input_stats:
-        for running, made in zip((running_mean, running_var), copies, strict=True):
-            if running is not None and made is not None:
+        for running, each in zip((running_mean, running_var), copies, strict=True):
+            if running is not None and each is not None:
                 with modes.no_grad():
-                    running.copy_(made.reshape(n, c).mean(0))
+                    running.copy_(each.reshape(n, c).mean(0))
     return result
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.bodies import of_dims
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.forms import export, hidden
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.checks import no_kernel
@@ -155,9 +156,47 @@ def _by_products(x: Any, have: Ints, sizes: Ints) -> Any:
     first = x.ndim - len(have)
     for dim, (n, s) in enumerate(zip(have, sizes, strict=True), first):
         if n != s:
-            matrix = meta.empty((n, s), x._dtype) if x._hollow else _mean_matrix(n, s, x._dtype)
-            x = x.movedim(dim, -1).matmul(matrix).movedim(-1, dim)
+            x = _multiplied(x, dim, n, s) if x._hollow else _means_along(x, dim, n, s)
     return x
+
+
+def _multiplied(x: Any, dim: int, n: int, s: int, turned: bool = False) -> Any:
+    """The product of one dim with the windows' weights."""
+    matrix = meta.empty((n, s), x._dtype) if x._hollow else _mean_matrix(n, s, x._dtype)
+    return x.movedim(dim, -1).matmul(matrix.t() if turned else matrix).movedim(-1, dim)
+
+
+def _means_back(g: Any, dim: int, n: int, s: int) -> Any:
+    return _spread_along(g, dim, n, s)
+
+
+@hidden(
+    "_means_along", rule=Rule("MmBackward0", input=_means_back), batch=batching.dims.by_dims("dim")
+)
+def _means_along(input: Any, dim: int, n: int, s: int) -> Any:
+    """The means over `s` windows that share the `n` elements of a dim."""
+    return _multiplied(input, dim, n, s)
+
+
+@hidden(
+    "_spread_along",
+    rule=Rule("MmBackward0", input=lambda g, dim, n, s: _means_along(g, dim, n, s)),
+    batch=batching.dims.by_dims("dim"),
+)
+def _spread_along(input: Any, dim: int, n: int, s: int) -> Any:
+    """The adjoint of means: each window's shares, added up; what is not finite stays inside."""
+    made = _multiplied(input, dim, n, s, turned=True)
+    if np.isfinite(made._skimp_array()).all():
+        return made
+    start, stop = _bounds(n, s)
+    along = (s,) + (1,) * (input.ndim - 1 - dim)
+    shares = input / fresh((stop - start).astype(input._dtype.np).reshape(along), input._dtype)
+    made = made.new_zeros(made.shape)
+    for i in range(int((stop - start).max())):
+        windows = np.flatnonzero(start + i < stop)
+        at = fresh(start[windows] + i, dtypes.int64)
+        made.index_add_(dim, at, shares.index_select(dim, fresh(windows, dtypes.int64)))
+    return made
 
 
 def _by_elements(x: Any, have: Ints, sizes: Ints) -> Any:

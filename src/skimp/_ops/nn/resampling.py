@@ -297,6 +297,10 @@ def _interpolate_nearest(
     return input
 
 
+# modes that take no bytes, and the kernels that refuse them
+_FLOATS_ONLY: Final = dict.fromkeys(("linear", "trilinear"), "compute_indices_weights_linear")
+
+
 def _interpolated(
     input: Any,
     shape: Ints,
@@ -307,8 +311,8 @@ def _interpolated(
     antialias: bool,
 ) -> Any:
     dtype = input._dtype
-    if not (dtype.is_floating_point or dtype is dtypes.uint8):
-        raise no_kernel(f"upsample_{mode}", dtype)
+    if not (dtype.is_floating_point or (dtype is dtypes.uint8 and mode not in _FLOATS_ONLY)):
+        raise no_kernel(_FLOATS_ONLY.get(mode, f"upsample_{mode}"), dtype)
     real = np.float64 if dtype is dtypes.float64 else np.float32
     x = input.to(dtypes.float32) if dtype in dtypes.HALVES or dtype is dtypes.uint8 else input
     for dim, (n, out, factor) in enumerate(zip(shape[2:], sizes, factors, strict=True), 2):

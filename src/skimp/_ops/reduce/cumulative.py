@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES, hidden, move, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.positions import in_boxes
@@ -359,21 +359,59 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
 
 
 def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0
-    apart.
-    """
+    """exp(input) times the sums of g / exp(result) to come."""
     if input.ndim == 0:
         return g
     if input.dtype.is_complex:
         ahead = (g.log() - result.conj()).flip(dim).logcumsumexp(dim).flip(dim)
         return (ahead + input.conj()).exp()
-    low = float("-inf")
-    size = g.abs().log()
-    parts = []
-    for kept in (g > 0, g < 0):
-        weighted = (size - result).masked_fill(kept.logical_not(), low)
-        parts.append((weighted.flip(dim).logcumsumexp(dim).flip(dim) + input).exp())
+    return _shares_to_come(g, input, result, dim)
+
+
+def _by_signs(g: Any, less: Any, more: Any, sums: Any) -> Any:
+    """exp(more) times sums of g exp(-less), in logarithms: g > 0 and g < 0 apart."""
+    size = g.abs().log() - less
+    parts = [
+        (sums(size.masked_fill(kept.logical_not(), float("-inf"))) + more).exp()
+        for kept in (g > 0, g < 0)
+    ]
     return parts[0] - parts[1]
+
+
+def _to_come(g: Any, input: Any, total: Any, dim: int) -> Any:
+    return _shares_to_come(g, input, total, dim)
+
+
+def _so_far(g: Any, input: Any, total: Any, dim: int) -> Any:
+    return _shares_so_far(g, input, total, dim)
+
+
+@hidden(
+    rule=Rule(
+        "LogcumsumexpBackwardBackward0",
+        grad=_so_far,
+        input=lambda g, grad, input, total, dim: g * _to_come(grad, input, total, dim),
+        total=lambda g, grad, input, total, dim: -grad * _so_far(g, input, total, dim),
+    )
+)
+def _shares_to_come(grad: Tensor, input: Tensor, total: Tensor, dim: int) -> Tensor:
+    """sum over j >= i of grad[j] exp(input[i] - total[j])."""
+    made: Tensor = _by_signs(grad, total, input, lambda t: t.flip(dim).logcumsumexp(dim).flip(dim))
+    return made
+
+
+@hidden(
+    rule=Rule(
+        "LogcumsumexpBackwardBackward0",
+        v=_to_come,
+        input=lambda g, v, input, total, dim: v * _to_come(g, input, total, dim),
+        total=lambda g, v, input, total, dim: -g * _so_far(v, input, total, dim),
+    )
+)
+def _shares_so_far(v: Tensor, input: Tensor, total: Tensor, dim: int) -> Tensor:
+    """sum over i <= j of v[i] exp(input[i] - total[j]): the tangent of the total."""
+    made: Tensor = _by_signs(v, -input, -total, lambda t: t.logcumsumexp(dim))
+    return made.masked_fill(total == float("-inf"), 0)
 
 
 def _small_log(input: Tensor, dim: int) -> Tensor | None:

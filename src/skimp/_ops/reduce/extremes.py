@@ -285,7 +285,7 @@ def _both_back(
 
 
 def _small_both(input: Any, *, dim: Any = None, keepdim: Any = False) -> Any:
-    if input._np is None:
+    if input._np is None or type(dim) is tuple or type(dim) is list:
         return None
     dim = () if dim is None else dim
     low = _lowest(input, dim, keepdim)
@@ -301,6 +301,8 @@ def _small_both(input: Any, *, dim: Any = None, keepdim: Any = False) -> Any:
 )
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
+    if dim is not None and not hasattr(dim, "__index__"):
+        raise TypeError(f"aminmax(): argument 'dim' must be int, not {type(dim).__name__}")
     return return_types.aminmax(
         amin(input, () if dim is None else dim, keepdim),
         amax(input, () if dim is None else dim, keepdim),

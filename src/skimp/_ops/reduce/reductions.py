@@ -252,6 +252,8 @@ def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool
         whole = opened(g * conj(result), tuple(input.shape), dim, keepdim)
         return whole / conj(input)  # type: ignore[no-any-return]
     if dim is None:
+        if not modes.state.grad and int((input == 0).sum().item()) > 1:  # whatever is NaN
+            return input.new_zeros(input.shape)
         flat = products_of_others(input.reshape(-1), 0)
         return g * conj(flat).reshape(input.shape)  # type: ignore[no-any-return]
     others = conj(products_of_others(input, dim))
@@ -260,10 +262,10 @@ def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool
 
 def products_of_others(x: Tensor, dim: int) -> Any:
     """For each element the product of all others along `dim`."""
-    if x.ndim == 0:
-        return x * 0 + 1
-    ones = x.narrow(dim, 0, 1) * 0 + 1
+    if x.ndim == 0 or x.shape[dim] == 1:
+        return x.new_ones(x.shape)
     n = x.shape[dim]
+    ones = x.new_ones(x.narrow(dim, 0, 1).shape)
     cat, flip = OPS["cat"].forms["cat"], OPS["flip"].forms["flip"]
     before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
     back = flip(x, (dim,))

@@ -64,8 +64,11 @@ def _norm_back(
     g, result = opened(g, shape, dim, keepdim), opened(result, shape, dim, keepdim)
     if p == 0.0:
         return None
+    none = result == 0
+    # the next derivative must not divide by zero
+    whole = result.masked_fill(none, 1) if modes.state.grad and p > 1.0 else result
     if p == 2.0:
-        return (input * (g / result)).masked_fill(result == 0, 0)
+        return (input * (g / whole)).masked_fill(none, 0)
     sign = input.sgn()
     if p == 1.0:
         return sign * g
@@ -75,8 +78,9 @@ def _norm_back(
         share = g / mask.sum(None if dim is None else dim, True)
         return sign * mask * share
     if p < 2.0:
-        return (sign * size.pow(p - 1) * (g * result.pow(1 - p))).masked_fill(input == 0, 0)
-    return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)
+        size = size.masked_fill(input == 0, 1) if modes.state.grad else size
+        return (sign * size.pow(p - 1) * (g * whole.pow(1 - p))).masked_fill(input == 0, 0)
+    return (input * size.pow(p - 2) * (g / whole.pow(p - 1))).masked_fill(none, 0)
 
 
 VECTOR_NORM = Rule("LinalgVectorNormBackward0", input=_norm_back)

@@ -128,14 +128,16 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return new
 
 
-export(
+copy_twin(
     "as_strided",
-    as_strided,
-    composite=False,
-    batch=batching.places.as_strided_rule,
-    fast=_small_as_strided,
+    export(
+        "as_strided",
+        as_strided,
+        composite=False,
+        batch=batching.places.as_strided_rule,
+        fast=_small_as_strided,
+    ),
 )
-copy_twin("as_strided", as_strided)
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:

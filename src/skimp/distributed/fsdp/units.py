@@ -8,13 +8,13 @@ before it.
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from skimp._engine.autograd import tasks
 from skimp._engine.autograd.modes import is_grad_enabled, no_grad
+from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.device_mesh import DeviceMesh
 from skimp.distributed.fsdp.parameters import ShardedParameter
@@ -373,7 +373,7 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
     setattr(module, method_name, wrapped)
 
 
-@contextlib.contextmanager
+@region
 def whole(module: Module, writeback: bool = True) -> Iterator[None]:
     """All parameters are there inside; what is written to them stays."""
     units = [m._unit for m in module.modules() if isinstance(m, FSDPModule)]
@@ -382,8 +382,12 @@ def whole(module: Module, writeback: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        with no_grad():
-            for unit in units:
-                for p in unit.parameters if writeback else ():
-                    p.keep_rows()
-                unit.release(keep_small=False)
+        _take_apart(units, writeback)
+
+
+def _take_apart(units: list[Any], writeback: bool) -> None:
+    with no_grad():
+        for unit in units:
+            for p in unit.parameters if writeback else ():
+                p.keep_rows()
+            unit.release(keep_small=False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from skimp._engine.interrupts import region
 from skimp.nn.modules.module import Module
 
 
@@ -67,14 +67,15 @@ class ModuleWrapPolicy:
 _wrapper: list[tuple[Any, dict[str, Any]]] = []
 
 
-@contextlib.contextmanager
+@region
 def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
     """Inside, `wrap` wraps with this class."""
-    _wrapper.append((wrapper_cls, wrapper_kwargs))
+    before = len(_wrapper)
     try:
+        _wrapper.append((wrapper_cls, wrapper_kwargs))
         yield
     finally:
-        _wrapper.pop()
+        del _wrapper[before:]
 
 
 def wrap(module: Module, **overrides: Any) -> Any:

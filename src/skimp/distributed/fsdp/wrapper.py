@@ -4,12 +4,12 @@ are units.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from skimp._engine.interrupts import insist, region
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.device_mesh import DeviceMesh, init_device_mesh
 from skimp.distributed.fsdp.policies import (
@@ -89,15 +89,15 @@ class FullyShardedDataParallel(Module):
         """The module's result."""
         return self.module(*args, **kwargs)
 
-    @contextlib.contextmanager
+    @region
     def no_sync(self) -> Iterator[None]:
         """Inside, gradients add up on each rank, whole."""
         inner: Any = self.module
-        inner.set_requires_gradient_sync(False)
         try:
+            inner.set_requires_gradient_sync(False)
             yield
         finally:
-            inner.set_requires_gradient_sync(True)
+            insist(inner.set_requires_gradient_sync, True)
 
     @staticmethod
     def summon_full_params(module: Module, *_: Any, writeback: bool = True, **__: Any) -> Any:
@@ -120,19 +120,18 @@ class FullyShardedDataParallel(Module):
                 m._kind = (state_dict_type, state_dict_config)
 
     @staticmethod
-    @contextlib.contextmanager
+    @region
     def state_dict_type(
         module: Module, state_dict_type: StateDictType, state_dict_config: Any = None, *_: Any
     ) -> Iterator[None]:
         """What `state_dict` gives inside."""
         found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
         before = [m._kind for m in found]
-        FullyShardedDataParallel.set_state_dict_type(module, state_dict_type, state_dict_config)
         try:
+            FullyShardedDataParallel.set_state_dict_type(module, state_dict_type, state_dict_config)
             yield
         finally:
-            for m, kind in zip(found, before, strict=True):
-                m._kind = kind
+            insist(_set_kinds, found, before)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """All of each tensor (all ranks must ask), or this rank's part."""
@@ -243,3 +242,8 @@ def _below(module: Module, policy: Any, shard: Callable[..., Any]) -> int:
         shard(module)
         return 0
     return n
+
+
+def _set_kinds(modules: list[Any], kinds: list[Any]) -> None:
+    for module, kind in zip(modules, kinds, strict=True):
+        module._kind = kind

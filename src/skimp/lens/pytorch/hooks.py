@@ -10,6 +10,7 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from torch.optim.optimizer import (
 from torch.overrides import TorchFunctionMode
 from torch.profiler import record_function
 
+from skimp._engine.interrupts import region
 from skimp._engine.memory.call_site import op_name_of
 from skimp.lens.collect import Role
 from skimp.lens.modules import Path, Paths
@@ -226,10 +228,10 @@ class Hooks:
             del phases[len(phases) - 1 - phases[::-1].index("optimizer")]
             self.tell(Edge("optimizer", "", False))
 
-    @contextlib.contextmanager
-    def _quiet(self) -> Any:
-        self._telling.here = True
+    @region
+    def _quiet(self) -> Iterator[None]:
         try:
+            self._telling.here = True
             yield
         finally:
             self._telling.here = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Iterator
 from typing import Any
 
 from skimp._compat.modules import lookup as _lookup
+from skimp._engine.interrupts import region
+from skimp._ops.nn.attention import KERNELS
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 __getattr__ = _lookup(__name__)
@@ -24,19 +25,34 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
-@contextlib.contextmanager
+_FLAGS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "mem_efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+
+@region
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
-    """Accepted: a context in which attention is computed as it always is.
+    """A context in which attention takes the masks that these kernels take in PyTorch. It is
+    computed as it always is.
 
     Raises: AssertionError for what names no backend.
     """
-    for kind in backends if isinstance(backends, list) else [backends]:
+    chosen = backends if isinstance(backends, list) else [backends]
+    for kind in chosen:
         if not isinstance(kind, SDPBackend):
             raise AssertionError(
                 "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
                 f"{type(kind).__name__}"
             )
-    yield
+    before = dict(KERNELS)
+    try:
+        KERNELS.update({name: kind in chosen for name, kind in _FLAGS.items()})
+        yield
+    finally:
+        KERNELS.update(before)
 
 
 WARN_FOR_UNFUSED_KERNELS = False

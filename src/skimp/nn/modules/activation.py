@@ -163,7 +163,7 @@ class Hardtanh(Module):
                 )
         if self.max_val <= self.min_val:
             raise AssertionError(
-                f"max_val must be larger than min_val, got {self.min_val} and {self.max_val}"
+                f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})"
             )
 
     forward = calling("hardtanh", "input", "min_val, max_val, inplace")

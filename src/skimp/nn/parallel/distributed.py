@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from skimp._engine.autograd.modes import is_grad_enabled, no_grad
+from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import tensor
 from skimp.distributed import arguments
@@ -139,12 +139,12 @@ class DistributedDataParallel(Module, Joinable):
             self.require_forward_param_sync = False
         return output
 
-    @contextlib.contextmanager
+    @region
     def no_sync(self) -> Iterator[None]:
         """Inside, gradients are added up on each rank alone; forward decides for its backward."""
         before = self.require_backward_grad_sync
-        self.require_backward_grad_sync = False
         try:
+            self.require_backward_grad_sync = False
             yield
         finally:
             self.require_backward_grad_sync = before

@@ -143,11 +143,11 @@ def pack_padded_sequence(
         counts = counts[order]
     if batch_first:
         input = input.transpose(0, 1)
-    _check_lengths(input, counts)
     ordered = None
     if order is not None:
         ordered = ops.from_numpy(order)
         input = input.index_select(1, ordered)
+    _check_lengths(input, counts)
     steps, rows = _places(counts)
     sizes = np.bincount(steps, minlength=int(counts[0]))
     data = input[ops.from_numpy(steps), ops.from_numpy(rows)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 from weakref import ref
 
+from skimp._engine.interrupts import region
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.optimizer import Optimizer
 from skimp.optim.steps import number
@@ -177,10 +177,10 @@ class LRScheduler:
                 stacklevel=3,
             )
 
-    @contextmanager
+    @region
     def _skimp_within_step(self) -> Iterator[None]:
-        self._get_lr_called_within_step = True
         try:
+            self._get_lr_called_within_step = True
             yield
         finally:
             self._get_lr_called_within_step = False

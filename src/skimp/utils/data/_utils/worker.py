@@ -47,11 +47,10 @@ def get_worker_info() -> WorkerInfo | None:
 class ExceptionWrapper:
     """An exception as text, with its traceback, for another process."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
         import traceback  # when a worker fails
 
-        kind, error, trace = sys.exc_info()
-        assert kind is not None
+        kind, error, trace = sys.exc_info() if exc_info is None else exc_info
         self.exc_type: Any = kind
         self.exc_msg = "".join(traceback.format_exception(kind, error, trace))
         self.where = where
@@ -60,7 +59,7 @@ class ExceptionWrapper:
         """Raise an exception of the same type whose message has the original traceback."""
         message: Any = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         if self.exc_type is KeyError:
-            message = _Verbatim(message)
+            message = KeyErrorMessage(message)
         elif getattr(self.exc_type, "message", None):
             raise self.exc_type(message=message)
         try:
@@ -70,7 +69,7 @@ class ExceptionWrapper:
         raise error
 
 
-class _Verbatim(str):
+class KeyErrorMessage(str):
     """A KeyError shows the repr of its argument: this one's is its text."""
 
     __slots__ = ()
@@ -160,7 +159,7 @@ class _Worker:
                 work.init_fn(worker_id)
             self._fetcher = work.fetcher()
         except Exception:
-            self._failure = ExceptionWrapper(self._where)
+            self._failure = ExceptionWrapper(where=self._where)
 
     def serve(self, tasks: Any, done: Any, parent: _Parent) -> None:
         while parent.lives():
@@ -191,12 +190,12 @@ class _Worker:
             if isinstance(error, StopIteration) and self._work.iterable:
                 self._ended = True
                 return End()
-            return ExceptionWrapper(self._where)
+            return ExceptionWrapper(where=self._where)
 
     def _send(self, number: Any, data: Any) -> None:
         """Pickled here, so that what can't be pickled is an error there, not silence."""
         try:
             pickled = bytes(ForkingPickler.dumps((number, data)))
         except Exception:
-            pickled = pickle.dumps((number, ExceptionWrapper(self._where)))
+            pickled = pickle.dumps((number, ExceptionWrapper(where=self._where)))
         self._results.put(pickled)
