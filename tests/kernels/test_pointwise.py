@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -490,3 +491,44 @@ def test_either_exponential(monkeypatch: pytest.MonkeyPatch) -> None:
             found[-1] += [out, lse, *grads]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+
+
+LOOSE = {
+    f: 1 for module in (kernels, activation) for f in vars(module).values() if hasattr(f, "loose")
+}
+# of those that read several tensors, how many
+LOOSE |= {
+    f: 2 for f in LOOSE if {*inspect.signature(f).parameters} & {"b", "g", "gate", "values", "imag"}
+}
+LOOSE |= dict.fromkeys((kernels.clamp, kernels.lerp, kernels.addcmul, kernels.addcdiv), 3)
+LOOSE[activation.glu_gate_backward] = 3
+
+
+@pytest.mark.parametrize(("kernel", "count"), LOOSE.items())
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("shape", [(5, 7), (129, 70)])
+def test_loose_kernels_read_anything(
+    kernel: Callable[..., None], count: int, name: str, shape: tuple[int, int]
+) -> None:
+    """Any strides, and shapes that are broadcast, give the bits of dense operands."""
+    rng = np.random.default_rng(shape[0])
+    rows, columns = shape
+    n = 4 * rows * columns
+    for _ in range(4):
+        views: list[Array] = []
+        for i in range(count):
+            values = np.where(rng.random(n) < 0.3, rng.choice(SPECIAL, n), rng.normal(size=n))
+            wide = values.astype(name).reshape(2 * rows, 2 * columns)
+            kinds = [wide[::2, 1::2], wide[:rows, :columns], wide[:columns, :rows].T]
+            kinds += [wide[0, :columns], wide[:rows, :1]] if i else []
+            views.append(kinds[rng.integers(len(kinds))])
+        dense = [np.ascontiguousarray(np.broadcast_to(v, shape)) for v in views]
+        made, want = [
+            np.empty(shape, np.result_type(name, "c8") if kernel is kernels.complex else name)
+            for _ in range(2)
+        ]
+        kernel(*views, out=made)
+        kernel(*dense, out=want)
+        told = ~np.isnan(want)
+        assert np.array_equal(~np.isnan(made), told)
+        assert made[told].tobytes() == want[told].tobytes()

@@ -15,7 +15,7 @@ import numpy as np
 from skimp._kernels import bare, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pieces import in_pieces, rooms_of
-from skimp._kernels.pointwise import Array, blends, clamp, drop, select
+from skimp._kernels.pointwise import Array, blends, clamp, drop, loose, select
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, giving
 from skimp._kernels.special.erf import erf
@@ -74,6 +74,7 @@ def relu(x: Array, *, out: Array) -> None:
         np.maximum(_ZERO.get(x.dtype.char, 0), x, out=out)
 
 
+@loose
 def hardtanh(x: Array, low: float = -1.0, high: float = 1.0, *, out: Array) -> None:
     """x clamped to [low, high]."""
     clamp(x, low, high, out=out)
@@ -155,6 +156,7 @@ def hardshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     drop(np.less_equal(np.abs(x), size), x, out=out)
 
 
+@loose
 def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     """x moved towards zero by `size`, and 0 within it."""
     np.subtract(x, np.minimum(np.maximum(x, -size), size), out=out)
@@ -168,6 +170,7 @@ def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> Non
 # The sigmoid's family
 
 
+@loose
 def sigmoid(x: Array, *, out: Array) -> None:
     """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
     one = _ONE.get(x.dtype.char, 1)
@@ -176,6 +179,7 @@ def sigmoid(x: Array, *, out: Array) -> None:
     np.divide(one, out, out)
 
 
+@loose
 def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
     if y.dtype.kind == "c":
@@ -185,6 +189,7 @@ def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     """g (1 - y**2), conjugated for complex y."""
     if y.dtype.kind == "c":
@@ -194,6 +199,7 @@ def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def logsigmoid(x: Array, *, out: Array) -> None:
     """log(sigmoid(x)) without overflow."""
     np.abs(x, out=out)
@@ -219,6 +225,7 @@ def logit_backward(g: Array, x: Array, eps: float | None = None, *, out: Array) 
     bare.copyto(out, value, where=np.less(x, low) | np.greater(x, 1 - low))
 
 
+@loose
 def silu(x: Array, *, out: Array) -> None:
     """x sigmoid(x)."""
     np.negative(x, out=out)
@@ -227,6 +234,7 @@ def silu(x: Array, *, out: Array) -> None:
     np.divide(x, out, out=out)
 
 
+@loose
 def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g s (1 + x (1 - s)), s = sigmoid(x); real only, as in PyTorch."""
     s = _like(x)
@@ -238,12 +246,14 @@ def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def glu(x: Array, gate: Array, *, out: Array) -> None:
     """x sigmoid(gate)."""
     sigmoid(gate, out=out)
     np.multiply(x, out, out=out)
 
 
+@loose
 def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
     """The gate's gradient: g x s (1 - s), s = sigmoid(gate)."""
     s = _like(gate)
@@ -254,6 +264,7 @@ def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def hardsigmoid(x: Array, *, out: Array) -> None:
     """(x + 3) / 6 clamped to [0, 1]."""
     six = bare.literal(6, out.dtype)
@@ -267,6 +278,7 @@ def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
     drop(np.logical_not(np.less(np.abs(x), 3)), np.multiply(g, 1 / 6), out=out)
 
 
+@loose
 def hardswish(x: Array, *, out: Array) -> None:
     """x hardsigmoid(x)."""
     six = bare.literal(6, out.dtype)
@@ -276,6 +288,7 @@ def hardswish(x: Array, *, out: Array) -> None:
     np.divide(out, six, out=out)
 
 
+@loose
 def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (x / 3 + 1/2) inside (-3, 3), 0 below and g above."""
     np.multiply(x, 1 / 3, out=out)
@@ -468,12 +481,14 @@ def _tanh_softplus(x: Array, out: Array) -> None:
     np.divide(n, np.add(n, two), out=out)
 
 
+@loose
 def mish(x: Array, *, out: Array) -> None:
     """x tanh(softplus(x))."""
     _tanh_softplus(x, out)
     np.multiply(out, x, out=out)
 
 
+@loose
 def mish_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (t + x sigmoid(x) (1 - t**2)), t = tanh(softplus(x))."""
     t = _like(x)

@@ -9,8 +9,9 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, isnan as is_nan, log, pi
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,17 @@ Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 _INTEGERS = "iu"
 BLENDED = 1 << 12  # elements from which it is worth four calls
+F = TypeVar("F", bound=Callable[..., None])
 _SAME_SIZE = {n: np.dtype(f"i{n}") for n in (1, 2, 4)}
+
+
+def loose(kernel: F) -> F:
+    """Mark a kernel that may be given inputs of any strides, and of shapes that are broadcast to
+    `out`'s, for the same bits: it reads them by ufuncs of which that is known, and all others go
+    over what these have made.
+    """
+    kernel.loose = True  # type: ignore[attr-defined]
+    return kernel
 
 
 def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
@@ -78,6 +89,7 @@ def _refuse_zero(b: Any, out: Array) -> None:
         raise RuntimeError("ZeroDivisionError")
 
 
+@loose
 def fmod(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the dividend."""
     if out.dtype.kind in _INTEGERS:
@@ -87,6 +99,7 @@ def fmod(a: Array, b: Any, *, out: Array) -> None:
         np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
 
 
+@loose
 def remainder(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the divisor; a zero keeps the sign of the dividend."""
     if out.dtype.kind in _INTEGERS:
@@ -101,6 +114,7 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
         np.add(out, b, out=out, where=wrong)
 
 
+@loose
 def floor_divide(a: Array, b: Any, *, out: Array) -> None:
     """The quotient rounded down, as Python's //."""
     if out.dtype.kind in _INTEGERS:
@@ -108,6 +122,7 @@ def floor_divide(a: Array, b: Any, *, out: Array) -> None:
     np.floor_divide(a, b, out=out)
 
 
+@loose
 def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
     """The quotient rounded towards zero."""
     if out.dtype.kind in _INTEGERS:
@@ -130,11 +145,13 @@ def trunc_divide_rounded(dtype: Any) -> Any:
     return trunc_divide_of_narrow
 
 
+@loose
 def reciprocal(x: Array, *, out: Array) -> None:
     """1 / x."""
     np.divide(1, x, out=out)
 
 
+@loose
 def rsqrt(x: Array, *, out: Array) -> None:
     """1 / sqrt(x)."""
     np.sqrt(x, out=out)
@@ -242,6 +259,7 @@ def frexp_exponent(x: Array, *, out: Array) -> None:
 # Signs, rounding, limits
 
 
+@loose
 def sign(x: Array, *, out: Array) -> None:
     """-1, 0 or 1; 0 for NaN (NumPy: NaN)."""
     if out.dtype.kind in "bu":
@@ -289,6 +307,7 @@ def round(x: Array, decimals: int = 0, *, out: Array) -> None:
     back(out, scale, out=out)
 
 
+@loose
 def frac(x: Array, *, out: Array) -> None:
     """x less its whole part, with x's sign."""
     np.trunc(x, out=out)
@@ -300,6 +319,7 @@ _FAR: Final = 1e30
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 
+@loose
 def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
     """min(max(low, x), high): NaN in any of them gives NaN, high wins over low.
 
@@ -337,6 +357,7 @@ def _is_number(bound: Any) -> bool:
     return getattr(bound, "ndim", 0) == 0  # Python's, NumPy's, 0-d, or None
 
 
+@loose
 def heaviside(x: Array, values: Any, *, out: Array) -> None:
     """1 above zero, `values` at zero, else 0; 0 for NaN (NumPy: NaN)."""
     none = bare.zero(x.dtype)
@@ -344,6 +365,7 @@ def heaviside(x: Array, values: Any, *, out: Array) -> None:
     bare.copyto(out, values, where=np.equal(x, none), casting="same_kind")
 
 
+@loose
 def nan_to_num(
     x: Array,
     nan: float = 0.0,
@@ -385,6 +407,7 @@ def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
     np.add(out, np.maximum(a, b), out=out)
 
 
+@loose
 def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     """log(exp(a) + exp(b)), real or complex."""
     if out.dtype.kind != "c":
@@ -397,6 +420,7 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     np.add(out, larger, out=out)
 
 
+@loose
 def logaddexp2(a: Any, b: Any, *, out: Array) -> None:
     """log2(2 ** a + 2 ** b)."""
     _log_add(a, b, out, np.exp2, 1 / log(2))
@@ -405,6 +429,7 @@ def logaddexp2(a: Any, b: Any, *, out: Array) -> None:
 # Three operands
 
 
+@loose
 def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     """a + weight (b - a), from the nearer end: PyTorch's two formulas, exact at weights 0 and 1."""
     np.subtract(b, a, out=out)
@@ -421,6 +446,7 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     bare.copyto(out, from_b, where=far)
 
 
+@loose
 def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a * b."""
     if _is_one(value):
@@ -431,6 +457,7 @@ def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     np.add(x, out, out=out)
 
 
+@loose
 def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a / b."""
     if _is_one(value):
@@ -457,6 +484,7 @@ def angle(x: Array, *, out: Array) -> None:
     bare.copyto(out, x, where=np.isnan(x))
 
 
+@loose
 def complex(real: Array, imag: Array, *, out: Array) -> None:
     """real + i imag, no arithmetic."""
     out.real[...] = real
@@ -469,11 +497,13 @@ def polar(radius: Array, phase: Array, *, out: Array) -> None:
     np.multiply(radius, np.sin(phase), out=out.imag)
 
 
+@loose
 def deg2rad(x: Array, *, out: Array) -> None:
     """x pi / 180."""
     np.multiply(x, pi / 180, out=out)
 
 
+@loose
 def rad2deg(x: Array, *, out: Array) -> None:
     """x 180 / pi."""
     np.multiply(x, 180 / pi, out=out)
@@ -482,11 +512,13 @@ def rad2deg(x: Array, *, out: Array) -> None:
 # Tests
 
 
+@loose
 def isposinf(x: Array, *, out: Array) -> None:
     """Whether x is +inf."""
     np.equal(x, inf, out=out)
 
 
+@loose
 def isneginf(x: Array, *, out: Array) -> None:
     """Whether x is -inf."""
     np.equal(x, -inf, out=out)
