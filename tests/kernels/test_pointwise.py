@@ -502,6 +502,7 @@ LOOSE |= {
 }
 LOOSE |= dict.fromkeys((kernels.clamp, kernels.lerp, kernels.addcmul, kernels.addcdiv), 3)
 LOOSE[activation.glu_gate_backward] = 3
+LOOSE[activation.prelu] = 2
 
 
 @pytest.mark.parametrize(("kernel", "count"), LOOSE.items())
@@ -532,3 +533,37 @@ def test_loose_kernels_read_anything(
         told = ~np.isnan(want)
         assert np.array_equal(~np.isnan(made), told)
         assert made[told].tobytes() == want[told].tobytes()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_remainders_by_quotients(alone: bool) -> None:
+    """Of many float32, by passes over pieces: the bits of C's function."""
+    rng = np.random.default_rng(5)
+    n = 20_000
+    b = np.where(rng.random(n) < 0.5, rng.normal(size=n), rng.integers(1, 9, n)).astype("f4")
+    near = np.nextafter((np.floor(rng.uniform(0, 2**27, n)) * b).astype("f4"), np.float32(0))
+    bits = rng.integers(0, 2**32, n, dtype=np.uint32).view("f4")
+    ordinary = (rng.normal(size=n) * 100).astype("f4")
+    for a in (near, bits, ordinary, np.resize(np.array(SPECIAL, "f4"), n)):
+        for by in (b, bits[::-1], np.resize(np.array(SPECIAL, "f4")[::-1], n)):
+            by = by[7] if alone else by
+            out, want = np.empty(n, "f4"), np.fmod(a, by, dtype="f8").astype("f4")
+            kernels.fmod(a, by, out=out)
+            told = ~np.isnan(want)
+            assert np.array_equal(~np.isnan(out), told)
+            assert out[told].tobytes() == want[told].tobytes()
+
+
+def test_many_weights_of_lerp_and_prelu() -> None:
+    """What is blended from a size on is what is chosen below."""
+    rng = np.random.default_rng(6)
+    a, b, w = rng.normal(size=(3, 90, 80)).astype("f4")
+    made, want = np.empty_like(a), np.empty_like(a)
+    kernels.lerp(a, b, w, out=made)
+    one = np.float32(1)
+    near = np.where(np.abs(w) < 0.5, a + (b - a) * w, b - (b - a) * (one - w))
+    np.testing.assert_array_equal(made, near)
+    for slopes in (np.abs(w[0]) / 9 + 0.1, w[0], np.float32([0.25])):
+        activation.prelu(a, slopes, out=made)
+        np.multiply(a, slopes, out=want)
+        np.testing.assert_array_equal(made, np.where(a > 0, a, want))

@@ -15,7 +15,7 @@ import numpy as np
 from skimp._kernels import bare, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pieces import in_pieces, rooms_of
-from skimp._kernels.pointwise import Array, blends, clamp, drop, loose, select
+from skimp._kernels.pointwise import BLENDED, Array, blends, clamp, drop, loose, select
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, giving
 from skimp._kernels.special.erf import erf
@@ -26,6 +26,8 @@ _SQRT1_2 = sqrt(0.5)
 _ZERO: Final = {char: np.zeros((), char) for char in "fd"}
 _ONE: Final = {char: np.ones((), char) for char in "fd"}
 _HALF: Final = {char: np.array(0.5, char) for char in "fd"}
+_INTEGERS: Final = {c: np.dtype(f"i{np.dtype(c).itemsize}") for c in "efd"}  # as long as floats
+_SIGNS: Final = {bits: np.array(np.iinfo(bits).min, bits) for bits in _INTEGERS.values()}
 _BOOL: Final = np.dtype(np.bool_)
 _BITS: Final = np.dtype(np.int32)
 _PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
@@ -138,9 +140,24 @@ def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) ->
     give(room)
 
 
+@loose
 def prelu(x: Array, weight: Array, *, out: Array) -> None:
-    """x above zero, else weight * x."""
-    select(np.greater(x, 0), x, np.multiply(x, weight), out=out)
+    """x above zero, else weight * x, whose shape is broadcast to x's."""
+    if _are_slopes(weight, out):
+        np.multiply(x, weight, out=out)
+        np.maximum(x, out, out=out)
+    else:
+        select(np.greater(x, bare.zero(x.dtype)), x, np.multiply(x, weight), out=out)
+
+
+def _are_slopes(weight: Array, out: Array) -> bool:
+    """Whether few weights are known to lie above 0 and up to 1: then the larger of x and its
+    product with them is what they make of it."""
+    if weight.size == 1:
+        return bool(0 < weight.item() <= 1)
+    if out.size < BLENDED or weight.size * 8 > out.size:
+        return False
+    return bool(np.minimum.reduce(weight, None) > 0 and np.maximum.reduce(weight, None) <= 1)
 
 
 def prelu_weight_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -427,19 +444,27 @@ def elu(
     x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *, out: Array
 ) -> None:
     """scale x above zero, else scale alpha (exp(input_scale x) - 1)."""
-    none = bare.zero(out.dtype)
-    np.minimum(x, none, out=out)
+    bits, x = _INTEGERS[out.dtype.char], np.asarray(x, out.dtype)
+    # as integers all that has the sign bit is below zero: -0 too, which stays
+    np.minimum(x.view(bits), bare.zero(bits), out=out.view(bits))
     if input_scale != 1:
         np.multiply(out, input_scale, out=out)
     np.expm1(out, out=out)
     if alpha * scale != 1:
         np.multiply(out, alpha * scale, out=out)
+    if scale == 1 and alpha > 0 and 0 < input_scale * alpha <= 1:
+        np.maximum(x, out, out=out)  # the curve lies above its tangent at 0
+        return
     if not (0 < alpha * scale < inf and scale > 0 and input_scale > 0):
         select(np.less(x, 0), out, np.multiply(x, scale), out=out)
         return
-    right = np.maximum(x, none)
-    np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
-    np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
+    right = np.maximum(x, bare.zero(out.dtype))
+    np.add(out, right if scale == 1 else np.multiply(right, scale, out=right), out=out)
+    if out.size < BLENDED:  # the sum of a zero and -0 is 0
+        np.copysign(out, x, out=out)
+        return
+    sign = np.bitwise_and(x.view(bits), _SIGNS[bits])
+    np.bitwise_or(out.view(bits), sign, out=out.view(bits))
 
 
 def elu_backward(

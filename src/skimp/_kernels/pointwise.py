@@ -18,6 +18,7 @@ import numpy.typing as npt
 from numpy._core import umath
 
 from skimp._kernels import bare
+from skimp._kernels.pieces import in_pieces
 from skimp._kernels.scratch import give, take
 
 Array = npt.NDArray[Any]
@@ -25,6 +26,11 @@ Mask = npt.NDArray[np.bool_]
 _INTEGERS = "iu"
 BLENDED = 1 << 12  # elements from which it is worth four calls
 F = TypeVar("F", bound=Callable[..., None])
+_ONE_BY_ONE: Final = 1 << 10  # elements up to which C's remainders take less time than passes
+_PIECE: Final = 1 << 13
+_EXACT: Final = 2.0**56  # squares of quotients which float64 has with their product
+_SIGN: Final = np.array(-(2**31), np.int32)
+_DOUBLE: Final = np.dtype(np.float64)
 _SAME_SIZE = {n: np.dtype(f"i{n}") for n in (1, 2, 4)}
 
 
@@ -95,8 +101,50 @@ def fmod(a: Array, b: Any, *, out: Array) -> None:
     if out.dtype.kind in _INTEGERS:
         _refuse_zero(b, out)
         np.fmod(a, b, out=out)
-    else:  # float32 through float64: as exact, and several times faster
-        np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
+    elif out.size < _ONE_BY_ONE or out.dtype.char != "f":
+        _fmod_one_by_one(a, b, out)
+    else:
+        alone = np.ndim(b) == 0
+        for one, *by, to in in_pieces(*((a, out) if alone else (a, b, out)), length=_PIECE):
+            if not _fmod_by_quotients(one, b if alone else by[0], to):
+                _fmod_one_by_one(one, b if alone else by[0], to)
+
+
+def _fmod_one_by_one(a: Array, b: Any, out: Array) -> None:
+    """By C's function: in float64, as exact, and several times faster."""
+    np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
+
+
+def _fmod_by_quotients(a: Array, b: Any, out: Array) -> bool:
+    """`fmod` of float32; whether no quotient was infinite, NaN or so large that float64 has not
+    all of its digits. With 24 digits in each number the whole part of others, its product and the
+    difference are exact.
+    """
+    large = out.size > _PIECE  # what has gaps
+    room = take(2 * out.size, _DOUBLE) if large else np.empty(2 * out.size)
+    left, whole = room.reshape(2, *out.shape)
+    left[...] = a
+    by = np.asarray(b, _DOUBLE)
+    np.divide(left, by, out=whole)
+    np.trunc(whole, out=whole)
+    fits = bool(_squares(whole) < _EXACT)
+    if fits:
+        np.multiply(whole, by, out=whole)
+        np.subtract(left, whole, out=whole)
+        fits = not is_nan(_squares(whole))  # as 0 times infinity is
+    if fits:
+        out[...] = whole
+        sign = np.bitwise_and(a.view(np.int32), _SIGN)
+        np.bitwise_or(out.view(np.int32), sign, out=out.view(np.int32))
+    if large:
+        give(room)
+    return fits
+
+
+def _squares(x: Array) -> Any:
+    """Their sum."""
+    flat = x.reshape(-1)
+    return flat.dot(flat) if flat.size <= _PIECE else np.add.reduce(np.square(flat))
 
 
 @loose
@@ -265,9 +313,14 @@ def sign(x: Array, *, out: Array) -> None:
     if out.dtype.kind in "bu":
         np.not_equal(x, 0, out=out)
         return
-    np.sign(x, out=out)
-    if may_have_nan(out):
-        bare.copyto(out, 0, where=np.isnan(out))
+    if out.dtype.kind != "f" or out.size < BLENDED:
+        np.sign(x, out=out)
+        if may_have_nan(out):
+            bare.copyto(out, 0, where=np.isnan(out))
+        return
+    none = bare.zero(out.dtype)
+    above, below = np.greater(x, none), np.less(x, none)
+    out[...] = np.subtract(above.view(np.int8), below.view(np.int8))
 
 
 def may_have_nan(x: Array) -> bool:
@@ -441,9 +494,14 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     far = np.greater_equal(np.abs(weight), bare.literal(0.5, weight.dtype))
     from_b = np.multiply(out, np.subtract(bare.literal(1, weight.dtype), weight))
     np.subtract(b, from_b, out=from_b)
-    np.multiply(out, weight, out=out)
-    np.add(a, out, out=out)
-    bare.copyto(out, from_b, where=far)
+    if out.size < BLENDED:
+        np.multiply(out, weight, out=out)
+        np.add(a, out, out=out)
+        bare.copyto(out, from_b, where=far)
+    else:
+        from_a = np.multiply(out, weight)
+        np.add(a, from_a, out=from_a)
+        select(far, from_b, from_a, out=out)
 
 
 @loose
