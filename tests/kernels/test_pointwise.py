@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -490,3 +491,79 @@ def test_either_exponential(monkeypatch: pytest.MonkeyPatch) -> None:
             found[-1] += [out, lse, *grads]
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+
+
+LOOSE = {
+    f: 1 for module in (kernels, activation) for f in vars(module).values() if hasattr(f, "loose")
+}
+# of those that read several tensors, how many
+LOOSE |= {
+    f: 2 for f in LOOSE if {*inspect.signature(f).parameters} & {"b", "g", "gate", "values", "imag"}
+}
+LOOSE |= dict.fromkeys((kernels.clamp, kernels.lerp, kernels.addcmul, kernels.addcdiv), 3)
+LOOSE[activation.glu_gate_backward] = 3
+LOOSE[activation.prelu] = 2
+
+
+@pytest.mark.parametrize(("kernel", "count"), LOOSE.items())
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("shape", [(5, 7), (129, 70)])
+def test_loose_kernels_read_anything(
+    kernel: Callable[..., None], count: int, name: str, shape: tuple[int, int]
+) -> None:
+    """Any strides, and shapes that are broadcast, give the bits of dense operands."""
+    rng = np.random.default_rng(shape[0])
+    rows, columns = shape
+    n = 4 * rows * columns
+    for _ in range(4):
+        views: list[Array] = []
+        for i in range(count):
+            values = np.where(rng.random(n) < 0.3, rng.choice(SPECIAL, n), rng.normal(size=n))
+            wide = values.astype(name).reshape(2 * rows, 2 * columns)
+            kinds = [wide[::2, 1::2], wide[:rows, :columns], wide[:columns, :rows].T]
+            kinds += [wide[0, :columns], wide[:rows, :1]] if i else []
+            views.append(kinds[rng.integers(len(kinds))])
+        dense = [np.ascontiguousarray(np.broadcast_to(v, shape)) for v in views]
+        made, want = [
+            np.empty(shape, np.result_type(name, "c8") if kernel is kernels.complex else name)
+            for _ in range(2)
+        ]
+        kernel(*views, out=made)
+        kernel(*dense, out=want)
+        told = ~np.isnan(want)
+        assert np.array_equal(~np.isnan(made), told)
+        assert made[told].tobytes() == want[told].tobytes()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_remainders_by_quotients(alone: bool) -> None:
+    """Of many float32, by passes over pieces: the bits of C's function."""
+    rng = np.random.default_rng(5)
+    n = 20_000
+    b = np.where(rng.random(n) < 0.5, rng.normal(size=n), rng.integers(1, 9, n)).astype("f4")
+    near = np.nextafter((np.floor(rng.uniform(0, 2**27, n)) * b).astype("f4"), np.float32(0))
+    bits = rng.integers(0, 2**32, n, dtype=np.uint32).view("f4")
+    ordinary = (rng.normal(size=n) * 100).astype("f4")
+    for a in (near, bits, ordinary, np.resize(np.array(SPECIAL, "f4"), n)):
+        for by in (b, bits[::-1], np.resize(np.array(SPECIAL, "f4")[::-1], n)):
+            by = by[7] if alone else by
+            out, want = np.empty(n, "f4"), np.fmod(a, by, dtype="f8").astype("f4")
+            kernels.fmod(a, by, out=out)
+            told = ~np.isnan(want)
+            assert np.array_equal(~np.isnan(out), told)
+            assert out[told].tobytes() == want[told].tobytes()
+
+
+def test_many_weights_of_lerp_and_prelu() -> None:
+    """What is blended from a size on is what is chosen below."""
+    rng = np.random.default_rng(6)
+    a, b, w = rng.normal(size=(3, 90, 80)).astype("f4")
+    made, want = np.empty_like(a), np.empty_like(a)
+    kernels.lerp(a, b, w, out=made)
+    one = np.float32(1)
+    near = np.where(np.abs(w) < 0.5, a + (b - a) * w, b - (b - a) * (one - w))
+    np.testing.assert_array_equal(made, near)
+    for slopes in (np.abs(w[0]) / 9 + 0.1, w[0], np.float32([0.25])):
+        activation.prelu(a, slopes, out=made)
+        np.multiply(a, slopes, out=want)
+        np.testing.assert_array_equal(made, np.where(a > 0, a, want))

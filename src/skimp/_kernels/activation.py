@@ -15,7 +15,7 @@ import numpy as np
 from skimp._kernels import bare, compiled, elementwise_onednn
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pieces import in_pieces, rooms_of
-from skimp._kernels.pointwise import Array, blends, clamp, drop, select
+from skimp._kernels.pointwise import BLENDED, Array, blends, clamp, drop, loose, select
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, giving
 from skimp._kernels.special.erf import erf
@@ -26,6 +26,8 @@ _SQRT1_2 = sqrt(0.5)
 _ZERO: Final = {char: np.zeros((), char) for char in "fd"}
 _ONE: Final = {char: np.ones((), char) for char in "fd"}
 _HALF: Final = {char: np.array(0.5, char) for char in "fd"}
+_INTEGERS: Final = {c: np.dtype(f"i{np.dtype(c).itemsize}") for c in "efd"}  # as long as floats
+_SIGNS: Final = {bits: np.array(np.iinfo(bits).min, bits) for bits in _INTEGERS.values()}
 _BOOL: Final = np.dtype(np.bool_)
 _BITS: Final = np.dtype(np.int32)
 _PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
@@ -74,6 +76,7 @@ def relu(x: Array, *, out: Array) -> None:
         np.maximum(_ZERO.get(x.dtype.char, 0), x, out=out)
 
 
+@loose
 def hardtanh(x: Array, low: float = -1.0, high: float = 1.0, *, out: Array) -> None:
     """x clamped to [low, high]."""
     clamp(x, low, high, out=out)
@@ -142,9 +145,24 @@ def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) ->
     give(room)
 
 
+@loose
 def prelu(x: Array, weight: Array, *, out: Array) -> None:
-    """x above zero, else weight * x."""
-    select(np.greater(x, 0), x, np.multiply(x, weight), out=out)
+    """x above zero, else weight * x, whose shape is broadcast to x's."""
+    if _are_slopes(weight, out):
+        np.multiply(x, weight, out=out)
+        np.maximum(x, out, out=out)
+    else:
+        select(np.greater(x, bare.zero(x.dtype)), x, np.multiply(x, weight), out=out)
+
+
+def _are_slopes(weight: Array, out: Array) -> bool:
+    """Whether few weights are known to lie above 0 and up to 1: then the larger of x and its
+    product with them is what they make of it."""
+    if weight.size == 1:
+        return bool(0 < weight.item() <= 1)
+    if out.size < BLENDED or weight.size * 8 > out.size:
+        return False
+    return bool(np.minimum.reduce(weight, None) > 0 and np.maximum.reduce(weight, None) <= 1)
 
 
 def prelu_weight_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -160,6 +178,7 @@ def hardshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     drop(np.less_equal(np.abs(x), size), x, out=out)
 
 
+@loose
 def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     """x moved towards zero by `size`, and 0 within it."""
     np.subtract(x, np.minimum(np.maximum(x, -size), size), out=out)
@@ -173,6 +192,7 @@ def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> Non
 # The sigmoid's family
 
 
+@loose
 def sigmoid(x: Array, *, out: Array) -> None:
     """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
     one = _ONE.get(x.dtype.char, 1)
@@ -181,6 +201,7 @@ def sigmoid(x: Array, *, out: Array) -> None:
     np.divide(one, out, out)
 
 
+@loose
 def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
     if y.dtype.kind == "c":
@@ -190,6 +211,7 @@ def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     """g (1 - y**2), conjugated for complex y."""
     if y.dtype.kind == "c":
@@ -199,6 +221,7 @@ def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def logsigmoid(x: Array, *, out: Array) -> None:
     """log(sigmoid(x)) without overflow."""
     np.abs(x, out=out)
@@ -224,6 +247,7 @@ def logit_backward(g: Array, x: Array, eps: float | None = None, *, out: Array) 
     bare.copyto(out, value, where=np.less(x, low) | np.greater(x, 1 - low))
 
 
+@loose
 def silu(x: Array, *, out: Array) -> None:
     """x sigmoid(x)."""
     np.negative(x, out=out)
@@ -232,6 +256,7 @@ def silu(x: Array, *, out: Array) -> None:
     np.divide(x, out, out=out)
 
 
+@loose
 def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g s (1 + x (1 - s)), s = sigmoid(x); real only, as in PyTorch."""
     s = _like(x)
@@ -243,12 +268,14 @@ def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def glu(x: Array, gate: Array, *, out: Array) -> None:
     """x sigmoid(gate)."""
     sigmoid(gate, out=out)
     np.multiply(x, out, out=out)
 
 
+@loose
 def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
     """The gate's gradient: g x s (1 - s), s = sigmoid(gate)."""
     s = _like(gate)
@@ -259,6 +286,7 @@ def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+@loose
 def hardsigmoid(x: Array, *, out: Array) -> None:
     """(x + 3) / 6 clamped to [0, 1]."""
     six = bare.literal(6, out.dtype)
@@ -272,6 +300,7 @@ def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
     drop(np.logical_not(np.less(np.abs(x), 3)), np.multiply(g, 1 / 6), out=out)
 
 
+@loose
 def hardswish(x: Array, *, out: Array) -> None:
     """x hardsigmoid(x)."""
     six = bare.literal(6, out.dtype)
@@ -281,6 +310,7 @@ def hardswish(x: Array, *, out: Array) -> None:
     np.divide(out, six, out=out)
 
 
+@loose
 def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (x / 3 + 1/2) inside (-3, 3), 0 below and g above."""
     np.multiply(x, 1 / 3, out=out)
@@ -419,19 +449,27 @@ def elu(
     x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *, out: Array
 ) -> None:
     """scale x above zero, else scale alpha (exp(input_scale x) - 1)."""
-    none = bare.zero(out.dtype)
-    np.minimum(x, none, out=out)
+    bits, x = _INTEGERS[out.dtype.char], np.asarray(x, out.dtype)
+    # as integers all that has the sign bit is below zero: -0 too, which stays
+    np.minimum(x.view(bits), bare.zero(bits), out=out.view(bits))
     if input_scale != 1:
         np.multiply(out, input_scale, out=out)
     np.expm1(out, out=out)
     if alpha * scale != 1:
         np.multiply(out, alpha * scale, out=out)
+    if scale == 1 and alpha > 0 and 0 < input_scale * alpha <= 1:
+        np.maximum(x, out, out=out)  # the curve lies above its tangent at 0
+        return
     if not (0 < alpha * scale < inf and scale > 0 and input_scale > 0):
         select(np.less(x, 0), out, np.multiply(x, scale), out=out)
         return
-    right = np.maximum(x, none)
-    np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
-    np.copysign(out, x, out=out)  # the sum of a zero and -0 is 0
+    right = np.maximum(x, bare.zero(out.dtype))
+    np.add(out, right if scale == 1 else np.multiply(right, scale, out=right), out=out)
+    if out.size < BLENDED:  # the sum of a zero and -0 is 0
+        np.copysign(out, x, out=out)
+        return
+    sign = np.bitwise_and(x.view(bits), _SIGNS[bits])
+    np.bitwise_or(out.view(bits), sign, out=out.view(bits))
 
 
 def elu_backward(
@@ -473,12 +511,14 @@ def _tanh_softplus(x: Array, out: Array) -> None:
     np.divide(n, np.add(n, two), out=out)
 
 
+@loose
 def mish(x: Array, *, out: Array) -> None:
     """x tanh(softplus(x))."""
     _tanh_softplus(x, out)
     np.multiply(out, x, out=out)
 
 
+@loose
 def mish_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (t + x sigmoid(x) (1 - t**2)), t = tanh(softplus(x))."""
     t = _like(x)

@@ -5,6 +5,7 @@ there.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.linalg import _umath_linalg as _routines
 
 from skimp._kernels import bare, shaping
+from skimp._kernels.blas import library, one_thread
 from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]
@@ -43,8 +45,7 @@ def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) 
         return found.swapaxes(-1, -2)
     kept = triangle(a, upper, unit)
     diagonal = kept.diagonal(0, -2, -1)
-    finite = np.isfinite(quietly(np.add.reduce, kept, None))
-    if finite and bare.count_nonzero(diagonal) == diagonal.size:
+    if _is_finite(kept) and bare.count_nonzero(diagonal) == diagonal.size:
         return made("solve", kept, b).astype(a.dtype, copy=False)  # type: ignore[no-any-return]
     n = a.shape[-1]
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
@@ -55,6 +56,11 @@ def substituted(a: Array, b: Array, upper: bool, unit: bool, left: bool = True) 
         x[..., i : i + 1, :] -= left
         x[..., i, :] /= kept[..., i, i, None]
     return x
+
+
+def _is_finite(a: Array) -> bool:
+    """Whether no element is infinite or NaN; no, too, where the sum of all is."""
+    return bool(np.isfinite(quietly(np.add.reduce, a, None)))
 
 
 def _places(rows: int, columns: int, upper: bool) -> Array:
@@ -110,6 +116,72 @@ def log_determinant(a: Array) -> tuple[Any, Any]:
     """As np.linalg.slogdet."""
     sign, size = quietly(_logarithm(a.dtype.kind == "c"), a)
     return sign.astype(a.dtype, copy=False), size.astype(a.real.dtype, copy=False)
+
+
+def factors(a: Array) -> tuple[Array, Array] | None:
+    """L below and U on the diagonal of one array, each matrix column-major, and each step's pivot
+    row, from 1, in a's own precision; None where LAPACK has no name, or may lose what isn't finite.
+    """
+    found = _named("getrf", a.dtype.char, 6)
+    if found is None or not (a.size and _is_finite(a)):
+        return None
+    getrf, integer = found
+    *lead, m, n = a.shape
+    both = np.array(a.swapaxes(-1, -2), order="C")
+    pivots = np.empty((*lead, min(m, n)), integer)
+    rows, columns, info = _numbers(integer, m, n, 0)
+    at, to = shaping.addresses(both, pivots)
+    step, rise = m * n * a.itemsize, pivots.shape[-1] * pivots.itemsize
+    with one_thread():
+        for i in range(both.size // (m * n)):
+            getrf(rows, columns, at + i * step, rows, to + i * rise, info)
+    return both.swapaxes(-1, -2), pivots.astype(np.int32)
+
+
+def by_factors(both: Array, pivots: Array, b: Array, turned: bool) -> Array | None:
+    """The x of a x = b, or with `turned` of a's adjoint, from what `factors` gives, column-major;
+    None where `factors` has none.
+    """
+    found = _named("getrs", both.dtype.char, 9)
+    if found is None or not (b.size and _is_finite(both)):
+        return None
+    getrs, integer = found
+    n, count = b.shape[-2:]
+    lead = np.broadcast_shapes(both.shape[:-2], b.shape[:-2])
+    x = np.array(shaping.broadcast(b, (*lead, n, count)).swapaxes(-1, -2), order="C")
+    a = np.ascontiguousarray(shaping.broadcast(both, (*lead, n, n)).swapaxes(-1, -2))
+    places = np.ascontiguousarray(shaping.broadcast(pivots, (*lead, n)), integer)
+    size, columns, info = _numbers(integer, n, count, 0)
+    at, to, where = shaping.addresses(a, x, places)
+    step, rise, turn = n * n * a.itemsize, n * count * a.itemsize, n * places.itemsize
+    way = b"C" if turned else b"N"
+    with one_thread():
+        for i in range(x.size // (n * count)):
+            getrs(way, size, columns, at + i * step, size, where + i * turn, to + i * rise, size,
+                  info)  # fmt: skip
+    return x.swapaxes(-1, -2)
+
+
+def _numbers(integer: Any, *values: int) -> list[Any]:
+    """Integers as Fortran takes them."""
+    kind = ctypes.c_int64 if integer is np.int64 else ctypes.c_int32
+    return [ctypes.byref(kind(value)) for value in values]
+
+
+_LETTERS: Final = {"f": "s", "d": "d", "F": "c", "D": "z"}
+
+
+@cache
+def _named(name: str, kind: str, takes: int) -> tuple[Callable[..., None], Any] | None:
+    """A routine that NumPy has no function of, by its name in NumPy's OpenBLAS, and the type of its
+    integers; None with any other BLAS.
+    """
+    for suffix, integer in (("_64_", np.int64), ("_", np.int32)):
+        found = getattr(library(), f"scipy_{_LETTERS[kind]}{name}{suffix}", None)
+        if found is not None:
+            found.argtypes, found.restype = [ctypes.c_void_p] * takes, None
+            return found, integer
+    return None
 
 
 def made(name: str, *arrays: Array) -> Any:

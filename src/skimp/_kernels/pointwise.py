@@ -9,21 +9,38 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, isnan as is_nan, log, nan, pi
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy._core import umath
 
 from skimp._kernels import bare
+from skimp._kernels.pieces import in_pieces
 from skimp._kernels.scratch import give, take
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 _INTEGERS = "iu"
 BLENDED = 1 << 12  # elements from which it is worth four calls
+F = TypeVar("F", bound=Callable[..., None])
+_ONE_BY_ONE: Final = 1 << 10  # elements up to which C's remainders take less time than passes
+_PIECE: Final = 1 << 13
+_EXACT: Final = 2.0**56  # squares of quotients which float64 has with their product
+_SIGN: Final = np.array(-(2**31), np.int32)
+_DOUBLE: Final = np.dtype(np.float64)
 _SAME_SIZE = {n: np.dtype(f"i{n}") for n in (1, 2, 4)}
+
+
+def loose(kernel: F) -> F:
+    """Mark a kernel that may be given inputs of any strides, and of shapes that are broadcast to
+    `out`'s, for the same bits: it reads them by ufuncs of which that is known, and all others go
+    over what these have made.
+    """
+    kernel.loose = True  # type: ignore[attr-defined]
+    return kernel
 
 
 def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
@@ -78,15 +95,59 @@ def _refuse_zero(b: Any, out: Array) -> None:
         raise RuntimeError("ZeroDivisionError")
 
 
+@loose
 def fmod(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the dividend."""
     if out.dtype.kind in _INTEGERS:
         _refuse_zero(b, out)
         np.fmod(a, b, out=out)
-    else:  # float32 through float64: as exact, and several times faster
-        np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
+    elif out.size < _ONE_BY_ONE or out.dtype.char != "f":
+        _fmod_one_by_one(a, b, out)
+    else:
+        alone = np.ndim(b) == 0
+        for one, *by, to in in_pieces(*((a, out) if alone else (a, b, out)), length=_PIECE):
+            if not _fmod_by_quotients(one, b if alone else by[0], to):
+                _fmod_one_by_one(one, b if alone else by[0], to)
 
 
+def _fmod_one_by_one(a: Array, b: Any, out: Array) -> None:
+    """By C's function: in float64, as exact, and several times faster."""
+    np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
+
+
+def _fmod_by_quotients(a: Array, b: Any, out: Array) -> bool:
+    """`fmod` of float32; whether no quotient was infinite, NaN or so large that float64 has not
+    all of its digits. With 24 digits in each number the whole part of others, its product and the
+    difference are exact.
+    """
+    large = out.size > _PIECE  # what has gaps
+    room = take(2 * out.size, _DOUBLE) if large else np.empty(2 * out.size)
+    left, whole = room.reshape(2, *out.shape)
+    left[...] = a
+    by = np.asarray(b, _DOUBLE)
+    np.divide(left, by, out=whole)
+    np.trunc(whole, out=whole)
+    fits = bool(_squares(whole) < _EXACT)
+    if fits:
+        np.multiply(whole, by, out=whole)
+        np.subtract(left, whole, out=whole)
+        fits = not is_nan(_squares(whole))  # as 0 times infinity is
+    if fits:
+        out[...] = whole
+        sign = np.bitwise_and(a.view(np.int32), _SIGN)
+        np.bitwise_or(out.view(np.int32), sign, out=out.view(np.int32))
+    if large:
+        give(room)
+    return fits
+
+
+def _squares(x: Array) -> Any:
+    """Their sum."""
+    flat = x.reshape(-1)
+    return flat.dot(flat) if flat.size <= _PIECE else np.add.reduce(np.square(flat))
+
+
+@loose
 def remainder(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the divisor; a zero keeps the sign of the dividend."""
     if out.dtype.kind in _INTEGERS:
@@ -101,6 +162,7 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
         np.add(out, b, out=out, where=wrong)
 
 
+@loose
 def floor_divide(a: Array, b: Any, *, out: Array) -> None:
     """The quotient rounded down, as Python's //."""
     if out.dtype.kind in _INTEGERS:
@@ -108,6 +170,7 @@ def floor_divide(a: Array, b: Any, *, out: Array) -> None:
     np.floor_divide(a, b, out=out)
 
 
+@loose
 def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
     """The quotient rounded towards zero."""
     if out.dtype.kind in _INTEGERS:
@@ -130,11 +193,13 @@ def trunc_divide_rounded(dtype: Any) -> Any:
     return trunc_divide_of_narrow
 
 
+@loose
 def reciprocal(x: Array, *, out: Array) -> None:
     """1 / x."""
     np.divide(1, x, out=out)
 
 
+@loose
 def rsqrt(x: Array, *, out: Array) -> None:
     """1 / sqrt(x)."""
     np.sqrt(x, out=out)
@@ -242,14 +307,20 @@ def frexp_exponent(x: Array, *, out: Array) -> None:
 # Signs, rounding, limits
 
 
+@loose
 def sign(x: Array, *, out: Array) -> None:
     """-1, 0 or 1; 0 for NaN (NumPy: NaN)."""
     if out.dtype.kind in "bu":
         np.not_equal(x, 0, out=out)
         return
-    np.sign(x, out=out)
-    if may_have_nan(out):
-        bare.copyto(out, 0, where=np.isnan(out))
+    if out.dtype.kind != "f" or out.size < BLENDED:
+        np.sign(x, out=out)
+        if may_have_nan(out):
+            bare.copyto(out, 0, where=np.isnan(out))
+        return
+    none = bare.zero(out.dtype)
+    above, below = np.greater(x, none), np.less(x, none)
+    out[...] = np.subtract(above.view(np.int8), below.view(np.int8))
 
 
 def may_have_nan(x: Array) -> bool:
@@ -289,6 +360,7 @@ def round(x: Array, decimals: int = 0, *, out: Array) -> None:
     back(out, scale, out=out)
 
 
+@loose
 def frac(x: Array, *, out: Array) -> None:
     """x less its whole part, with x's sign."""
     np.trunc(x, out=out)
@@ -300,6 +372,7 @@ _FAR: Final = 1e30
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 
+@loose
 def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
     """min(max(low, x), high): NaN in any of them gives NaN, high wins over low.
 
@@ -337,6 +410,7 @@ def _is_number(bound: Any) -> bool:
     return getattr(bound, "ndim", 0) == 0  # Python's, NumPy's, 0-d, or None
 
 
+@loose
 def heaviside(x: Array, values: Any, *, out: Array) -> None:
     """1 above zero, `values` at zero, else 0; 0 for NaN (NumPy: NaN)."""
     none = bare.zero(x.dtype)
@@ -344,6 +418,7 @@ def heaviside(x: Array, values: Any, *, out: Array) -> None:
     bare.copyto(out, values, where=np.equal(x, none), casting="same_kind")
 
 
+@loose
 def nan_to_num(
     x: Array,
     nan: float = 0.0,
@@ -385,6 +460,7 @@ def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
     np.add(out, np.maximum(a, b), out=out)
 
 
+@loose
 def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     """log(exp(a) + exp(b)), real or complex."""
     if out.dtype.kind != "c":
@@ -406,6 +482,7 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     bare.copyto(out, bare.literal(nan * 1j, out.dtype), where=np.isnan(smaller) | np.isnan(larger))
 
 
+@loose
 def logaddexp2(a: Any, b: Any, *, out: Array) -> None:
     """log2(2 ** a + 2 ** b)."""
     _log_add(a, b, out, np.exp2, 1 / log(2))
@@ -414,6 +491,7 @@ def logaddexp2(a: Any, b: Any, *, out: Array) -> None:
 # Three operands
 
 
+@loose
 def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     """a + weight (b - a), from the nearer end: PyTorch's two formulas, exact at weights 0 and 1."""
     np.subtract(b, a, out=out)
@@ -425,11 +503,17 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     far = np.greater_equal(np.abs(weight), bare.literal(0.5, weight.dtype))
     from_b = np.multiply(out, np.subtract(bare.literal(1, weight.dtype), weight))
     np.subtract(b, from_b, out=from_b)
-    np.multiply(out, weight, out=out)
-    np.add(a, out, out=out)
-    bare.copyto(out, from_b, where=far)
+    if out.size < BLENDED:
+        np.multiply(out, weight, out=out)
+        np.add(a, out, out=out)
+        bare.copyto(out, from_b, where=far)
+    else:
+        from_a = np.multiply(out, weight)
+        np.add(a, from_a, out=from_a)
+        select(far, from_b, from_a, out=out)
 
 
+@loose
 def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a * b."""
     if _is_one(value):
@@ -440,6 +524,7 @@ def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     np.add(x, out, out=out)
 
 
+@loose
 def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a / b."""
     if _is_one(value):
@@ -466,6 +551,7 @@ def angle(x: Array, *, out: Array) -> None:
     bare.copyto(out, x, where=np.isnan(x))
 
 
+@loose
 def complex(real: Array, imag: Array, *, out: Array) -> None:
     """real + i imag, no arithmetic."""
     out.real[...] = real
@@ -478,11 +564,13 @@ def polar(radius: Array, phase: Array, *, out: Array) -> None:
     np.multiply(radius, np.sin(phase), out=out.imag)
 
 
+@loose
 def deg2rad(x: Array, *, out: Array) -> None:
     """x pi / 180."""
     np.multiply(x, pi / 180, out=out)
 
 
+@loose
 def rad2deg(x: Array, *, out: Array) -> None:
     """x 180 / pi."""
     np.multiply(x, 180 / pi, out=out)
@@ -491,11 +579,13 @@ def rad2deg(x: Array, *, out: Array) -> None:
 # Tests
 
 
+@loose
 def isposinf(x: Array, *, out: Array) -> None:
     """Whether x is +inf."""
     np.equal(x, inf, out=out)
 
 
+@loose
 def isneginf(x: Array, *, out: Array) -> None:
     """Whether x is -inf."""
     np.equal(x, -inf, out=out)

@@ -27,7 +27,10 @@ MOST_OF_CALLS = {
     "values where a mask says": 26, "one word": 21, "a quantile": 32,
     "places that hold": 6, "a mirror image": 4, "one of two numbers": 9, "a range of floats": 5,
     "normals of a size": 11, "integers of a shape": 6, "integers by names": 9,
-    "the tensor itself": 2, "a row taken from rows": 3,
+    "the tensor itself": 2, "a row taken from rows": 3, "limits into a tensor": 10,
+    "a sum into a tensor": 11, "cosines of a batch": 490,
+    "rows of a table": 15, "rows written to a table": 25, "rows added to a table": 17,
+    "rows of batches times a matrix": 5, "a vector added to a product": 11,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
 MOST_OF_GRADIENTS = {
@@ -135,7 +138,8 @@ def test_frames_of_calls_that_nobody_records() -> None:
         row, rows, word = skimp.rand(1, 8), skimp.rand(4, 8), skimp.tensor(3)
         query, keys = skimp.rand(1, 2, 1, 4), skimp.rand(1, 2, 6, 4)
         mask, numbers = skimp.tensor([True, False, True, True]), [skimp.tensor(1.0)] * 3
-        places = skimp.arange(4)
+        places, into, square = skimp.arange(4), skimp.empty(1, 8), skimp.rand(4, 4)
+        table, some = skimp.rand(400, 400), skimp.rand(4, 400)
     calls = {
         "norm of one row": lambda: norm(row),
         "softmax of one row": lambda: F.softmax(row, -1),
@@ -156,6 +160,16 @@ def test_frames_of_calls_that_nobody_records() -> None:
         "integers by names": lambda: skimp.randint(low=0, high=9, size=(4,)),
         "the tensor itself": lambda: skimp.as_tensor(rows),
         "a row taken from rows": lambda: rows.sub_(row),
+        "rows of a table": lambda: table[places],
+        "rows written to a table": lambda: table.__setitem__(places, some),
+        "rows added to a table": lambda: table.index_add_(0, places, some),
+        "rows of batches times a matrix": lambda: skimp.matmul(keys, square),
+        "a vector added to a product": lambda: skimp.addmv(square[0], square, square[1]),
+        "cosines of a batch": lambda: skimp.vmap(F.cosine_similarity, (0, None, None))(
+            rows, row, -1
+        ),
+        "limits into a tensor": lambda: skimp.clamp(row, 0.0, 1.0, out=into),
+        "a sum into a tensor": lambda: skimp.sum(rows, 0, True, out=into),
     }
     with skimp.config.using(defer="auto"), skimp.no_grad():
         found = {name: frames_of(call) for name, call in calls.items()}

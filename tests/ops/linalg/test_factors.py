@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import skimp
+from skimp._kernels import lapack
 from tests.support.samples import agree, same_gradients, twin
 
 DTYPES = [torch.float64, torch.complex128]
@@ -161,3 +162,31 @@ def test_pivots_that_are_no_rows_are_refused(bad: int) -> None:
     words = {"message": 70, "refused": RuntimeError}
     agree(lambda lib, f, p: lib.linalg.lu_solve(f, p, lib.ones(3, 2, 2)), factors, pivots, **words)
     agree(lambda lib, f, p: lib.lu_unpack(f, p), factors, pivots, **words)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lu_by_lapacks_names_and_without(
+    named: bool, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not named:
+        monkeypatch.setattr(lapack, "_named", lambda *_: None)
+    for shape, columns in (((4, 4), (4, 2)), ((2, 3, 5, 5), (3, 5, 1)), ((40, 40), (2, 40, 3))):
+        a, b = torch.randn(shape, dtype=dtype), torch.randn(columns, dtype=dtype)
+        agree(lambda lib, a: lib.linalg.lu_factor(a), a, tolerance=1e-8)
+        lu, pivots = torch.linalg.lu_factor(a)
+        for adjoint in (False, True):
+            agree(
+                lambda lib, lu, p, b, w=adjoint: lib.linalg.lu_solve(lu, p, b, adjoint=w),
+                lu, pivots, b, tolerance=1e-6,
+            )  # fmt: skip
+    for shape in ((5, 1), (2, 3, 5), (1, 1)):
+        agree(
+            lambda lib, a: lib.linalg.lu_factor_ex(a),
+            torch.randn(shape, dtype=dtype),
+            tolerance=1e-9,
+        )
+    spoilt = torch.tensor([[0.0, 0], [0, 1]], dtype=dtype)
+    agree(lambda lib, a: lib.linalg.lu_factor_ex(a), spoilt)
+    spoilt[0, 0] = torch.nan
+    agree(lambda lib, a: lib.linalg.lu_factor_ex(a), spoilt)

@@ -40,6 +40,16 @@ def test_distances(reduction: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("spread", [0.01, 3.0])
+def test_distances_of_many(reduction: str, spread: float) -> None:
+    """All of which are near, and what is blended from a size on."""
+    x, y = (torch.randn(2, 80, 70) * spread).unbind()
+    x.requires_grad_()
+    for name in ("smooth_l1_loss", "huber_loss"):
+        both(name, x, y, reduction=reduction)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_likelihoods(reduction: str) -> None:
     p = torch.rand(4, 5).clamp(0.01, 0.99).requires_grad_()
     both("binary_cross_entropy", p, torch.rand(4, 5), weight=torch.rand(5), reduction=reduction)

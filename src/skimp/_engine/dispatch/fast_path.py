@@ -420,7 +420,7 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array, new: bool = True) -
     """Operands in the result's shape; in its memory order as well where a kernel's bits depend on
     that. `new`: nothing has been written there.
     """
-    if kernel.strided and isinstance(kernel.fn, np.ufunc):
+    if kernel.loose:
         return arrays if like.size < repeats.LEAST else repeats.in_runs(arrays, like, new)
     shape, strides = like.shape, like.strides
     found = []
@@ -462,6 +462,14 @@ def takes_small(out: Any, args: Iterable[Any]) -> bool:
         elif isinstance(t, Tensor):
             return False
     return True
+
+
+def takes_apart(out: Any, args: Iterable[Any]) -> bool:
+    """`takes_small` of an `out` that is none of what is read, which may stand in lists."""
+    for t in args:
+        if t is out or (isinstance(t, (list, tuple)) and not takes_apart(out, t)):
+            return False
+    return takes_small(out, args)
 
 
 def put_small(out: Tensor, made: Any) -> bool:

@@ -20,6 +20,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.arguments import look
+from skimp._engine.dispatch.fast_path import put_small, takes_apart
 from skimp._engine.dispatch.numpy_words import in_python
 from skimp._engine.dispatch.older import in_order
 from skimp._engine.dispatch.pointwise_forms import named
@@ -39,6 +40,7 @@ from skimp._engine.dispatch.runners import move
 from skimp._engine.dispatch.signatures import Late
 from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
+    PLAIN_NAMES,
     Parameters,
     behind,
     explaining,
@@ -384,6 +386,15 @@ def _shown(o: Op, title: str, add_out: bool) -> inspect.Signature:
 def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """The body, unrecorded where a rule differentiates it, then the record of it."""
     space.update(raw=o.raw, state=modes.state, Tensor=Tensor)
+    if o.fast is not None and p.takes_out:
+        space.update(apart=takes_apart, put=put_small, fast=o.fast)
+        read = "".join([f"{name}, " for name in p.names() if name not in PLAIN_NAMES])
+        usual = plain_call(p, "ordinary", f"out is not None and apart(out, ({read}))")
+        lines += [
+            f"    if {' and '.join(usual)}:",
+            f"        if put(out, fast({p.handed_to(o.fast)})):",
+            "            return out",
+        ]
     usual = plain_call(p, "known" if o.fast is None else "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
     call = f"raw({p.passed()})"

@@ -157,8 +157,14 @@ class Overrides:
             return True
         if not state.subclasses:
             return False
-        kinds = {type(v) for v in _flat(call.values())} - KNOWN
-        return any([takes_over(kind) for kind in kinds])
+        values = call.values()
+        kinds = set(map(type, values))
+        if list in kinds or tuple in kinds:
+            kinds = set(map(type, _flat(values)))
+        for kind in kinds:  # noqa: SIM110  # a generator takes longer
+            if kind not in KNOWN and takes_over(kind):
+                return True
+        return False
 
     def run(self, call: Call) -> Any:
         if call.form.name in OF_MODES and not (state.modes and state.everything):

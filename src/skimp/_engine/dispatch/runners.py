@@ -9,7 +9,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.fast_path import put_small, takes_small
+from skimp._engine.dispatch.fast_path import put_small, takes_apart
 from skimp._engine.dispatch.meta import body
 from skimp._engine.dispatch.numpy_words import NUMPY_WORDS
 from skimp._engine.dispatch.row import REQUIRED, Op
@@ -106,7 +106,7 @@ def run(op: Op, given: dict[str, Any], out: Any) -> Any:
 
 def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> Any:
     """`out=` of an op that is not pointwise: checked, computed, then moved into place."""
-    if op.fast is not None and takes_small(out, tensors) and not any([t is out for t in tensors]):
+    if op.fast is not None and takes_apart(out, tensors):
         positional, keywords = _passed(op, given)
         if put_small(out, op.fast(*positional, **keywords)):
             return out

@@ -60,7 +60,7 @@ _Alone = tuple[Function, tuple[Any, ...], Any]
 class _Plan(NamedTuple):
     """What is remembered: the row's fast path, which of the function's own arguments it takes
     (None: the first alone), what it takes then, and `Run.then`; where one tensor is all that may be
-    new, the kernel, what that takes then, and the row's recording.
+    new, the kernel, what that takes then, and the row's recording; and the row.
     """
 
     fast: Function
@@ -68,6 +68,7 @@ class _Plan(NamedTuple):
     rest: tuple[Any, ...]
     then: Callable[..., None] | None
     alone: _Alone | None
+    row: Pointwise
 
 
 def settle(decide: Function, free: str | None = None) -> Settled:
@@ -109,6 +110,7 @@ def _running(p: Parameters, names: list[str], key: str) -> list[str]:
     first, given = names[0], ", ".join(names)
     taken = [one.name for one in p.all]
     return [
+        *(_writing(first, given, key) if "out" in taken else []),
         f"    inplace = {'inplace' if 'inplace' in taken else 'False'}",
         f"    into = {first} if inplace else {'out' if 'out' in taken else 'None'}",
         f"    run = decide({p.passed(())})",
@@ -116,10 +118,22 @@ def _running(p: Parameters, names: list[str], key: str) -> list[str]:
         "    made = call(row, args, params, into, inplace)",
         "    if then is not None:",
         f"        then(made, {given})",
-        "    if into is None or inplace:",
-        f"        if type({first}) in ordinary and {first}._np is not None:",
-        f"            learn(plans, {key}, ({given},), run, inplace, free)",
+        f"    if type({first}) in ordinary and {first}._np is not None:",
+        f"        learn(plans, {key}, ({given},), run, inplace, free)",
         "    return made",
+    ]
+
+
+def _writing(first: str, given: str, key: str) -> list[str]:
+    """The lines that write what such arguments were known to decide into a small `out`."""
+    return [
+        f"    if out is not None and out is not {first} and type({first}) in ordinary:",
+        "        inplace = False",
+        f"        plan = plans.get({key})",
+        "        if plan is not None:",
+        f"            operands = ({first},) if plan.takes is None else plan.takes(({given},))",
+        "            if plan.row.fast_into(out, *operands, *plan.rest):",
+        "                return out",
     ]
 
 
@@ -134,7 +148,7 @@ def _asking(names: list[str], key: str, inplace: str) -> list[str]:
         f"    plan = plans.get({key})",
         "    if plan is None:",
         "        return",
-        "    fast, takes, rest, then, alone = plan",
+        "    fast, takes, rest, then, alone, _ = plan",
         "    if alone is not None and x.flags.c_contiguous:",
         "        kernel, constants, recording = alone",
         "        if not inplace:",
@@ -196,7 +210,9 @@ def _learn(
     if places is not None and all([type(v) in _PLAIN for v in rest]):
         alone = _alone(run, inplace) if takes == 1 and then is None else None
         fast = row.fast_inplace if inplace else row.fast
-        plans[key] = _Plan(fast, itemgetter(*places) if places[1:] else None, rest, then, alone)
+        plans[key] = _Plan(
+            fast, itemgetter(*places) if places[1:] else None, rest, then, alone, row
+        )
 
 
 def _places(args: tuple[Any, ...], given: tuple[Any, ...], takes: int) -> list[int] | None:

@@ -124,6 +124,17 @@ def small_array(t: Tensor) -> Any:
     return t._skimp_array() if layouts.numel(layout.shape) < config.small_below else None
 
 
+def held_array(t: Tensor) -> Any:
+    """`small_array`, of a row-major tensor of any size: for who reads or writes few elements."""
+    if t._np is not None:
+        return t._np
+    layout, s = t._skimp_layout, t._storage
+    if layout is None or s.deferred is not None or s.loose or t._hollow or t._conj or t._skimp_neg:
+        return None
+    few = layouts.numel(layout.shape) < config.small_below
+    return t._skimp_array() if few or layouts.is_contiguous(layout) else None
+
+
 def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     """The view of `input` in another shape that `a`, its small array in that shape, is."""
     new = _on_array(input, a)

@@ -197,11 +197,11 @@ class Parameters:
         return found
 
 
-def plain_call(p: Parameters, first: str = "known") -> list[str]:
+def plain_call(p: Parameters, first: str = "known", out: str = "out is None") -> list[str]:
     """Conditions of a call as most are: no `out=`, no NumPy words, nothing left out."""
     found = [*p.usual(first)]
     if p.takes_out:
-        found.append("out is None")
+        found.append(out)
     if p.words:
         found.append("not numpy_words")
         found += [f"{name} is not required" for name in p.required()]

@@ -55,6 +55,8 @@ class Kernel:
 
     `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
     `strided`: the bits of the result do not depend on the strides of the inputs.
+    `loose`: nor do they where out is dense, and the inputs may have shapes that are broadcast to
+    its own (of functions, those marked by `kernels.pointwise.loose`).
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     `brief`: it takes no longer than memory does.
     `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
@@ -69,8 +71,8 @@ class Kernel:
     """
 
     __slots__ = (
-        "aliases", "beside", "brief", "dense", "fn", "gate", "joined", "listed", "name", "numbers",
-        "strided", "ufunc",
+        "aliases", "beside", "brief", "dense", "fn", "gate", "joined", "listed", "loose", "name",
+        "numbers", "strided", "ufunc",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +94,7 @@ class Kernel:
         self.fn: Final = fn
         self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
+        self.loose: Final = fn in _SAME_AT_ANY_STRIDE or getattr(fn, "loose", False)
         self.dense: Final = fn in _SLOW_WITH_NUMBERS if dense is None else dense
         self.brief: Final = fn in _BRIEF if brief is None else brief
         self.ufunc: Final = fn if isinstance(fn, np.ufunc) else ufunc

@@ -9,14 +9,19 @@ polynomial) interpolation at Chebyshev nodes in 50 digits, relative error below 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from skimp._kernels.pieces import in_pieces
+
 Array = npt.NDArray[Any]
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+
+
+_PIECE: Final = 1 << 14  # elements: what a formula makes of them stays in the cache
 
 
 class Kernel(Protocol):
@@ -25,12 +30,17 @@ class Kernel(Protocol):
     def __call__(self, *arrays: Any, out: Array) -> None: ...
 
 
-def kernel(formula: Callable[..., F64]) -> Kernel:
-    """The kernel of a float64 formula: widens, computes, rounds once."""
+def kernel(formula: Callable[..., F64], short: Callable[..., F64] | None = None) -> Kernel:
+    """The kernel of a float64 formula: widens, computes, rounds once, a piece at a time. `short`:
+    the formula for what comes from float32 and goes there.
+    """
 
     def fill(*arrays: Any, out: Array) -> None:
-        wide = (np.atleast_1d(np.asarray(a, np.float64)) for a in arrays)
-        np.atleast_1d(out)[...] = formula(*wide)
+        own = [np.atleast_1d(a) for a in arrays]
+        narrow = out.dtype == np.float32 and all([a.dtype == np.float32 for a in own])
+        used = formula if short is None or not narrow else short
+        for some in in_pieces(*own, np.atleast_1d(out), length=_PIECE):
+            some[-1][...] = used(*[np.asarray(a, np.float64) for a in some[:-1]])
 
     fill.__name__ = fill.__qualname__ = formula.__name__.removesuffix("64").rstrip("_")
     fill.__doc__ = formula.__doc__

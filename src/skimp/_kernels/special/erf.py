@@ -63,9 +63,25 @@ _ERF32_P = (
     1.7766759818208303e-05,
 )  # fmt: skip
 _ERF32_Q = (1.0, 0.1876096566170339, 0.029411400345054482, 0.0007296969937166162)
+# (1 + 2 x) erfcx(x) for float32, in (x - 3) / (x + 3) on [0, 10.2]
+_ERFCX32 = (
+    1.25300805895, -0.135621111469, -0.0475623842915, 0.12964536701, -0.119271644838,
+    0.0683064417936, -0.0237872881389, 0.00252794790195, 0.00194785495415,
+    -0.000739813225162, -0.000178775972283, 3.6989435719e-05,
+)  # fmt: skip
+# erfinv(x) / x for float32, of w = -log(1 - x**2): in w - 2.5 on [0, 5], then in sqrt(w) - 3.1430
+_ERFINV32_NEAR = (
+    1.50140936, 0.2466402791, -0.004177392875, -0.001252726392, 0.0002183493862,
+    -4.97241969e-06, -3.463985268e-06, 4.681313482e-07, 2.333596721e-08, -8.931925978e-09,
+)  # fmt: skip
+_ERFINV32_FAR = (
+    2.976423437, 1.003967806, 0.006769972538, -0.005035083702, 0.003557073005,
+    -0.002388118013, 0.001276688063, -0.0003332626769, -0.0001587421399, 0.0001203858634,
+)  # fmt: skip
 
 _SQRT2 = sqrt(2.0)
 _SQRT1_2 = sqrt(0.5)
+_FAR_CENTRE = 3.143033988749895
 _CENTRE = 0.85  # |x| up to which erfinv is a function of x, beyond it of log(1 - |x|)
 
 
@@ -185,9 +201,31 @@ def erf(x: Array, *, out: Array) -> None:
         _erf_wide(x, out=out)
 
 
-erfc = kernel(erfc64)
+def _erfc_of_float32(x: F64) -> F64:
+    """erfc for results of float32: a short polynomial, and no care for the digits of x**2."""
+    a = np.abs(x)
+    y = polynomial(1.0 - 6.0 / (a + 3.0), _ERFCX32)
+    y /= 1.0 + 2.0 * a
+    y *= np.exp(-a * a)
+    return bare.where(x < 0, 2.0 - y, y)
+
+
+def _erfinv_of_float32(x: F64) -> F64:
+    """erfinv for float32, within .7 ulp."""
+    w = (1.0 - x) * (1.0 + x)
+    np.negative(np.log(w, out=w), out=w)
+    y = polynomial(w - 2.5, _ERFINV32_NEAR)
+    far = w > 5.0
+    if bare.count_nonzero(far):
+        root = np.sqrt(w[far])
+        y[far] = bare.where(root == np.inf, root, polynomial(root - _FAR_CENTRE, _ERFINV32_FAR))
+    y *= x
+    return y
+
+
+erfc = kernel(erfc64, _erfc_of_float32)
 erfcx = kernel(erfcx64)
-erfinv = kernel(erfinv64)
-ndtr = kernel(ndtr64)
+erfinv = kernel(erfinv64, _erfinv_of_float32)
+ndtr = kernel(ndtr64, lambda x: 0.5 * _erfc_of_float32(x * -_SQRT1_2))
 ndtri = kernel(ndtri64)
 log_ndtr = kernel(log_ndtr64)

@@ -16,6 +16,7 @@ from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
+from skimp._engine.dispatch.view_forms import held_array
 from skimp._engine.memory.copies import written
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
@@ -28,6 +29,7 @@ from skimp._ops.index.indexing import getitem, shown, small_item
 from skimp._ops.index.plan import Plan, in_numbers, split
 from skimp._ops.index.small_places import index_arrays, write_places
 from skimp._ops.shape.copies import _filled, write, write_small
+from skimp.config import config
 
 _state = modes.state
 _WHOLE = slice(None)
@@ -49,9 +51,11 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             raise ValueError("Overflow when unpacking long long")
         check_number(value, self._dtype)
         a = self._np
+        if a is None and not active and type(self) in ORDINARY:
+            a = held_array(self)
         if a is not None and not self._rg and _as_it_is(value, self._dtype):
             place = small_item(a, index) if a.flags.c_contiguous else None
-            if place is not None:
+            if place is not None and (a is self._np or place.size < config.small_below):
                 history.before_inplace(self)
                 self._skimp_writable()
                 place[...] = value
@@ -63,6 +67,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if index is False:
         return
     a = self._np
+    if a is None and not active and type(self) in ORDINARY:
+        a = held_array(self)
     if not active and type(self) in ORDINARY and a is not None:
         listed = _places(index, a) if type(value) is Tensor else None
         if listed is not None:
@@ -106,6 +112,8 @@ def _put_number(self: Tensor, a: Any, index: Any, value: Any) -> bool:
         return False
     place = arrays[0]
     if len(arrays) == 1 and place.dtype == bool:
+        if self._np is None:  # of a large one that would be a pass over all
+            return False
         history.before_inplace(self)
         where = place.reshape(place.shape + (1,) * (a.ndim - place.ndim))
         bare.copyto(self._skimp_writable(), value, where=where)
@@ -192,10 +200,11 @@ def _with_ints(index: Any) -> tuple[Any, ...] | None:
 
 def _put_small(self: Tensor, index: Any, value: Tensor) -> bool:
     """Write a small tensor over a view of another by plain ints and slices."""
-    a, b = self._np, value._np
-    if a is None or b is None or active or self._dtype is not value._dtype:
+    b = value._np
+    if b is None or active or self._dtype is not value._dtype or type(self) not in ORDINARY:
         return False
-    if type(self) not in ORDINARY or not a.flags.c_contiguous:
+    a = self._np if self._np is not None else held_array(self)
+    if a is None or not a.flags.c_contiguous:
         return False
     place = small_item(a, index)
     if place is None or place.shape != b.shape:

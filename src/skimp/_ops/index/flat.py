@@ -13,7 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.view_forms import small_array
+from skimp._engine.dispatch.view_forms import held_array, small_array
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, in_boxes, span
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
@@ -43,7 +43,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
 
 
 def _small_take(input: Tensor, index: Tensor) -> Tensor | None:
-    x, where = small_array(input), small_array(index) if type(index) is Tensor else None
+    x, where = held_array(input), small_array(index) if type(index) is Tensor else None
     if x is None or where is None or index._dtype is not dtypes.int64 or where.size > _FEW:
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from functools import lru_cache
 from operator import itemgetter
@@ -10,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.parts import Part, part
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
+from skimp._engine.dispatch.view_forms import held_array
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -23,6 +26,7 @@ from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, mark_versi
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, in_numbers, split
+from skimp.config import config
 
 _new = object.__new__
 _view_of = history.view_of
@@ -70,6 +74,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         view = _of_large(self, index)
         if view is not None:
             return view
+        picked = _few_of_large(self, index)
+        if picked is not None:
+            return picked
     if x is not None and self._rg and not active and type(self) in ORDINARY:
         picked = _recorded(self, x, index)
         if picked is None:
@@ -112,11 +119,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 t._skimp_stale = storage.version
                 views.append(_ref(t))
             return t
-    if x is not None and not active and type(self) in ORDINARY:
+    if not active and type(self) in ORDINARY and not self._hollow:
         plain = in_numbers(index)
         if plain is not index:
             return getitem(self, plain)
-        view = _of_large(self, index)
+        view = None if x is None else _of_large(self, index)
         if view is not None:
             return view
     return _general(self, index)
@@ -243,6 +250,25 @@ def _of_large(self: Tensor, index: Any) -> Tensor | None:
     if t._skimp_node is None:
         history.register(base, t)
     return t
+
+
+def _few_of_large(self: Tensor, index: Any) -> Tensor | None:
+    """The few elements of a large tensor where small tensors of positions, or a list of them, say;
+    None sends the index the general way.
+    """
+    n, indices = 1, index if type(index) is tuple else (index,)
+    for i in indices:
+        if type(i) is Tensor and i._np is not None and i._dtype in _POSITIONS:
+            n *= i._np.size
+        elif type(i) is list:
+            n *= len(i)
+        else:
+            return None
+    shape = shape_of(self)
+    if not 0 < n * math.prod(shape[len(indices) :]) < config.small_below:
+        return None
+    a = held_array(self)
+    return None if a is None else advanced.picked(self, a, index)
 
 
 @lru_cache(4096)

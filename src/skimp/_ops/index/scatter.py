@@ -12,7 +12,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant, unrecorded
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.view_forms import small_array
+from skimp._engine.dispatch.view_forms import held_array, small_array
 from skimp._engine.eval.positions import bits, first_outside
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
@@ -137,7 +137,7 @@ def _small_source(x: Array, places: Array, src: Any) -> Array | None:
 def small_gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False
 ) -> Tensor | None:
-    x = small_array(input)
+    x = held_array(input)
     if x is None or not x.flags.c_contiguous:
         return None
     places = small_places(x, dim, index)

@@ -13,7 +13,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.view_forms import small_array
+from skimp._engine.dispatch.view_forms import held_array, small_array
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, take_slices
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
@@ -26,6 +26,7 @@ from skimp._ops.index.along import is_half, read_along, write_along
 from skimp._ops.index.masks import small_number
 from skimp._ops.index.scatter import REDUCE_BACK, UFUNCS, divided, identity
 from skimp._ops.index.writers import writer
+from skimp.config import config
 
 _WIDE = 1 << 12  # elements of a slice above which it is copied by itself
 
@@ -74,9 +75,17 @@ def _small_rows(x: Array, dim: Any, index: Any, turns: int = 0) -> tuple[int, Ar
 
 
 def _small_select(input: Tensor, dim: int, index: Tensor) -> Tensor | None:
-    x = small_array(input)
+    x = held_array(input)
     found = None if x is None or not x.flags.c_contiguous else _small_rows(x, dim, index)
-    return None if found is None else fresh(x.take(found[1], found[0]), input._dtype)
+    if found is None or not _are_few(x, *found):
+        return None
+    return fresh(x.take(found[1], found[0]), input._dtype)
+
+
+def _are_few(x: Array, dim: int, where: Array) -> bool:
+    """Whether so many slices along a dim are a small tensor, or are of one."""
+    most = config.small_below
+    return x.size < most or x.size // x.shape[dim] * where.size < most
 
 
 def _small_slices(x: Array, dim: int, where: Array, source: Any) -> Array | None:
@@ -117,7 +126,7 @@ def _small_add(x: Array, dim: int, index: Tensor, source: Any, *, alpha: Any = 1
 def _small_fill(x: Array, dim: int, index: Tensor, value: Any) -> bool:
     number = small_number(value, dtypes.FROM_NUMPY.get(x.dtype))
     found = None if number is None else _small_rows(x, dim, index, 1)
-    if found is None:
+    if found is None or not _are_few(x, *found):
         return False
     x[_at(*found)] = number
     return True

@@ -4,6 +4,7 @@ of an index, and how `index_put` writes.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.rows import add_rows, add_slices, are_distinct
+from skimp.config import config
 
 _NUMBERS = {int}
 _SERIES = frozenset({tuple, list})
@@ -72,6 +74,8 @@ def small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> 
         shape = broadcast_shapes(*[a.shape for a in arrays])
         shape = (*x.shape[:lead], *shape, *x.shape[lead + len(arrays) :])
         if source.shape != shape:
+            if math.prod(shape) >= config.small_below:
+                return False
             source = shaping.broadcast(source, shape)
         _put(x, lead, arrays, source, accumulate)
     except (IndexError, RuntimeError, ValueError):  # the general way has PyTorch's words

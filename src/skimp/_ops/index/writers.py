@@ -23,7 +23,7 @@ from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.recorded import needs_of, recording_of
 from skimp._engine.dispatch.runners import call, move
 from skimp._engine.dispatch.transforms import tensors_in
-from skimp._engine.dispatch.view_forms import small_array
+from skimp._engine.dispatch.view_forms import held_array, small_array
 from skimp._engine.dispatch.wrappers import Parameters, plain_call
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
@@ -48,8 +48,8 @@ def writer(
     `row_major`: the copy is, as where PyTorch's op allocates its result; else it is laid out as the
     input, and with None has the input's very strides, dense or not.
     `function=False`: there are only the methods and, in place, no function.
-    `fast` writes to the small row-major ndarray of its first argument, and says True; or it
-    writes nothing, where a call is not for it.
+    `fast` writes to the row-major ndarray of its first argument, of which it changes few elements,
+    and says True; or it writes nothing, where a call is not for it.
     """
 
     def declare(raw: Function) -> Function:
@@ -99,7 +99,7 @@ def _fast_paths(fast: Function | None, row_major: bool) -> tuple[Any, Any]:
         first = p.names()[0]
         lines += [
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
-            f"        x = {first}._np if {first}._np is not None else small_array({first})",
+            f"        x = {first}._np if {first}._np is not None else held_array({first})",
             "        if x is not None and x.flags.c_contiguous:",
             f"            if {_recorded(space, o, p)}:",
             f"                given = {p.given()}",
@@ -122,7 +122,7 @@ def _recorded(space: dict[str, Any], o: Op, p: Parameters) -> str:
 def _shared_names(space: dict[str, Any], fast: Function, o: Op, p: Parameters) -> str:
     """Give the text of a fast path its names; the arguments after the first, as passed on."""
     space.update(
-        small_array=small_array, fast=fast, op=o, state=modes.state,
+        small_array=small_array, held_array=held_array, fast=fast, op=o, state=modes.state,
         record=record, rule_for=_rule_for, fresh=fresh, before_inplace=history.before_inplace,
         run_in_place=_run_in_place,
     )  # fmt: skip

@@ -323,7 +323,8 @@ export(
 # -- chains ---------------------------------------------------------------------------------------
 
 
-def _cheapest(sizes: list[int]) -> list[list[int]]:
+@lru_cache(maxsize=256)
+def _cheapest(sizes: tuple[int, ...]) -> list[list[int]]:
     """Where to split the chain i..j (CLRS 15.2: matrix-chain multiplication)."""
     n = len(sizes) - 1
     cost = [[0] * n for _ in range(n)]
@@ -339,7 +340,7 @@ def _cheapest(sizes: list[int]) -> list[list[int]]:
 
 
 def _chain(matrices: list[Tensor]) -> Tensor:
-    split = _cheapest([matrices[0].shape[0], *[m.shape[1] for m in matrices]])
+    split = _cheapest((matrices[0].shape[0], *[m.shape[1] for m in matrices]))
     return _part(matrices, split, 0, len(matrices) - 1)
 
 

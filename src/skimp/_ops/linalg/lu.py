@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, general, hidden
@@ -23,6 +24,7 @@ from skimp._ops.linalg.checks import (
     check_matrices,
     check_number,
     check_square,
+    columns,
     first_bad,
     integers,
     linear,
@@ -35,6 +37,9 @@ _PANEL = 32  # columns eliminated one by one before the rest of the matrix is br
 
 def eliminate(a: Array, pivot: bool = True) -> tuple[Array, Array]:
     """L below and U on the diagonal of one array, and each step's pivot row, from 1 (getrf)."""
+    found = lapack.factors(a) if pivot else None
+    if found is not None:
+        return found
     m, n = a.shape[-2:]
     k = min(m, n)
     flat = np.array(a, order="C").reshape(math.prod(a.shape[:-2]), m, n)
@@ -183,8 +188,12 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """
     _check("torch.lu_factor", A)
     m, n = A.shape[-2:]
-    _, lower, upper, pivots = _lu(A, pivot)
-    both = _both(lower.tril(-1), upper, m, n).mT.contiguous().mT  # column-major, as LAPACK's
+    if A._hollow or _recorded(A):
+        _, lower, upper, pivots = _lu(A, pivot)
+        both = _both(lower.tril(-1), upper, m, n).mT.contiguous().mT  # column-major, as LAPACK's
+    else:
+        one, rows_of = eliminate(A._skimp_array(), pivot)
+        both, pivots = columns(one, A._dtype), integers(rows_of)
     if A._hollow:
         return return_types.linalg_lu_factor_ex(
             both, pivots, meta.empty(A.shape[:-2], dtypes.int32)
@@ -205,6 +214,10 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
             "linalg.lu_factor_ex(A, pivot)"
         )
     return return_types.linalg_lu_factor_ex(both, pivots, found)
+
+
+def _recorded(*tensors: Tensor) -> bool:
+    return modes.state.grad and any([t._rg for t in tensors])
 
 
 def _both(lower: Tensor, upper: Tensor, m: int, n: int) -> Tensor:
@@ -282,6 +295,11 @@ def lu_solve(
             )
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    if not (LU._hollow or B._hollow or pivots._hollow or _recorded(LU, B)):
+        arrays = LU._skimp_array(), pivots._skimp_array(), B._skimp_array()
+        found = lapack.by_factors(*arrays, adjoint)
+        if found is not None:
+            return columns(found, B._dtype)
     p = _permutation_of(pivots, LU.shape[-1], LU)
     tri = NAMESPACES["linalg"]["solve_triangular"]
     if adjoint:

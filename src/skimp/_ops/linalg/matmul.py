@@ -154,6 +154,27 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     return planned(input, mat2, NEITHER) if len(one.shape) == 2 == len(other.shape) else None
 
 
+def _small_tall(input: Tensor, other: Tensor) -> Tensor | None:
+    """Small row-major matrices, one below the other, times one of their type."""
+    x, y, dtype = input._np, other._np, input._dtype
+    if (
+        x is None
+        or y is None
+        or dtype is not other._dtype
+        or dtype not in dtypes.FLOATING_AND_COMPLEX
+        or not x.size
+        or not x.flags.c_contiguous
+        or x.shape[-1] != y.shape[0]
+        or not (y.flags.forc or has_unit_stride(y))
+    ):
+        return None
+    tall = x.reshape(-1, len(y))
+    if len(tall) * y.shape[1] >= config.small_below:
+        return None
+    times = np.matmul if len(y) > 1 and tall.size * y.shape[1] <= FEW else multiply
+    return fresh(times(tall, y).reshape(*x.shape[:-1], y.shape[1]), dtype)
+
+
 MM = Rule("MmBackward0", input=mm_first_back, mat2=mm_second_back, releases_early=True)
 MULTIPLYING = recording(MM, ("input", "mat2"))
 
@@ -355,6 +376,9 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
             made = planned(input, other, NEITHER)
     elif x.ndim == 1:
         made, rows = _small_row(input, other), _recording_row
+    elif x.ndim > 2:  # recorded, these are two views and a product
+        quiet = not ((input._rg or other._rg) and modes.state.grad)
+        return _small_tall(input, other) if quiet else None
     else:
         made, rows = _small_mm(input, other), MULTIPLYING
     if made is not None and (input._rg or other._rg) and modes.state.grad:

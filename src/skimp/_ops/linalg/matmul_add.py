@@ -210,6 +210,65 @@ def small_addmm(
     return fresh(made, dtype)
 
 
+def _small_sum(input: Tensor, a: Tensor, b: Tensor, dims: tuple[int, int]) -> Tensor | None:
+    """Small row-major operands of one type and so many dims, multiplied and added as `added` does;
+    None for any other.
+    """
+    w, x, y, dtype = input._np, a._np, b._np, a._dtype
+    if (
+        w is None
+        or x is None
+        or y is None
+        or not input._dtype is dtype is b._dtype
+        or dtype not in dtypes.FLOATING_AND_COMPLEX
+        or (x.ndim, y.ndim) != dims
+        or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]
+        or not (x.flags.c_contiguous and y.flags.c_contiguous)
+    ):
+        return None
+    vector = y.ndim == 1
+    if not vector and len(x) != len(y):
+        return None
+    shape = x.shape[:-1] if vector else (*x.shape[:-1], y.shape[-1])
+    if w.shape != shape and w.shape != shape[1:]:
+        return None
+    made = np.empty(shape, x.dtype)
+    if made.size >= config.small_below:
+        return None
+    products.product(x, y[:, None] if vector else y, made[:, None] if vector else made)
+    made += w
+    return fresh(made, dtype)
+
+
+def _small_addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor | None:
+    return _small_sum(input, mat, vec, (2, 1)) if beta == 1 == alpha else None
+
+
+def _small_baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor | None:
+    return _small_sum(input, batch1, batch2, (3, 3)) if beta == 1 == alpha else None
+
+
+def _small_addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor | None:
+    w, x, y, dtype = input._np, vec1._np, vec2._np, vec1._dtype
+    if w is None or x is None or y is None or not beta == 1 == alpha:
+        return None
+    if not input._dtype is dtype is vec2._dtype or dtype not in dtypes.FLOATING_AND_COMPLEX:
+        return None
+    if not (x.ndim == 1 == y.ndim and w.shape == (*x.shape, *y.shape) and w.flags.c_contiguous):
+        return None
+    if w.size >= config.small_below:
+        return None
+    made = np.multiply(x[:, None], y)
+    made += w
+    return fresh(made, dtype)
+
+
 def _large_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor | None:
     """The same of a row and large matrices of its type, whose product BLAS adds to it."""
     if len(shape_of(mat1)) != 2:
@@ -241,7 +300,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 
 @general(batch=batching.products.plus_product, inplace=True, older=True, overlap=("input",),
-         rule=Rule("AddmvBackward0",
+         fast=_small_addmv, rule=Rule("AddmvBackward0",
     input=lambda g, beta: scaled(g, beta),
     mat=lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
     vec=lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)))  # fmt: skip
@@ -287,7 +346,7 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
 
 
 @general(batch=batching.products.plus_product, inplace=True, older=True,
-         overlap=("input",), autocast="lower", rule=Rule("BaddbmmBackward0",
+         overlap=("input",), autocast="lower", fast=_small_baddbmm, rule=Rule("BaddbmmBackward0",
     input=lambda g, beta: scaled(g, beta),
     batch1=lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
     batch2=lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)))  # fmt: skip
@@ -398,7 +457,7 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 
 
 @general(batch=batching.products.plus_product, inplace=True, older=True, out=True,
-         overlap="aligned",
+         overlap="aligned", fast=_small_addr,
          rule=Rule("AddrBackward0",
     input=lambda g, beta: scaled(g, beta),
     vec1=lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),

@@ -48,6 +48,7 @@ def _kernels(kernel: Any) -> Any:
     return {**dict.fromkeys(range(3), kernel), COMPLEX: NO_COMPLEX}
 
 
+@K.loose
 def _above(x: Any, high: Any, *, out: Any) -> None:
     K.clamp(x, None, high, out=out)
 

@@ -17,6 +17,7 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare
+from skimp._kernels.pointwise import BLENDED, select
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.nn.losses_reduced import loss_of, reduced, small_loss
@@ -51,20 +52,34 @@ def _smooth(x: Array, y: Array, beta: Any, *, out: Array) -> None:
     np.subtract(x, y, out=out)
     np.absolute(out, out=out)
     near = out < beta
-    far = out - 0.5 * np.asarray(beta, out.dtype)
+    far = None if _all(near) else out - 0.5 * np.asarray(beta, out.dtype)
     np.multiply(out, out, out=out)
     np.multiply(out, 0.5 / beta, out=out)
-    bare.copyto(out, far, where=~near)
+    _unless(near, far, out)
 
 
 def _huber(x: Array, y: Array, delta: Any, *, out: Array) -> None:
     np.subtract(x, y, out=out)
     np.absolute(out, out=out)
     near = out <= delta
-    far = (out - 0.5 * np.asarray(delta, out.dtype)) * delta
+    far = None if _all(near) else (out - 0.5 * np.asarray(delta, out.dtype)) * delta
     np.multiply(out, out, out=out)
     np.multiply(out, 0.5, out=out)
-    bare.copyto(out, far, where=~near)
+    _unless(near, far, out)
+
+
+def _all(near: Array) -> bool:
+    return bare.count_nonzero(near) == near.size
+
+
+def _unless(near: Array, far: Array | None, out: Array) -> None:
+    """Put what is far where it is not near."""
+    if far is None:
+        return
+    if out.size < BLENDED:
+        bare.copyto(out, far, where=~near)
+    else:
+        select(near, out, far, out=out)
 
 
 def _both(f: Any) -> dict[str, Any]:

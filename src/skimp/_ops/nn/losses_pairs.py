@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd import errors, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
+from skimp._engine.dispatch.batched import Batched
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
@@ -119,7 +120,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
         )
     if eps < 0:
         raise RuntimeError(f"eps must be non-negative, got: {eps}")
-    x1, x2 = x1.to(dtype), x2.to(dtype)
+    x1, x2 = [x if x._dtype is dtype else x.to(dtype) for x in (x1, x2)]
     shape = layouts.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
     x1, x2 = [x if tuple(x.shape) == shape else x.expand(shape) for x in (x1, x2)]
     norm = NAMESPACES["linalg"]["vector_norm"]
@@ -132,8 +133,10 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 def _at_least(size: Any, eps: float) -> Any:
     """size, or eps where it is less: there the gradient is as if it were not."""
-    low = size.detach() < eps
-    if low._np is not None and not bare.count_nonzero(low._np):  # so it is where vectors are few
+    low = held = size.detach() < eps
+    while isinstance(held, Batched):
+        held = held._held
+    if held._np is not None and not bare.count_nonzero(held._np):  # so it is where vectors are few
         return size
     return _where(low, (size - size.detach()) + eps, size)
 

@@ -148,6 +148,8 @@ def _without_nan(input: Any) -> tuple[Tensor, Array] | None:
     if x is None:
         return None
     there = x == x
+    if bare.count_nonzero(there) == x.size:
+        return input, there
     return fresh(bare.where(there, x, x.dtype.type(0)), input._dtype), there
 
 

@@ -408,13 +408,16 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     x = rows(input, dim)
     if x is None or type(keepdim) is not bool:
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
+    shape = x.shape
+    if x.ndim > 2 and x.size:  # the largest of rows are found sooner than NumPy reduces a dim
+        x = x.reshape(-1, shape[-1])
     top = row_tops(x) if x.ndim == 2 else highest(x, -1, None, None, True)
     if not all_finite(top):
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
     e = np.subtract(x, top)
     sums = row_sums(np.exp(e, out=e), True)
     np.add(np.log(sums, out=sums), top, out=sums)
-    return fresh(sums if keepdim else sums.reshape(x.shape[:-1]), input._dtype)
+    return fresh(sums.reshape((*shape[:-1], 1) if keepdim else shape[:-1]), input._dtype)
 
 
 def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:

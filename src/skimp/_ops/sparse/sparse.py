@@ -32,7 +32,15 @@ class Sparse:
 
     def owns(self, args: Any) -> bool:
         """Whether one of these is sparse."""
-        return any([t._skimp_sparse for t in tensors_in(args)])
+        for v in args:
+            if isinstance(v, Tensor):
+                if v._skimp_sparse:
+                    return True
+            elif not isinstance(v, (list, tuple, dict)):
+                continue
+            elif any([t._skimp_sparse for t in tensors_in((v,))]):
+                return True
+        return False
 
     def concerns(self, call: Call) -> bool:
         return self.owns(call.values())
