@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import skimp
 from skimp import relu
 from skimp._ops.shape import pieces
@@ -27,7 +29,8 @@ MOST_OF_CALLS = {
     "values where a mask says": 26, "one word": 21, "a quantile": 32,
     "places that hold": 6, "a mirror image": 4, "one of two numbers": 9, "a range of floats": 5,
     "normals of a size": 11, "integers of a shape": 6, "integers by names": 9,
-    "the tensor itself": 2, "a row taken from rows": 3,
+    "the tensor itself": 2, "a row taken from rows": 3, "places of the last dim": 22,
+    "NumPy's number": 8, "a slice by NumPy's numbers": 8, "a number and places": 25,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
 MOST_OF_GRADIENTS = {
@@ -135,7 +138,7 @@ def test_frames_of_calls_that_nobody_records() -> None:
         row, rows, word = skimp.rand(1, 8), skimp.rand(4, 8), skimp.tensor(3)
         query, keys = skimp.rand(1, 2, 1, 4), skimp.rand(1, 2, 6, 4)
         mask, numbers = skimp.tensor([True, False, True, True]), [skimp.tensor(1.0)] * 3
-        places = skimp.arange(4)
+        places, one = skimp.arange(4), np.int64(1)
     calls = {
         "norm of one row": lambda: norm(row),
         "softmax of one row": lambda: F.softmax(row, -1),
@@ -156,6 +159,10 @@ def test_frames_of_calls_that_nobody_records() -> None:
         "integers by names": lambda: skimp.randint(low=0, high=9, size=(4,)),
         "the tensor itself": lambda: skimp.as_tensor(rows),
         "a row taken from rows": lambda: rows.sub_(row),
+        "places of the last dim": lambda: rows[..., [1, 0]],
+        "NumPy's number": lambda: rows[one],
+        "a slice by NumPy's numbers": lambda: rows[:, one : one + 2],
+        "a number and places": lambda: rows[1, [0, 2]],
     }
     with skimp.config.using(defer="auto"), skimp.no_grad():
         found = {name: frames_of(call) for name, call in calls.items()}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.parts import Part, part
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
@@ -22,7 +23,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, mark_version
 from skimp._ops import batching
 from skimp._ops.index import advanced
-from skimp._ops.index.plan import Plan, in_numbers, split
+from skimp._ops.index.plan import Plan, bound_in_number, in_numbers, split
 
 _new = object.__new__
 _view_of = history.view_of
@@ -112,11 +113,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 t._skimp_stale = storage.version
                 views.append(_ref(t))
             return t
-    if x is not None and not active and type(self) in ORDINARY:
-        plain = in_numbers(index)
+    if not active and type(self) in ORDINARY:
+        plain = in_numbers(index, len(shape_of(self)))
         if plain is not index:
             return getitem(self, plain)
-        view = _of_large(self, index)
+        view = None if x is None else _of_large(self, index)
         if view is not None:
             return view
     return _general(self, index)
@@ -366,16 +367,9 @@ def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
 
 
 def _number_slice(i: slice) -> slice:
-    """The slice itself where no bound is such a tensor."""
-    start, stop = _number_of(i.start), _number_of(i.stop)
+    """The slice itself where no bound is such a tensor, or a number of NumPy's."""
+    start, stop = bound_in_number(i.start), bound_in_number(i.stop)
     return i if start is i.start and stop is i.stop else slice(start, stop, i.step)
-
-
-def _number_of(bound: Any) -> Any:
-    if type(bound) is not Tensor:
-        return bound
-    a = bound._np
-    return bound if a is None or a.size != 1 or a.dtype.kind != "i" else a.item()
 
 
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
