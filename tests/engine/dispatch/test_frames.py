@@ -29,8 +29,8 @@ MOST_OF_CALLS = {
     "values where a mask says": 26, "one word": 21, "a quantile": 32,
     "places that hold": 6, "a mirror image": 4, "one of two numbers": 9, "a range of floats": 5,
     "normals of a size": 11, "integers of a shape": 6, "integers by names": 9,
-    "the tensor itself": 2, "a row taken from rows": 3, "places of the last dim": 22,
-    "NumPy's number": 8, "a slice by NumPy's numbers": 8, "a number and places": 25,
+    "the tensor itself": 2, "a row taken from rows": 3, "places of the last dim": 32,
+    "NumPy's number": 10, "a slice by NumPy's numbers": 12, "a number and places": 39,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
 MOST_OF_GRADIENTS = {
