@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import skimp
 from skimp import relu
 from skimp._ops.shape import pieces
@@ -31,6 +33,8 @@ MOST_OF_CALLS = {
     "a sum into a tensor": 11, "cosines of a batch": 490,
     "rows of a table": 15, "rows written to a table": 25, "rows added to a table": 17,
     "rows of batches times a matrix": 5, "a vector added to a product": 11,
+    "the tensor itself": 2, "a row taken from rows": 3, "places of the last dim": 32,
+    "NumPy's number": 10, "a slice by NumPy's numbers": 12, "a number and places": 39,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
 MOST_OF_GRADIENTS = {
@@ -139,7 +143,7 @@ def test_frames_of_calls_that_nobody_records() -> None:
         query, keys = skimp.rand(1, 2, 1, 4), skimp.rand(1, 2, 6, 4)
         mask, numbers = skimp.tensor([True, False, True, True]), [skimp.tensor(1.0)] * 3
         places, into, square = skimp.arange(4), skimp.empty(1, 8), skimp.rand(4, 4)
-        table, some = skimp.rand(400, 400), skimp.rand(4, 400)
+        table, some, one = skimp.rand(400, 400), skimp.rand(4, 400), np.int64(1)
     calls = {
         "norm of one row": lambda: norm(row),
         "softmax of one row": lambda: F.softmax(row, -1),
@@ -170,6 +174,10 @@ def test_frames_of_calls_that_nobody_records() -> None:
         ),
         "limits into a tensor": lambda: skimp.clamp(row, 0.0, 1.0, out=into),
         "a sum into a tensor": lambda: skimp.sum(rows, 0, True, out=into),
+        "places of the last dim": lambda: rows[..., [1, 0]],
+        "NumPy's number": lambda: rows[one],
+        "a slice by NumPy's numbers": lambda: rows[:, one : one + 2],
+        "a number and places": lambda: rows[1, [0, 2]],
     }
     with skimp.config.using(defer="auto"), skimp.no_grad():
         found = {name: frames_of(call) for name, call in calls.items()}

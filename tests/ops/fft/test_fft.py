@@ -61,6 +61,22 @@ def test_first_and_second_derivatives(stem: str, end: str) -> None:
             same(ours, theirs, 1e-7, strides=False)
 
 
+@pytest.mark.parametrize("stem", ["fft", "ifft", "rfft", "irfft", "ihfft"])
+def test_dims_of_one_stride_lie_in_pytorchs_order(stem: str) -> None:
+    for dim in (0, 1):
+        found = []
+        for lib in (skimp, torch):
+            x = lib.arange(24.0).reshape(4, 6)
+            inputs = (
+                x[..., None],
+                x.unfold(1, 2, 1),
+                x[:, :1, None].expand(4, 3, 5),
+                x.t()[..., None],
+            )
+            found.append([getattr(lib.fft, stem)(one, dim=dim).stride() for one in inputs])
+        assert found[0] == found[1]
+
+
 def test_frequencies_and_shifts() -> None:
     for n in (1, 4, 7):
         agree(lambda lib: lib.fft.fftfreq(n, 0.5))  # noqa: B023

@@ -383,3 +383,18 @@ def test_halves_are_no_parts_of_a_complex_number(device: str) -> None:
     for part in (x, x[:3]):
         with pytest.raises(NotImplementedError, match=r"view_as_complex.*'Half'"):
             skimp.view_as_complex(part)
+
+
+def test_what_lies_turned_lies_so_in_another_shape_and_what_is_made_of_it_too() -> None:
+    """Draws go where elements lie: a mask of dropout would be another."""
+
+    def made(m: Any) -> Any:
+        m.manual_seed(0)
+        rows = m.arange(24.0).reshape(2, 4, 3).transpose(1, 2)
+        seen = rows.view(2, 3, 4, 1)
+        less = seen - m.ones(2, 3, 4, 1)
+        return [less.stride(), rows.view(2, 3, 2, 2).exp().stride(), m.dropout(less, 0.5, True)]
+
+    (*strides, ours), (*wanted, theirs) = made(skimp), made(torch)
+    assert strides == wanted
+    assert ours.tolist() == theirs.tolist()

@@ -332,7 +332,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             else f"record({rule}, {p.given()}, new)",
             plain=_PLAIN,
             heir=_HEIR,
-            turns=_TURNS if "reshape" not in o.fast_view else "",
+            # a reshape is of what lies row-major, unless it says that nothing is to be copied
+            turns=_TURNS if "copy=False" in (text := o.fast_view) or "reshape" not in text else "",
         ).splitlines()
     general = judged(space, p)
     if o.otherwise is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -34,6 +35,7 @@ def _along(a: Array, dims: Dims, norm: str, forward: bool) -> Array:
     return a
 
 
+@lru_cache(1024)
 def _order(strides: Dims, dims: Dims, last: bool) -> Dims:
     """PyTorch's order in memory: what is not transformed by stride, then what is; its `last` dim,
     if that is cut in half, stays the innermost.
@@ -43,8 +45,20 @@ def _order(strides: Dims, dims: Dims, last: bool) -> Dims:
     inside = [d % ndim for d in dims]
     end = inside[-1:] if last else []
     moved = sorted(inside[:-1] if last else inside, key=far.__getitem__)
-    rest = sorted([d for d in range(ndim) if d not in inside], key=far.__getitem__)
+    rest = sorted(_without(inside, ndim), key=far.__getitem__)
     return (*rest, *moved, *end)
+
+
+def _without(inside: list[int], ndim: int) -> list[int]:
+    """The other dims as std::partition leaves them, each of the first that is transformed in
+    exchange for one from the end: among equal strides that is their order.
+    """
+    dims, end = list(range(ndim)), ndim - len(set(inside))
+    others = [d for d in dims[end:] if d not in inside]
+    for first in range(end):
+        if dims[first] in inside:
+            dims[first] = others.pop()
+    return dims[:end]
 
 
 def _laid(made: Array, order: Dims, dtype: dtypes.dtype) -> Tensor:
@@ -52,6 +66,8 @@ def _laid(made: Array, order: Dims, dtype: dtypes.dtype) -> Tensor:
     dense = np.ascontiguousarray(made.transpose(order), dtype.np)
     if dense.base is not None or not dense.flags.owndata:
         dense = dense.copy()
+    if 1 in dense.shape:  # whose strides NumPy leaves as they were
+        dense = dense.reshape(-1).reshape(dense.shape)
     back = [0] * len(order)
     for i, d in enumerate(order):
         back[d] = i

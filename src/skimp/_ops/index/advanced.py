@@ -5,6 +5,7 @@ dimensions.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import shaping
 from skimp._kernels.rows import add_rows
 from skimp._ops import batching
@@ -212,28 +213,31 @@ _RECORDING = recording(_RULE, ("input", "indices"))
 
 
 def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
-    """`input[index]` by NumPy, where `x` is the small array of `input`, in row-major order, and the
-    index one tensor of positions, a mask of the first dims, or a tensor for each of the first dims
-    or of those after some `:`; else None.
+    """`input[index]` by NumPy, where `x` is the small array of `input`, and the index one tensor of
+    positions, maybe after some `:`, or, of an array in row-major order, a mask of the first dims or
+    a tensor for each of the first dims or of those after some `:`; else None.
     """
     if x.size and type(index) in SEQUENCES:
         index = small_list(index)
     elif x.size and type(index) is tuple and not SEQUENCES.isdisjoint(map(type, index)):
         index = tuple([small_list(i) if type(i) in SEQUENCES else i for i in index])
     indices = (index,) if type(index) is Tensor else index
-    if type(indices) is not tuple or not (x.flags.c_contiguous or _is_in_order(x)):
+    if type(indices) is not tuple:
         return None
+    ordered = x.flags.c_contiguous or _is_in_order(x)
     lead = 0
     while len(indices) > lead and type(i := indices[lead]) is slice:
         if not i.start is i.stop is i.step is None:
             return None
         lead += 1
     if lead and len(indices) == lead + 1 and type(i) is Tensor and i._dtype is dtypes.bool:
-        return _masked(input, x, lead, i)
+        return _masked(input, x, lead, i) if ordered else None
     arrays = index_arrays(indices[lead:] if lead else indices, x)
     if arrays is None:
         return None
     positions = arrays[0].dtype == np.int64
+    if not (ordered or (positions and len(arrays) == 1 and lead < x.ndim)):
+        return None
     if lead:
         if not positions or lead + len(arrays) > x.ndim:
             return None
@@ -245,9 +249,13 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
             found = x[(_ALL,) * lead + arrays] if lead else x[arrays]
     except IndexError:  # the general way has PyTorch's words
         return None
-    if not found.flags.c_contiguous:
+    if 1 in found.shape and steps(x) != layouts.contiguous_strides(x.shape):
+        return None  # PyTorch's stride of such a dim follows from the others'
+    if not ordered:
+        found = _laid_out(found, x, lead, arrays[0])
+    elif not found.flags.c_contiguous:
         return None
-    made = fresh(found, input._dtype)
+    made = as_it_lies(found, input._dtype)
     if input._rg and modes.state.grad:
         _RECORDING.record(made, input, indices)
     return made
@@ -261,6 +269,27 @@ def _masked(input: Tensor, x: Array, dim: int, mask: Tensor) -> Tensor | None:
     if input._rg and modes.state.grad:
         return None
     return fresh(x.take(a.nonzero()[0], dim), input._dtype)
+
+
+def _laid_out(found: Array, x: Array, dim: int, places: Array) -> Array:
+    """The slices at places of a dim, in the order in which PyTorch lays them out."""
+    strides = _strides_at(x.shape, steps(x), dim, places.shape, steps(places))
+    if strides == layouts.contiguous_strides(found.shape):
+        return found
+    order = sorted(range(found.ndim), key=lambda d: -strides[d])
+    made = np.empty([found.shape[d] for d in order], found.dtype).transpose(np.argsort(order))
+    made[...] = found
+    return made
+
+
+@lru_cache(1024)
+def _strides_at(shape: Ints, strides: Ints, dim: int, places: Ints, place_strides: Ints) -> Ints:
+    result = (*shape[:dim], *places, *shape[dim + 1 :])
+    own = (*strides[:dim], *[0] * len(places), *strides[dim + 1 :])
+    before, after = (0,) * dim, (0,) * (len(shape) - dim - 1)
+    ones = (*(1,) * len(before), *places, *(1,) * len(after))
+    beside = Layout(ones, (*before, *place_strides, *after), 0)
+    return layouts.dense_strides_like([Layout(result, own, 0), beside], result)
 
 
 def _is_in_order(x: Array) -> bool:

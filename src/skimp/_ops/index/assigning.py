@@ -76,7 +76,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                 written(value.numel() * self._dtype.itemsize, value)
                 advanced_put(self, (*(None,) * listed[0], *listed[1]), value)
             return
-        plain = in_numbers(index)
+    if not active and type(self) in ORDINARY:
+        plain = in_numbers(index, len(shape_of(self)))
         if plain is not index:
             setitem(self, plain, value)
             return

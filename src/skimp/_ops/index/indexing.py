@@ -25,7 +25,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, mark_version
 from skimp._ops import batching
 from skimp._ops.index import advanced
-from skimp._ops.index.plan import Plan, in_numbers, split
+from skimp._ops.index.plan import Plan, bound_in_number, in_numbers, split
 from skimp.config import config
 
 _new = object.__new__
@@ -120,7 +120,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 views.append(_ref(t))
             return t
     if not active and type(self) in ORDINARY and not self._hollow:
-        plain = in_numbers(index)
+        plain = in_numbers(index, len(shape_of(self)))
         if plain is not index:
             return getitem(self, plain)
         view = None if x is None else _of_large(self, index)
@@ -392,16 +392,9 @@ def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
 
 
 def _number_slice(i: slice) -> slice:
-    """The slice itself where no bound is such a tensor."""
-    start, stop = _number_of(i.start), _number_of(i.stop)
+    """The slice itself where no bound is such a tensor, or a number of NumPy's."""
+    start, stop = bound_in_number(i.start), bound_in_number(i.stop)
     return i if start is i.start and stop is i.stop else slice(start, stop, i.step)
-
-
-def _number_of(bound: Any) -> Any:
-    if type(bound) is not Tensor:
-        return bound
-    a = bound._np
-    return bound if a is None or a.size != 1 or a.dtype.kind != "i" else a.item()
 
 
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.index import advanced
 
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+_READ = _BASIC | {Tensor}
+_PLACES = (np.dtype(np.int64), np.dtype(bool))
 
 
 def split(index: Any) -> tuple[Any, ...]:
@@ -44,21 +47,59 @@ def split(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
-def in_numbers(index: Any) -> Any:
-    """The index with ints in place of small 0-d tensors of an integer, which PyTorch reads as such;
-    itself where there are none.
+def in_numbers(index: Any, ndim: int) -> Any:
+    """The index of a tensor of so many dims as the short ways read it: ints in place of NumPy's and
+    of small 0-d tensors, tensors of places in place of lists and arrays, and beside tensors `:` for
+    the dims of `...`, none at the end. Itself where it is so already.
     """
-    if type(index) is Tensor:
-        return _number_of(index)
-    if type(index) is not tuple or Tensor not in map(type, index):
-        return index
-    found = tuple([_number_of(i) if type(i) is Tensor else i for i in index])
-    return found if any([a is not b for a, b in zip(found, index, strict=True)]) else index
+    if type(index) is not tuple:
+        nested = type(index) is list and any([_is_nested(i) for i in index])
+        return index if nested else _in_number(index)
+    found = tuple([_in_number(i) for i in index])
+    if Tensor in map(type, found) and _READ.issuperset(map(type, found)):
+        found = _spelled_out(found, ndim)
+    same = len(found) == len(index) and not any(map(is_not, found, index))
+    return index if same else found
 
 
-def _number_of(i: Tensor) -> Any:
-    a = i._np
-    return i if a is None or a.ndim or a.dtype.kind != "i" else a.item()
+def _in_number(i: Any) -> Any:
+    kind = type(i)
+    if kind is int or i is None or i is Ellipsis:
+        return i
+    if kind is Tensor:
+        a = i._np
+        return i if a is None or a.ndim or a.dtype.kind != "i" else a.item()
+    if kind is slice:
+        bounds = [bound_in_number(v) for v in (i.start, i.stop, i.step)]
+        return slice(*bounds) if any(map(is_not, bounds, (i.start, i.stop, i.step))) else i
+    if isinstance(i, np.integer):
+        return int(i)
+    if kind is np.ndarray and i.dtype in _PLACES:
+        if i.ndim:
+            return advanced.as_index(i)
+        return i if i.dtype == bool else i.item()
+    return advanced.as_index(i) if kind is list and i else i
+
+
+def bound_in_number(v: Any) -> Any:
+    if type(v) is Tensor:
+        a = v._np
+        return v if a is None or a.size != 1 or a.dtype.kind != "i" else a.item()
+    return int(v) if isinstance(v, np.integer) else v
+
+
+def _spelled_out(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    dots = [i is Ellipsis for i in items]  # not by ==: tensors are among the items
+    left = ndim - sum(map(consumed, items))
+    if left < 0 or sum(dots) > 1:
+        return items
+    if any(dots):
+        at = dots.index(True)
+        items = (*items[:at], *(slice(None),) * left, *items[at + 1 :])
+    end = len(items)
+    while type(i := items[end - 1]) is slice and i.start is i.stop is i.step is None:
+        end -= 1
+    return items[:end]
 
 
 def _is_nested(i: Any) -> bool:

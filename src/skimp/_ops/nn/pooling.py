@@ -19,7 +19,7 @@ from skimp._engine.dispatch.row import KNOWN
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
-from skimp._engine.memory import copies as told, layout as layouts
+from skimp._engine.memory import copies as told, layout as layouts, layout_views
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
@@ -61,6 +61,22 @@ def _lies_last(t: Any, nd: int) -> bool:
         return False
     shape = shape_of(t)
     return len(shape) == nd + 2 and formats.suggested_strides(t, shape) is not None
+
+
+def as_images(input: Any) -> Any:
+    """Rows with their channels last (`x.transpose(1, 2)`) as images of one row, as which PyTorch
+    pools all rows, so that the result lies so too; None for any other.
+    """
+    a = input._np
+    if len(shape_of(input)) != 3 or (a is not None and a.flags.c_contiguous):
+        return None
+    images = layout_views.unsqueeze(input._skimp_layout_of(), 2)
+    return input.unsqueeze(2) if layouts.suggests_channels_last(images) else None
+
+
+def _across(one: int, name: str, word: str, given: Any) -> Any:
+    """An argument of a pool of rows for images of one row, of which `one` is the row's own."""
+    return given if given in (None, (), []) else (one, *per_dim(name, word, given, 1))
 
 
 def _given(t: Any, nd: int, last: bool) -> Array:
@@ -239,6 +255,14 @@ def _max(
         if nd == 1 and input._dtype.category == dtypes.INT:
             raise no_kernel("max_pool1d_impl", input._dtype)
         return _max_values(input, pool)
+    images = as_images(input) if nd == 1 else None
+    if images is not None:
+        args = (
+            _across(1, name, "kernel_size", kernel_size), _across(1, name, "stride", stride),
+            _across(0, name, "padding", padding), _across(1, name, "dilation", dilation),
+        )  # fmt: skip
+        made = _max(2, images, *args, ceil_mode, return_indices)
+        return tuple([t.squeeze(2) for t in made]) if return_indices else made.squeeze(2)
     values, taps = _max_pool(input, pool)
     if not return_indices:
         return values
@@ -334,6 +358,13 @@ def _avg(
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     pool = pool_of(name, input, nd, kernel_size, stride, padding, 1, bool(ceil_mode))
+    images = as_images(input) if nd == 1 else None
+    if images is not None:
+        args = (
+            _across(1, name, "kernel_size", kernel_size), _across(1, name, "stride", stride),
+            _across(0, name, "padding", padding),
+        )  # fmt: skip
+        return _avg(2, images, *args, ceil_mode, count_include_pad).squeeze(2)
     return _avg_pool(input, pool, bool(count_include_pad), divisor_override)
 
 

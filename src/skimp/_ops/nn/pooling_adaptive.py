@@ -22,7 +22,14 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import bare, shaping
 from skimp._ops import batching
 from skimp._ops.nn.choosing import selected
-from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, plane_samples, pool_form
+from skimp._ops.nn.pooling import (
+    _avg_pool,
+    as_images,
+    export_pool,
+    node_of,
+    plane_samples,
+    pool_form,
+)
 from skimp._ops.nn.pooling_windows import is_plain, per_dim, side_by_side
 from skimp._ops.shape.views import as_int
 from skimp._ops.ties import tied
@@ -137,6 +144,9 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
     shape = shape_of(input)
     first = len(shape) - nd
     have = shape[first:]
+    images = as_images(input) if nd == 1 else None
+    if images is not None:
+        return _average(2, images, (1, *sizes)).squeeze(2)
     if sizes == (1,) * nd:
         return tied(input).mean(list(range(first, len(shape))), True)
     each = _blocks(have, sizes)
@@ -317,6 +327,10 @@ def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
 def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
     sizes = _sizes(f"adaptive_max_pool{nd}d", nd, input, output_size)
     _check_kernel("max", nd, input)
+    images = as_images(input) if nd == 1 else None
+    if images is not None:
+        found = _maximum(2, images, (1, *sizes), True)
+        return tuple([t.squeeze(2) for t in found]) if return_indices else found[0].squeeze(2)
     have = shape_of(input)[-nd:]
     bounds = [_bounds(n, s) for n, s in zip(have, sizes, strict=True)]
     values, places = gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
