@@ -380,3 +380,19 @@ def test_a_tangent_kernel_takes_the_bytes_of_its_jacobians() -> None:
     peak = skimp.memory.max_memory_allocated() - before
     assert after == kept
     assert peak <= 1.42 * kept  # 1.34, and 1.40 with everything deferred
+
+
+@pytest.mark.parametrize("name", ["vjp", "jacrev", "hessian"])
+@pytest.mark.parametrize("dtype", ["int64", "bool"])
+def test_outputs_that_have_no_derivative_are_refused(name: str, dtype: str) -> None:
+    said = []
+    for lib in (skimp, torch):
+        x = lib.ones(3)
+
+        def f(t: Any, lib: Any = lib) -> Any:
+            return t.sum(), t.argmax().to(getattr(lib, dtype))
+
+        with pytest.raises(RuntimeError) as refused:
+            lib.func.vjp(f, x) if name == "vjp" else getattr(lib.func, name)(f)(x)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
