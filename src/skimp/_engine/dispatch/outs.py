@@ -5,15 +5,14 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from sys import getrefcount
 from typing import Any
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.dispatch.transforms import tensors_in
-from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory.users import users_beside
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 
@@ -151,10 +150,9 @@ def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = 
         tuple(shape), contiguous_strides(tuple(shape)) if strides is None else strides, offset
     )
     need = layouts.nbytes_needed(layout, t._dtype.itemsize)
-    s = t._storage
-    if need > len(s):
-        alone = getrefcount(s) == HELD_BY_VARIABLE + 1  # no other tensor is on it
-        s.resize(need, [t] if alone else None)
+    if need > len(t._storage):
+        tensors = users_beside(t)
+        t._storage.resize(need, tensors)
     t._np = None
     t._skimp_layout = layout
 

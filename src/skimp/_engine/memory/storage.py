@@ -185,8 +185,7 @@ class Storage:
 
     def resize(self, nbytes: int, tensors: list[Any] | None = None) -> None:
         """Another number of bytes, the old ones kept as far as they reach. Views made before see
-        the new block. `tensors`: all that are on this storage, where that is known, for the
-        collector looks through every object to find them.
+        the new block. `tensors`: all that are on this storage, where that is known.
         """
         if self.external or self.exported:
             raise RuntimeError("Trying to resize storage that is not resizable")
