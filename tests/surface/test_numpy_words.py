@@ -59,3 +59,32 @@ def test_in_regions_and_under_transforms_too(lib: Any) -> None:
             call(x, x, axis=0, dim=0)
         with pytest.raises(TypeError):
             call(x, x, x=x)
+
+
+AXES = {
+    "cat": lambda lib, t: lib.cat((t, t), axis=-1),
+    "stack": lambda lib, t: lib.stack((t, t), axis=0),
+    "sum": lambda lib, t: t.sum(axis=0, keepdims=True),
+    "mean": lambda lib, t: lib.mean(t, axis=-1),
+    "cumsum": lambda lib, t: lib.cumsum(t, axis=0),
+    "argmax": lambda lib, t: lib.argmax(t, axis=0, keepdims=True),
+    "logsumexp": lambda lib, t: t.logsumexp(axis=0),
+    "unsqueeze": lambda lib, t: t.unsqueeze(axis=0),
+    "index_select": lambda lib, t: lib.index_select(t, axis=0, index=lib.tensor([1, 0])),
+    "gather": lambda lib, t: t.gather(axis=0, index=lib.tensor([1, 0])),
+    "amax": lambda lib, t: lib.amax(t, axis=0, keepdims=True),
+    "repeat_interleave": lambda lib, t: lib.repeat_interleave(t, 2, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_an_axis_under_vmap(name: str) -> None:
+    f = AXES[name]
+    mine, wanted = [
+        lib.vmap(lambda t, lib=lib: f(lib, t))(lib.arange(6.0).reshape(2, 3).sin())
+        for lib in (skimp, torch)
+    ]
+    assert mine.shape == wanted.shape
+    assert mine.numpy() == pytest.approx(wanted.numpy(), abs=1e-6)
+    with pytest.raises(TypeError):
+        skimp.vmap(lambda t: t.sum(0, axis=0))(skimp.ones(2, 3))

@@ -222,7 +222,8 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     Shape: cotangents have the outputs' shapes, the products the primals'.
     Dtypes: arguments that are differentiated are floating point or complex numbers.
-    Raises: RuntimeError for outputs that are no tensors, and for cotangents of another structure.
+    Raises: RuntimeError for outputs that are no tensors or of other dtypes, and for cotangents of
+        another structure.
     Memory: new tensors; the function keeps what the graph saved until it is gone.
     """
     outer = modes.state.grad
@@ -234,6 +235,12 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
         if has_aux:
             output, aux = _pair(output, who)
         outs, out_spec = _only_tensors(output, who)
+        for t in outs:
+            if not (t._dtype.is_floating_point or t._dtype.is_complex):
+                raise RuntimeError(
+                    "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
+                    f"Tensor with dtype {t._dtype}"
+                )
         behind = inputs.lower([*outs, *tree_flatten(aux)[0]])
         connected = outer and _depends_on_others(behind, inputs.own)
         behind = behind[: len(outs)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from typing import Any
 
@@ -132,3 +133,34 @@ def test_a_smaller_storage_counts_less() -> None:
     assert stats.memory_allocated() == base
     t.untyped_storage().resize_(1_200_000)
     assert stats.memory_allocated() == base + 1_200_000
+
+
+REFERRERS = gc.get_referrers
+GROWN = {
+    "resize_": lambda t: t.new().resize_((3, 2)),
+    "resize_as_": lambda t: t.new().resize_as_(t),
+    "out": lambda t: skimp.add(t, t, out=skimp.empty(0)),
+    "two": lambda t: skimp.topk(t, 1, out=(skimp.empty(0), skimp.empty(0, dtype=skimp.int64))),
+    "cat": lambda t: skimp.cat((t, t), out=skimp.empty(0)),
+    "share": lambda t: t.clone().share_memory_(),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_who_grows_alone_is_not_searched_for(name: str, monkeypatch: Any) -> None:
+    """The collector looks through every object of the program to find a storage's tensors."""
+    searched: list[Any] = []
+    monkeypatch.setattr(gc, "get_referrers", lambda s: searched.append(s) or REFERRERS(s))
+    GROWN[name](skimp.ones(3, 2))
+    assert not searched
+
+
+def test_views_see_the_block_of_a_storage_that_has_grown(monkeypatch: Any) -> None:
+    searched: list[Any] = []
+    monkeypatch.setattr(gc, "get_referrers", lambda s: searched.append(s) or REFERRERS(s))
+    t = skimp.arange(3.0)
+    view = t[1:]
+    t.resize_(6)
+    t[1] = 7
+    assert searched
+    assert view.tolist() == [7.0, 2.0]

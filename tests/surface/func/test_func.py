@@ -411,3 +411,17 @@ def test_under_its_older_names() -> None:
     assert got[1] == want[1]
     for a, b in zip(want[0], got[0], strict=True):
         np.testing.assert_allclose(b, a, 1e-5, 1e-6)
+@pytest.mark.parametrize("name", ["vjp", "jacrev", "hessian"])
+@pytest.mark.parametrize("dtype", ["int64", "bool"])
+def test_outputs_that_have_no_derivative_are_refused(name: str, dtype: str) -> None:
+    said = []
+    for lib in (skimp, torch):
+        x = lib.ones(3)
+
+        def f(t: Any, lib: Any = lib) -> Any:
+            return t.sum(), t.argmax().to(getattr(lib, dtype))
+
+        with pytest.raises(RuntimeError) as refused:
+            lib.func.vjp(f, x) if name == "vjp" else getattr(lib.func, name)(f)(x)
+        said.append(str(refused.value))
+    assert said[0] == said[1]

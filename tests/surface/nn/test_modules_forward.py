@@ -5,6 +5,7 @@ evaluation mode.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -195,3 +196,54 @@ def test_forward_and_gradients(name: str, training: bool) -> None:
         assert np.allclose(
             a, b, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(b).max(initial=0)))
         ), name
+
+
+class Attributes:
+    """What has the attributes of a module that PyTorch's has, and is none."""
+
+    def __init__(self, module: Any, public: set[str]) -> None:
+        self.module, self.public = module, public
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.public:
+            raise AttributeError(name)
+        value = getattr(self.module, name)
+        return MethodType(value.__func__, self) if isinstance(value, MethodType) else value
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Linear",
+        "Linear_no_bias",
+        "Bilinear",
+        "Embedding",
+        "EmbeddingBag",
+        "Tanh",
+        "LeakyReLU",
+        "Softmax",
+        "Dropout",
+        "PReLU",
+        "Conv1d",
+        "Conv2d",
+        "Conv3d",
+        "BatchNorm1d",
+        "BatchNorm2d",
+        "LayerNorm",
+        "GroupNorm",
+        "RMSNorm",
+        "CrossEntropyLoss",
+        "MSELoss",
+        "Flatten",
+        "Fold",
+        "Sequential",
+        "TransformerEncoderLayer",
+    ],
+)
+def test_forward_of_what_has_the_attributes_of_a_module(name: str) -> None:
+    module, twin = ROWS[name](skimp.nn).eval(), ROWS[name](oracle.nn)
+    inputs = INPUTS[name](skimp)
+    like = Attributes(module, set(dir(twin)))
+    results = flat(type(module).forward(like, *inputs)), flat(module(*inputs))
+    for mine, wanted in zip(*results, strict=True):
+        assert mine.tolist() == wanted.tolist()

@@ -6,12 +6,12 @@ Functions that PyTorch has in Python take their own names alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MethodType
 from typing import Any, Final
 
 from skimp._engine.dispatch.in_python import binds
-from skimp._engine.dispatch.row import FORMS, Function, signature
+from skimp._engine.dispatch.row import FORMS, REQUIRED, Function, signature
 
 NUMPY_WORDS: Final = {
     "axis": "dim",
@@ -26,6 +26,19 @@ NUMPY_WORDS: Final = {
 def in_python(name: str, namespaces: Sequence[str]) -> bool:
     """Whether PyTorch has a function of that name in Python, in one of these namespaces."""
     return any([binds(space, name) for space in namespaces])
+
+
+def put_spoken(
+    title: str, given: dict[str, Any], words: dict[str, Any], own: Mapping[str, Any]
+) -> None:
+    """Put arguments under NumPy's names where those of the function still have their defaults,
+    which `own` has, or none.
+    """
+    for word, value in words.items():
+        name = NUMPY_WORDS.get(word, "")
+        if name not in given or (given[name] is not own[name] and given[name] is not REQUIRED):
+            raise TypeError(f"{title}() got an unexpected keyword argument '{word}'")
+        given[name] = value
 
 
 def spoken(f: Function, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory.users import users_beside
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 
@@ -150,7 +151,8 @@ def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = 
     )
     need = layouts.nbytes_needed(layout, t._dtype.itemsize)
     if need > len(t._storage):
-        t._storage.resize(need)
+        tensors = users_beside(t)
+        t._storage.resize(need, tensors)
     t._np = None
     t._skimp_layout = layout
 

@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.fast_path import put_small, takes_apart
 from skimp._engine.dispatch.meta import body
-from skimp._engine.dispatch.numpy_words import NUMPY_WORDS
+from skimp._engine.dispatch.numpy_words import put_spoken
 from skimp._engine.dispatch.row import REQUIRED, Op
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.eval.copy import copy
@@ -37,11 +37,7 @@ def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
             given[name] = rest.pop(0)
         elif name != "out":
             given[name] = kwargs.pop(name, default)
-    for word, value in kwargs.items():
-        name = NUMPY_WORDS.get(word, "")
-        if name not in given or given[name] is not own[name]:
-            raise TypeError(f"{title}() got an unexpected keyword argument '{word}'")
-        given[name] = value
+    put_spoken(title, given, kwargs, own)
     for name, value in given.items():
         if value is REQUIRED:
             raise TypeError(f'{title}() missing 1 required positional arguments: "{name}"')

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Protocol
 
+from skimp._engine.dispatch.numpy_words import NUMPY_WORDS, put_spoken
 from skimp._engine.dispatch.row import KNOWN, Form, Op, signature
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
@@ -66,9 +67,13 @@ class Call:
             late = [*usual][count:]
             if words.keys() <= set(late) and words.keys() >= set(late[: max(least - count, 0)]):
                 return given | words
-        bound = signature(self.form.f).bind(*self.args, **self.kwargs)
+        spoken = {word: words[word] for word in NUMPY_WORDS.keys() & words.keys() - usual.keys()}
+        named = {word: value for word, value in words.items() if word not in spoken}
+        bound = signature(self.form.f).bind(*self.args, **named)
         bound.apply_defaults()
-        return dict(bound.arguments)
+        given = dict(bound.arguments)
+        put_spoken(self.form.name, given, spoken, usual)
+        return given
 
     def below(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> Any:
         """The call, with other arguments perhaps, seen from the next transform."""

@@ -183,14 +183,14 @@ class Storage:
             return False
         return self.exported is True or sys.getrefcount(self.exported) > HELD_BY_ATTRIBUTE
 
-    def resize(self, nbytes: int) -> None:
+    def resize(self, nbytes: int, tensors: list[Any] | None = None) -> None:
         """Another number of bytes, the old ones kept as far as they reach. Views made before see
-        the new block.
+        the new block. `tensors`: all that are on this storage, where that is known.
         """
         if self.external or self.exported:
             raise RuntimeError("Trying to resize storage that is not resizable")
         self.will_write()
-        tensors = users(self)
+        tensors = users(self) if tensors is None else tensors
         for t in tensors:
             t._skimp_layout_of()  # while the old block can still tell the offset
         old, other = self.flat(), empty(nbytes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+from sys import getrefcount
 from typing import Any
 
+from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.tensor.fields import whole
 
 
@@ -19,3 +21,11 @@ def users(s: Any) -> list[Any]:
     return [
         t for t in found if hasattr(t, "_skimp_layout_of")
     ]  # not what Python shows of a storage
+
+
+def users_beside(t: Any) -> list[Any]:
+    """The live tensors on a tensor's storage: itself alone where nothing else refers to that, for
+    the collector looks through all objects of the program.
+    """
+    s = t._storage
+    return [t] if getrefcount(s) == HELD_BY_VARIABLE + 1 else users(s)

@@ -23,7 +23,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
-from skimp._engine.memory.users import users
+from skimp._engine.memory.users import users, users_beside
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp._ops.create.storages import UntypedStorage
@@ -59,9 +59,9 @@ def make(nbytes: int) -> Storage:
     return _on(_segment(nbytes))
 
 
-def share(s: Storage) -> None:
-    """Move the bytes into shared memory, for all tensors on them. Arrays made before keep the old
-    bytes.
+def share(s: Storage, tensors: list[Any] | None = None) -> None:
+    """Move the bytes into shared memory, for all tensors on them (`tensors`, where that is known).
+    Arrays made before keep the old bytes.
     """
     if is_shared(s) or len(s) == 0:
         return
@@ -70,12 +70,13 @@ def share(s: Storage) -> None:
     segment = _segment(len(s))
     new = segment.array()
     new[:] = old
-    for t in users(s):
+    tensors = users(s) if tensors is None else tensors
+    for t in tensors:
         t._skimp_layout_of()  # while the old block can still tell the offset
     host.refund(s)
     s.block, s.size, s._flat = new, None, None
     s.exported = s.external = True  # other processes may write unseen
-    for t in users(s):
+    for t in tensors:
         t._np = None
     _SEGMENTS[s] = segment
 
@@ -180,7 +181,8 @@ def share_memory_(self: Tensor) -> Tensor:
     Raises: RuntimeError where the system has no shared memory.
     Memory: written in place: the bytes move, once.
     """
-    share(self._storage)
+    tensors = users_beside(self)
+    share(self._storage, tensors)
     return self
 
 

@@ -19,6 +19,17 @@ Sizes = dict[int, int]
 Shaped = tuple[Ints, Ints]  # the labels and sizes of dims
 
 
+def _mm_round(a: Tensor, b: Tensor) -> Tensor:
+    return mm(b, a)
+
+
+def _bmm_round(a: Tensor, b: Tensor) -> Tensor:
+    return bmm(b, a)
+
+
+_ROUND = {mm: _mm_round, bmm: _bmm_round}  # products whose second operand is the first factor
+
+
 class Meeting(NamedTuple):
     """The product of two operands: the order of dims and the shape in which each comes to it, the
     result's shape, and the order of its dims in the end; None where they are so already."""
@@ -32,28 +43,33 @@ class Meeting(NamedTuple):
     order: Ints | None
 
 
+class Sum(NamedTuple):
+    """The shape without dims of size 1, the order of dims, and the dims that are summed then."""
+
+    flat: Ints | None
+    turn: Ints | None
+    gone: Ints
+
+
 class Pair(NamedTuple):
-    """Two operands by their places, the second of which becomes free; for each the shape without
-    dims of size 1 and the dims that are summed before the product; and how they meet, or what says
-    that of their strides."""
+    """Two operands by their places, the second of which becomes free; what is summed of each before
+    the product; and how they meet, or what says that of their strides."""
 
     first: int
     second: int
-    flat_a: Ints | None
-    gone_a: Ints | None
-    flat_b: Ints | None
-    gone_b: Ints | None
+    sum_a: Sum | None
+    sum_b: Sum | None
     meeting: Meeting | None
     by_strides: Callable[[Ints, Ints], Meeting] | None
 
 
 class Steps(NamedTuple):
-    """Diagonals of operands by their places, pairs, then what is summed of what is left, its order
-    of dims, and where dims of size 1 go."""
+    """Diagonals of operands by their places, pairs, then what is summed of what is left, or its
+    order of dims, and where dims of size 1 go."""
 
     diagonals: tuple[tuple[int, int, int], ...]
     pairs: tuple[Pair, ...]
-    gone: Ints | None
+    sum: Sum | None
     order: Ints | None
     gaps: Ints
 
@@ -66,7 +82,7 @@ def run(steps: Steps, operands: Sequence[Tensor]) -> Tensor:
     for pair in steps.pairs:
         i, j, *_ = pair
         terms[i] = _multiplied(pair, terms[i], terms.pop(j))
-    result = _summed(terms[0], None, steps.gone)
+    result = _summed(terms[0], steps.sum)
     if steps.order is not None:
         result = result.permute(steps.order)
     elif result is operands[0]:  # nothing is done to it: at least a view
@@ -77,8 +93,8 @@ def run(steps: Steps, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _multiplied(pair: Pair, a: Tensor, b: Tensor) -> Tensor:
-    _, _, flat_a, gone_a, flat_b, gone_b, meeting, by_strides = pair
-    a, b = _summed(a, flat_a, gone_a), _summed(b, flat_b, gone_b)
+    _, _, sum_a, sum_b, meeting, by_strides = pair
+    a, b = _summed(a, sum_a), _summed(b, sum_b)
     if by_strides is not None:
         meeting = by_strides(a.stride(), b.stride())
     assert meeting is not None
@@ -88,9 +104,12 @@ def _multiplied(pair: Pair, a: Tensor, b: Tensor) -> Tensor:
     return found if order is None else found.permute(order).contiguous()
 
 
-def _summed(t: Tensor, flat: Ints | None, gone: Ints | None) -> Tensor:
-    t = t if flat is None else t.reshape(flat)
-    return t if gone is None else t.sum(gone)
+def _summed(t: Tensor, alone: Sum | None) -> Tensor:
+    if alone is None:
+        return t
+    t = t if alone.flat is None else t.reshape(alone.flat)
+    t = t if alone.turn is None else t.permute(alone.turn)
+    return t.sum(alone.gone)
 
 
 @lru_cache(512)
@@ -108,23 +127,26 @@ def steps_of(equation: Equation, shapes: tuple[Ints, ...], alike: bool = True) -
                 seen.append(label)
         terms.append((tuple(seen), tuple([shapes[i][own.index(n)] for n in seen])))
     pairs: list[Pair] = []
+    places = {n: d for d, n in enumerate([*wanted, *sorted(sizes.keys() - set(wanted))])}
     while len(terms) > 1:
         thin = [_thin(*term) for term in terms]
         i, j = next_pair(thin, wanted, sizes)
         kept = set(wanted).union(*[t for n, t in enumerate(thin) if n not in (i, j)])
-        made, pair = _pair(i, j, terms, kept, sizes, alike)
+        made, pair = _pair(i, j, terms, kept, places, sizes, alike)
         terms[i] = made, tuple([sizes[n] for n in made])
         del terms[j]
         pairs.append(pair)
     return Steps(tuple(diagonals), tuple(pairs), *_last(terms[0][0], wanted))
 
 
-def _last(made: Ints, wanted: Labels) -> tuple[Ints | None, Ints | None, Ints]:
-    gone = tuple([d for d, n in enumerate(made) if n not in wanted])
-    left = [n for n in made if n in wanted]
-    order = tuple([left.index(n) for n in wanted if n in left])
-    gaps = tuple([d for d, n in enumerate(wanted) if n not in left])
-    return gone or None, order if [*order] != sorted(order) else None, gaps
+def _last(made: Ints, wanted: Labels) -> tuple[Sum | None, Ints | None, Ints]:
+    gone = [d for d, n in enumerate(made) if n not in wanted]
+    turn = (*[made.index(n) for n in wanted if n in made], *gone)
+    order = None if turn == tuple(range(len(turn))) else turn
+    gaps = tuple([d for d, n in enumerate(wanted) if n not in made])
+    if not gone:
+        return None, order, gaps
+    return Sum(None, order, tuple(range(len(turn) - len(gone), len(turn)))), None, gaps
 
 
 def next_pair(terms: Sequence[Ints], wanted: Labels, sizes: Sizes) -> tuple[int, int]:
@@ -150,23 +172,35 @@ def _thin(labels: Ints, shape: Ints) -> Ints:
 
 
 def _pair(
-    i: int, j: int, terms: list[Shaped], kept: set[int], sizes: Sizes, alike: bool
+    i: int, j: int, terms: list[Shaped], kept: set[int], places: Sizes, sizes: Sizes, alike: bool
 ) -> tuple[Ints, Pair]:
-    """The labels of two operands' product, and how it is made."""
-    flat_a, gone_a, one = _alone(terms[i], kept.union(_thin(*terms[j])))
-    flat_b, gone_b, other = _alone(terms[j], kept.union(_thin(*terms[i])))
+    """The labels of two operands' product, and how it is made: with its dims as PyTorch has them in
+    memory, by the order (`places`) of the result's labels and then all others.
+    """
+    sum_a, one = _alone(terms[i], kept.union(_thin(*terms[j])), places)
+    sum_b, other = _alone(terms[j], kept.union(_thin(*terms[i])), places)
     a, b = _thin(*one), _thin(*other)
     larger = max(math.prod(one[1]), math.prod(other[1]))
-    roles = _roles(a, b, kept, math.prod(one[1]) == larger)
+    roles = _roles(a, b, kept, places, math.prod(one[1]) == larger)
     batch, left, inner, right = roles
-    labels = batch + left + right
-    size = math.prod([sizes[n] for n in labels])
-    pair = Pair(i, j, flat_a, gone_a, flat_b, gone_b, None, None)
+    pair = Pair(i, j, sum_a, sum_b, None, None)
     if not inner:
+        labels = tuple(sorted(batch + left + right, key=places.__getitem__))
         return labels, pair._replace(meeting=_aligned(one, other, labels, sizes))
+    # the second operand's dims lead in the result: it is the first factor
+    rest = [d for n, d in places.items() if n not in batch + left + inner]
+    turned_round = bool(left and right) and max(rest) < min([places[n] for n in left])
+    labels = batch + right + left if turned_round else batch + left + right
+    size = math.prod([sizes[n] for n in labels])
 
     def by_order(first: Ints, second: Ints) -> Meeting:
-        return _matrices(one, other, roles, (first, second), sizes, alike)
+        if not turned_round:
+            return _matrices(one, other, roles, (first, second), sizes, alike)
+        met = _matrices(other, one, (batch, right, inner, left), (second, first), sizes, alike)
+        return met._replace(
+            product=_ROUND[met.product],
+            turn_a=met.turn_b, shape_a=met.shape_b, turn_b=met.turn_a, shape_b=met.shape_a,
+        )  # fmt: skip
 
     if size >= larger or max(len(left), len(right)) < 2:
         return labels, pair._replace(meeting=by_order(left, right))
@@ -180,18 +214,19 @@ def _pair(
     return labels, pair._replace(by_strides=by_strides)
 
 
-def _alone(term: Shaped, kept: set[int]) -> tuple[Ints | None, Ints | None, Shaped]:
-    """What is summed of an operand before the product, for nobody else has it, in which shape, and
-    what is left."""
+def _alone(term: Shaped, kept: set[int], places: Sizes) -> tuple[Sum | None, Shaped]:
+    """What is summed of an operand before the product, for nobody else has it, and what is left."""
     labels, shape = term
     if all([n in kept or k == 1 for n, k in zip(labels, shape, strict=True)]):
-        return None, None, term
+        return None, term
     thin = _thin(labels, shape)
     flat = tuple([k for k in shape if k != 1])
-    gone = tuple([d for d, n in enumerate(thin) if n not in kept])
-    left = [d for d in range(len(thin)) if d not in gone]
+    turn = sorted(range(len(thin)), key=lambda d: places[thin[d]])
+    gone = tuple([to for to, d in enumerate(turn) if thin[d] not in kept])
+    left = [d for d in turn if thin[d] in kept]
     rest = tuple([thin[d] for d in left]), tuple([flat[d] for d in left])
-    return None if flat == shape else flat, gone, rest
+    order = None if turn == sorted(turn) else tuple(turn)
+    return Sum(None if flat == shape else flat, order, gone), rest
 
 
 def _aligned(one: Shaped, other: Shaped, labels: Ints, sizes: Sizes) -> Meeting:
@@ -246,14 +281,13 @@ def _as_stored(labels: Ints, term: Shaped, strides: Ints) -> Ints:
     return tuple(sorted(labels, key=lambda n: -steps[n]))
 
 
-def _roles(a: Ints, b: Ints, kept: set[int], first: bool) -> tuple[Ints, ...]:
+def _roles(a: Ints, b: Ints, kept: set[int], places: Sizes, first: bool) -> tuple[Ints, ...]:
     """The labels that both have and keep, of the first alone, that are summed in the order of the
-    larger operand (the first or not), of the second alone."""
-    shared = [n for n in a if n in b]
+    larger operand (the first or not), of the second alone; all but the summed ones by places."""
+    shared = set(a) & set(b)
+    batch, left, right = [
+        tuple(sorted(group, key=places.__getitem__))
+        for group in (shared & kept, set(a) - shared, set(b) - shared)
+    ]
     inner = [n for n in (a if first else b) if n in shared and n not in kept]
-    return (
-        tuple([n for n in shared if n in kept]),
-        tuple([n for n in a if n not in shared]),
-        tuple(inner),
-        tuple([n for n in b if n not in shared]),
-    )
+    return batch, left, tuple(inner), right

@@ -8,7 +8,12 @@ from skimp._engine.generated import compiled
 from skimp.nn import functional, ops
 
 _PARAMETERS: Final = frozenset({"weight", "bias"})  # of most modules that have such
-_OWN: Final = "    own = self._parameters if self._skimp_direct else ()"
+_OWN: Final = (  # `forward` may be called with what is no module, but has the attributes of one
+    "    try:",
+    "        own = self._parameters if self._skimp_direct else ()",
+    "    except AttributeError:",
+    "        own = ()",
+)
 
 
 def _read(name: str) -> str:
@@ -32,7 +37,7 @@ class _Forward:
         called = to if function[0] else "getattr(F, self._skimp_function)"  # a layer by rank
         text = [
             f"def {name}(self, {', '.join(takes)}):",
-            *([_OWN] if "own[" in "".join(kept) else []),
+            *(_OWN if "own[" in "".join(kept) else ()),
             f"    return {called}({given})",
         ]
         space = {"__name__": owner.__module__, "F": functional, "ops": ops}

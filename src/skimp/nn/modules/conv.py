@@ -20,6 +20,7 @@ from skimp.nn.modules.utils import ntuple, reversed_twice, single
 _MODES = {"zeros", "reflect", "replicate", "circular"}
 _STRINGS = {"same", "valid"}
 _WEIGHTS = ("weight", "bias")
+_CONVOLUTIONS = ("", "conv1d", "conv2d", "conv3d")  # by rank, for `self` may have no class's names
 
 
 class _ConvNd(ByRank):
@@ -90,13 +91,6 @@ class _ConvNd(ByRank):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("padding_mode", "zeros")
-
-    def _skimp_conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.padding_mode == "zeros":
-            return conv(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)  # type: ignore[no-any-return]
-        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        none = (0,) * len(self.kernel_size)
-        return conv(padded, weight, bias, self.stride, none, self.dilation, self.groups)  # type: ignore[no-any-return]
 
 
 def _weight_shape(
@@ -171,7 +165,12 @@ class _ForwardConv(_ConvNd):
         super().__init__(in_channels, out_channels, size(kernel_size), *rest)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return self._skimp_conv(getattr(F, self._skimp_function), input, weight, bias)
+        conv: Any = getattr(F, _CONVOLUTIONS[len(self.kernel_size)])
+        if self.padding_mode == "zeros":
+            return conv(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)  # type: ignore[no-any-return]
+        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+        none = (0,) * len(self.kernel_size)
+        return conv(padded, weight, bias, self.stride, none, self.dilation, self.groups)  # type: ignore[no-any-return]
 
     def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, *held(self, _WEIGHTS))

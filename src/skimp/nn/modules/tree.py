@@ -352,7 +352,7 @@ def held(module: Any, names: Sequence[str]) -> list[Any]:
     """The module's attributes of these names, parameters and buffers first: an attribute that is
     none of Python's costs an exception before it is looked for among them.
     """
-    if not module._skimp_direct:
+    if not getattr(module, "_skimp_direct", False):  # it may be no module
         return [getattr(module, n) for n in names]
     own, kept = module._parameters, module._buffers
     return [own[n] if n in own else kept[n] if n in kept else getattr(module, n) for n in names]
