@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, lending, recording, repetition, setting
+from skimp._engine.budget import choice, evictable, lending, recording, repetition, setting
 from skimp._engine.budget.spending import Spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
@@ -124,6 +124,35 @@ def test_what_is_smaller_has_its_part_in_what_goes_again() -> None:
     assert train(7 * MIB // 2) == train(None)
 
 
+def test_small_storages_of_before_may_be_part_of_what_goes_again() -> None:
+    """And no tensor keeps an array over them as long as that is followed."""
+    data = torch.randn(1 << 14)
+    s: Any = data._storage
+    setting.set_budget(host.allocated + 64 * MIB)
+    try:
+        budget: Any = host.budget
+        budget.note()
+        budget.repetition._begin()
+        period = budget.repetition._now
+        assert budget._evict(s)
+        assert period.whole
+        made = torch.randn(1 << 14)
+        assert budget._evict(made._storage)
+        assert not period.whole
+        period.goes.pop()
+        s.flat()
+        evictable.leave(s)
+        budget.repetition.follow(period)
+        budget._note_no_more()
+        data.sum()
+        assert data._np is None
+    finally:
+        setting.set_budget(None)
+    assert not s.loose
+    data.sum()
+    assert data._np is not None
+
+
 @pytest.mark.parametrize("otherwise", [set(), {7}, {7, 9, 11, 13}])
 def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> None:
     """Without a search, and noted is what is needed; until it does something else."""
@@ -236,6 +265,33 @@ def test_a_period_is_the_same_where_nothing_is_noted(monkeypatch: Any) -> None:
         known: Any = host.budget
         known._note_no_more()
         assert program(early=False) == noted
+    finally:
+        setting.set_budget(None)
+
+
+def test_gradients_of_linear_maps_are_added_in_place_where_calls_are_noted_too(
+    monkeypatch: Any,
+) -> None:
+    """So a step of these asks for the same in both."""
+    layer = torch.nn.Linear(256, 256)
+    x = torch.randn(4, 256, 256, requires_grad=True)
+    found: list[int] = []
+    monkeypatch.setattr(Spending, "_large", lambda self, nbytes, owner: found.append(nbytes))
+
+    def program() -> list[int]:
+        y = torch.nn.functional.gelu(x)
+        z = layer(y) + layer(y).sin()
+        x.grad = layer.weight.grad = layer.bias.grad = None
+        found.clear()
+        z.sum().backward()
+        return found.copy()
+
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        known: Any = host.budget
+        noted = program()
+        known._note_no_more()
+        assert program() == noted
     finally:
         setting.set_budget(None)
 

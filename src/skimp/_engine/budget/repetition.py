@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from skimp._engine.budget.evictable import Evictable, age
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import KEPT, host
 
@@ -84,6 +85,11 @@ class Period:
         new = host.total - self.before - (counts.brought - self.brought)
         return 0 < len(self.sizes) <= MANY and 2 * sum(map(abs, self.sizes)) >= new
 
+    def small_ones(self) -> list[Any]:
+        """Of what goes, those of before it whose tensors keep arrays as a rule."""
+        found = [one.older() for one in self.goes if one.older is not None and one.nbytes < KEPT]
+        return [s for s in found if s is not None]
+
     def end(self, budget: int) -> None:
         """What it holds is known."""
         self.whole &= len(self.sizes) == len(self.held)  # an interrupt may come between the two
@@ -132,11 +138,14 @@ class Repetition:
         self._missed = 0  # times that the program did something else than what was expected
         self._learned = 0  # times that what went in a plan was not enough
         self.started = 0  # `at`, when the last op began that is part of no other
+        self.expected: Period | None = None  # it is followed, and nothing is remembered
         self.forget()
 
     def forget(self) -> None:
         """Expect nothing, and begin to remember in the middle of a period, which is not known."""
-        self.expected: Period | None = None  # follows it, and remembers nothing
+        for s in [] if self.expected is None else self.expected.small_ones():
+            s.loose = type(s) is Evictable  # its tensors may keep arrays again
+        self.expected = None
         self._last: Period | None = None
         self._begin()
         self._now.whole = False
@@ -181,6 +190,7 @@ class Repetition:
 
     def _begin(self) -> None:
         self._now = Period()
+        self._born = age()  # the youngest storage that was there before
         self._turns += 1
         self.at = 0  # events up to now
         self.started = 0
@@ -211,6 +221,7 @@ class Repetition:
         if self.expected is None:
             owner.number = self._turns, made
         elif made in self.smaller:
+            owner.loose = True
             owner.number = self._turns, made
             self._owners[made] = weakref.ref(owner)
 
@@ -229,7 +240,7 @@ class Repetition:
             return
         gone = self._goes(s, nbytes)
         if gone.older is not None:
-            now.whole &= nbytes >= KEPT  # it lives on, if it is no small one of this period
+            now.whole &= nbytes >= KEPT or s.born <= self._born  # a small one of it has no place
         now.goes.append(gone)
         for one in recipes:
             turn, start, end = one.noted
@@ -284,6 +295,8 @@ class Repetition:
         self._begin()
         self.expected = expected
         self.smaller.update([s.made for s in expected.goes if s.made < 0 and s.older is None])
+        for s in expected.small_ones():
+            s.loose = True  # asleep as well: an array that a tensor keeps would pin it
 
     def after(self) -> Period | None:
         """A period ends that was expected: the one that is expected after it, if it came whole."""

@@ -59,6 +59,8 @@ def set_budget(
 def obey(spending: Spending | None) -> None:
     if host.budget is None:
         telling.floor.forget()
+    else:
+        host.budget.repetition.forget()
     checking[:] = [None] if spending is not None and spending.verifies else []
     if spending is None:
         recording.end()

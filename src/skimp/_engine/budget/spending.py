@@ -61,7 +61,9 @@ class Spending(Waking):
     @property
     def kept_below(self) -> int:
         """Bytes of a result whose tensor keeps an ndarray, which pins them."""
-        return min(self._lowest(), SMALL) if self.knows or counts.bringing else KEPT
+        if self.knows or counts.bringing:
+            return min(self._lowest(), SMALL)
+        return SMALL if self.repetition.smaller else KEPT
 
     def _lowest(self) -> int:
         """Bytes from which storages are known now: of what is made again, as when it was noted."""

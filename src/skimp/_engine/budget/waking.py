@@ -165,6 +165,8 @@ class Waking:
             self._note_now()
         elif self.notes or self.knows:
             self._note_no_more()
+        elif host.kept_below != self.kept_below:
+            self._tell()
 
     def _unexpected(self) -> Period | None:
         """A period that was not expected has ended: the one that comes after it, if it is known.

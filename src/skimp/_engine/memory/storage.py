@@ -411,7 +411,7 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     s = Storage.__new__(Storage)
     s.block = block = taken(nbytes, s, zeroed)
     s.size = nbytes
-    if type(s) is Storage:  # no budget knows it yet
+    if type(s) is Storage and not s.loose:  # no budget knows it yet, or will
         s._flat = block[:nbytes]  # which most ask for
     return s
 

@@ -13,12 +13,12 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.dispatch.transforms import active
+from skimp._engine.dispatch.transforms import NOTED, active
 from skimp._engine.dispatch.view_forms import large_view
 from skimp._engine.memory import layout_views as V
-from skimp._engine.memory.layout import contiguous_strides
+from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh, wrap
 from skimp._kernels import gemm
 from skimp._kernels.blas import multiply
 from skimp._ops import batching
@@ -143,9 +143,20 @@ def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
         found = None if active else planned(g, weight, NEITHER, ROWS, input_shape)
         if found is not None:
             return found
-        made: Tensor = mm(g, weight).view(input_shape)
-        return made
+        return _as_made(mm(g, weight), input_shape)
     return fresh(pair[2](pair[0], pair[1]).reshape(input_shape), g._dtype)
+
+
+def _as_made(made: Tensor, shape: Ints) -> Tensor:
+    """`view` of a product that nobody else has. While calls are noted it is none: gradients are
+    added over what is no view, as they are where nothing is noted and this shape is made at once.
+    """
+    if active == NOTED and type(made) is Tensor and not (made._rg or made._hollow):
+        layout = made._skimp_layout_of()
+        if layout.strides == contiguous_strides(layout.shape):
+            return wrap(made._storage, Layout(shape, contiguous_strides(shape), 0), made._dtype)
+    seen: Tensor = made.view(shape)
+    return seen
 
 
 def _weight_back(g: Tensor, input: Tensor) -> Tensor:
