@@ -200,7 +200,7 @@ class Scratch:
 
 
 def working(out: Array, dtype: Any) -> contextlib.AbstractContextManager[Array]:
-    """Where a result is worked on in this type: `out` itself, or scratch memory if it has another."""
+    """Where a result is worked on in this type: `out`, or scratch memory if it has another."""
     return contextlib.nullcontext(out) if out.dtype == dtype else Scratch(out.shape, dtype)
 
 
