@@ -20,9 +20,9 @@
 6. **A lock that can be taken again says whether this thread has it** (`RLock._is_owned`, which
    `threading.Condition` asks too): who works for its owner passes it (_kernels/threads.py).
 7. **A `SimpleQueue` is written in C**: no signal handler runs within one of its steps (threads.py).
-8. **The collector knows every storage** (`gc.get_objects`), and who refers to what
-   (`gc.get_referrers`): a budget begins so among tensors that are there already, and errors and
-   `memory.holders` name who holds bytes.
+8. **The collector knows who refers to what** (`gc.get_referrers`), and objects refer to their
+   class: a budget begins so among tensors that are there already, and errors and `memory.holders`
+   name who holds bytes.
 9. **A frame's `f_trace` is nobody's unless a tracer runs, and lives as long as its function.**
    While memory is recorded, the stack that called a function is noted there (lens/stacks.py).
 

@@ -3,7 +3,7 @@ between two numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -12,12 +12,13 @@ import numpy as np
 from skimp._kernels import channels_onednn
 from skimp._kernels.channels_onednn import Limits
 from skimp._kernels.pointwise import CLIP, clamp
-from skimp._kernels.scratch import Scratch, giving, take
+from skimp._kernels.scratch import Scratch, give, giving, spare, take
 from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 
 _PART: Final = 1 << 18  # elements of what is not in its place yet
+_BRIEF: Final = 1 << 15  # elements of which an array of its own costs less than scratch memory
 
 
 def scaled(
@@ -103,3 +104,31 @@ def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     for i in range(0, len(whole), step):
         some = slice(i, i + step)
         yield tuple([a[some] if a.ndim == whole.ndim and len(a) > 1 else a for a in arrays])
+
+
+def mixed(g: Array, x: Array, out: Array, a: Array, *rest: Array) -> None:
+    """out = (x * b + c) + g * a, with b and c in `rest`; or g * a alone. It may be g itself."""
+    if not rest:
+        np.multiply(g, a, out=out)
+    elif out.size <= _BRIEF:
+        _mix(np.multiply(g, a), x, out, *rest)
+    elif (room := spare(out.size, out.dtype)) is not None:
+        _mix(np.multiply(g, a, out=room.reshape(out.shape)), x, out, *rest)
+        give(room)
+    else:
+        for half in _halves((g, x, out), (a, *rest)):
+            mixed(*half)
+
+
+def _halves(images: Sequence[Array], numbers: Sequence[Array]) -> Iterator[tuple[Array, ...]]:
+    """Both halves of images, and of numbers beside them: by rows, or by columns of one row."""
+    shape = images[0].shape
+    beside = [np.broadcast_to(v, shape) for v in numbers]
+    axis = 0 if len(images[0]) > 1 else -1
+    return zip(*[np.array_split(v, 2, axis) for v in (*images, *beside)], strict=True)
+
+
+def _mix(scaled: Array, x: Array, out: Array, b: Array, c: Array) -> None:
+    np.multiply(x, b, out=out)
+    np.add(out, c, out=out)
+    np.add(out, scaled, out=out)

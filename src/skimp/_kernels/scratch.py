@@ -199,6 +199,11 @@ class Scratch:
         give(self._flat)
 
 
+def working(out: Array, dtype: Any) -> contextlib.AbstractContextManager[Array]:
+    """Where a result is worked on in this type: `out`, or scratch memory if it has another."""
+    return contextlib.nullcontext(out) if out.dtype == dtype else Scratch(out.shape, dtype)
+
+
 def row_sums(x: Array) -> Array:
     """The sum of each row, in a column, by einsum: as fast as BLAS's dot with ones, a third of the
     time of NumPy's sum, and unlike the former it lets other threads run.

@@ -8,7 +8,6 @@ asked of the garbage collector.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, Final
@@ -41,8 +40,3 @@ class Noted:
             value = getattr(one, source)
             if value != getattr(one, target):
                 setattr(one, target, value)
-
-
-def instances(*classes: type[Any]) -> list[Any]:
-    """Everything alive of some classes, which may say something else of its class."""
-    return [one for one in gc.get_objects() if issubclass(type(one), classes)]

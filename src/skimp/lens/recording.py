@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from dataclasses import replace
 from typing import Any, Final
@@ -12,6 +11,7 @@ from skimp._engine.budget.telling import outcome
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.users import alive
 from skimp.lens.awaited import expand
 from skimp.lens.collect import Collector
 from skimp.lens.data import Mark, Report
@@ -45,9 +45,7 @@ class Recording:
         """Record from now on."""
         if active:
             raise RuntimeError("memory is being recorded already; one recording at a time")
-        before = (
-            [s for s in gc.get_objects() if issubclass(type(s), Storage)] if host.allocated else []
-        )
+        before = alive(Storage) if host.allocated else []
         self._evictions = counts.evictions
         self.collector = Collector(host)
         for s in before:

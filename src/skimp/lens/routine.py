@@ -13,7 +13,6 @@ the step: what has happened is told, and everything goes on as ever (docs/notes/
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from skimp._engine.autograd.nodes import Node
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.users import alive
 from skimp._kernels.locks import reentrant
 from skimp.lens.awaited import (
     OLDER,
@@ -457,10 +457,9 @@ class Routine:
         live = self._collector.live
         owners = live.owners
         saves: Counter[Record] = Counter()
-        for node in gc.get_objects():
-            if issubclass(type(node), Node):
-                ids = saved_by(getattr(node, "_skimp_saved", None) or ())
-                saves.update([owners[owner] for owner in ids if owner in owners])
+        for node in alive(Node):
+            ids = saved_by(getattr(node, "_skimp_saved", None) or ())
+            saves.update([owners[owner] for owner in ids if owner in owners])
         here = self._of_thread.here
         for node, _, saved, _ in [*here.outer[1:], (here.node, 0, here.saved, 0.0)]:
             if not getattr(node, "_skimp_saved", None):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Final
 
+from skimp._engine.memory.users import alive
 from skimp._engine.tensor.tensor import Tensor
 from skimp.lens.collect import Collector
 from skimp.lens.data import Alias, Shared
@@ -19,8 +19,8 @@ def shared(collector: Collector) -> tuple[Shared, ...]:
     records = sorted(collector.live.owners.items(), key=lambda item: -item[1].bytes)[:LARGEST]
     orders = {owner: record.order for owner, record in records}
     tensors: dict[int, list[Tensor]] = {owner: [] for owner in orders}
-    for one in gc.get_objects():
-        if issubclass(type(one), Tensor) and not one._hollow and id(one._storage) in tensors:
+    for one in alive(Tensor):
+        if not one._hollow and id(one._storage) in tensors:
             tensors[id(one._storage)].append(one)
     found = {id(t): t for some in tensors.values() for t in some[:MOST]}
     called = names(list(found.values()), [tensors, found])

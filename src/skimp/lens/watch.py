@@ -17,13 +17,14 @@ from skimp._engine.autograd.nodes import AccumulateGrad, Node
 from skimp._engine.memory import call_site, steps
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.users import alive
 from skimp._engine.tensor.tensor import Tensor
 from skimp.lens import layouts
 from skimp.lens.awaited import saved_by
 from skimp.lens.collect import Collector, Role
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
-from skimp.lens.noted import Noted, instances
+from skimp.lens.noted import Noted
 from skimp.lens.routine import Routine
 from skimp.lens.stacks import (
     BITS,
@@ -94,21 +95,21 @@ class Watch:
 
     def attend(self) -> None:
         """Be told of nodes of backward, of savings and of views."""
-        alive = instances(Storage, Tensor)
-        storages = [one for one in alive if isinstance(one, Storage)]
+        living = alive(Storage, Tensor)
+        storages = [one for one in living if isinstance(one, Storage)]
         for s in storages:
             if s.saved and s.deferred is not None:
                 self.saved_deferred(s)
         _SAVED.on(_noting(self), storages)
-        layouts.watch(self.stacks.find, [one for one in alive if isinstance(one, Tensor)])
+        layouts.watch(self.stacks.find, [one for one in living if isinstance(one, Tensor)])
         watched.ON.append(self)
         self.stacks.unwatched = False
 
     def ignore(self) -> None:
         """Be told of none of them: all is as it was in the step before."""
-        alive = instances(Storage, Tensor)
-        _SAVED.off([one for one in alive if isinstance(one, Storage)])
-        layouts.unwatch([one for one in alive if isinstance(one, Tensor)])
+        living = alive(Storage, Tensor)
+        _SAVED.off([one for one in living if isinstance(one, Storage)])
+        layouts.unwatch([one for one in living if isinstance(one, Tensor)])
         watched.ON.remove(self)
         self.stacks.unwatched = True
 

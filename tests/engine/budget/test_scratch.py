@@ -17,7 +17,7 @@ from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
-from skimp._kernels import activation, conv_onednn, onednn, recurrence_onednn, scratch
+from skimp._kernels import activation, channels, conv_onednn, onednn, recurrence_onednn, scratch
 from skimp._kernels.im2col import Window
 from skimp._kernels.threads import share
 from skimp.config import config
@@ -25,6 +25,7 @@ from skimp.errors import OutOfMemoryError
 from tests.engine.budget.holding import MIB, is_away, numbers
 from tests.support.running import default_mode
 
+F = torch.nn.functional
 BYTE = np.dtype(np.uint8)
 
 
@@ -141,6 +142,40 @@ def test_rows_of_an_expression_are_fewer_where_there_is_no_room() -> None:
 
     with config.using(threads=2, threads_from=1, defer="always"):
         assert np.array_equal(sums(MIB // 2), sums(16 * MIB))
+
+
+@pytest.mark.parametrize("images", [(4, 32, 1024), (2, 1, 1 << 16)])
+def test_gradients_of_channels_are_mixed_in_pieces_where_there_is_no_room(images: Any) -> None:
+    rng = np.random.default_rng(0)
+    g, x = [rng.random(images, "f4").reshape(-1, images[2]) for _ in range(2)]
+    line = [rng.random((len(x), 1), "f4") for _ in range(3)]
+
+    def mixed(room: int) -> Any:
+        out = np.empty_like(x)
+        with torch.memory.budget(full() + room, spill=False):
+            counts.reset()
+            channels.mixed(g, x, out, *line)
+            assert not counts.beyond
+        return out
+
+    assert np.array_equal(mixed(MIB // 8), mixed(16 * MIB))
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "cross_entropy"])
+def test_what_is_worked_on_where_it_will_be_takes_no_room_beside_it(name: str) -> None:
+    x = torch.rand(512, 512).requires_grad_()
+
+    def loss() -> Any:
+        if name == "layer_norm":
+            return F.layer_norm(x, (512,)).sum()
+        return F.cross_entropy(x, torch.arange(512), label_smoothing=0.1)
+
+    with config.using(threads=1), torch.memory.budget("1GiB"):
+        y = loss()
+        if name == "cross_entropy":
+            scratch.drop()
+            y.backward()
+        assert scratch.kept() < x.nbytes // 8
 
 
 def test_a_convolution_is_made_in_smaller_pieces_where_there_is_little_room() -> None:

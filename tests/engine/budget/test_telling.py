@@ -184,6 +184,17 @@ def test_whole_steps_are_compared_and_what_one_has_at_once_is_named(monkeypatch:
     assert wanted == pytest.approx(host.reserved_for(5 * MIB) / MIB, abs=0.1)
 
 
+def test_a_refusal_names_no_other_line_for_the_same_budget() -> None:
+    """It did, with the same number of MiB, for some bytes more."""
+    with torch.memory.budget(held() + MIB):
+        budget: Any = host.budget
+        needed = host.reserved_for(N * 5001)
+        telling.floor.see(needed - telling._staying(budget.known, True) + 64)
+        assert "needs more" not in budget.explain(N * 5001)
+        telling.floor.see(2 * needed)
+        assert "needs more" in budget.explain(N * 5001)
+
+
 @pytest.mark.parametrize("spill", [False, True])
 def test_a_refusal_says_how_much_can_not_be_made_again(spill: bool) -> None:
     x = numbers(0).view(512, 512)  # data: no op made it

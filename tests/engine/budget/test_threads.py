@@ -1,6 +1,7 @@
 """What other threads do between the steps in which bytes go and are counted."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -172,3 +173,35 @@ def test_a_block_that_is_counted_in_a_look_is_not_counted_twice(
         x = torch.ones(MIB)
         assert host.slack <= (host.bound or 0) - pool.overhead
         del x
+
+
+def test_a_tuple_that_is_being_filled_is_not_held_while_a_budget_looks_for_storages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The collector knows it, and CPython cuts it to its length where nobody else has it."""
+    looking, filled = threading.Event(), threading.Event()
+    kept = torch.zeros(1 << 18)
+
+    def waits(*_: Any) -> bool:
+        looking.set()
+        return not filled.wait(60)
+
+    def look() -> None:
+        budget.enrol_all(settled=False)
+
+    def parts() -> Iterator[int]:
+        yield 1
+        thread.start()
+        assert looking.wait(60)
+        yield 2
+
+    with torch.memory.budget("1GiB"):
+        budget: Any = host.budget
+        monkeypatch.setattr(Spending, "_know", waits)
+        thread = threading.Thread(target=look)
+        try:
+            assert tuple(parts()) == (1, 2)
+        finally:
+            filled.set()
+            thread.join()
+    assert kept.sum() == 0

@@ -10,7 +10,6 @@ are counted, with the block out of reach meanwhile: whoever wants it then waits 
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import weakref
@@ -32,6 +31,7 @@ from skimp._engine.memory.pending import LOCK
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.spans import as_bytes
 from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.users import alive
 from skimp._kernels import shaping
 
 Array = np.ndarray[Any, Any]
@@ -162,7 +162,7 @@ def leave_all(known: Sequence[weakref.ref[Evictable]]) -> None:
 
 def all_known() -> list[weakref.ref[Evictable]]:
     """The storages that a budget knows, whoever has them."""
-    return [weakref.ref(s) for s in gc.get_objects() if type(s) is Evictable]
+    return [weakref.ref(s) for s in alive(Evictable)]
 
 
 def needs_any(known: Sequence[weakref.ref[Evictable]]) -> bool:

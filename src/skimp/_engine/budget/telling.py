@@ -17,6 +17,7 @@ from skimp._engine.memory.sizes import readable
 
 _PATIENCE: Final = 3.0  # seconds of a program before its time is judged
 _LINES: Final = 5  # that a message or a report lists
+_SPILL: Final = "Let the budget spill (no --no-spill, spill=True), and it may go."
 
 
 class Held(NamedTuple):
@@ -60,7 +61,7 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
     parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
     parts.append(f"The smallest budget in which it fits is about {readable(_roomy(needed))}.")
     most = floor.nbytes + _staying(known, spills)
-    if most > needed:
+    if _roomy(max(most, needed)) > _roomy(needed):
         parts.append(
             f"{floor.site} needs more, {readable(most)}: what has run so far fits in about "
             f"{readable(_roomy(most))}."
@@ -70,12 +71,13 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
         when = "now" if error.errno in FULL else "any more"
         parts.append(f"Nothing is spilled {when}: {error.strerror or error}.")
     if not spills and (lost := _not_made_again(known)):
+        end = ": without a file it stays. " + _SPILL
+        if error is not None:
+            end = ", nor what was made while the file was enough: it stays."
         parts.append(
             f"{readable(lost)} of what is held can't be made again, as parameters, gradients, an "
-            "optimizer's state and data can't, nor what was made from them before they changed: "
-            + ("it stays." if error is not None else "without a file it stays. Let the budget "
-               "spill (no --no-spill, spill=True), and it may go.")
-        )  # fmt: skip
+            f"optimizer's state and data can't, nor what was made of them before they changed{end}"
+        )
     return "\n".join(parts)
 
 

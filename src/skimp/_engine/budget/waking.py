@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from types import FrameType
 from typing import Any, Final
@@ -18,6 +17,7 @@ from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.users import alive
 from skimp._engine.tensor.tensor import Tensor
 
 _MANY: Final = 1 << 10
@@ -282,15 +282,13 @@ class Waking:
         """Know the storages that were there before. `settled`: no op writes to them now."""
         for s in pending():
             evictable.enrol(s)
-        objects = gc.get_objects()
-        for s in objects:
-            # by its type: what has a `__class__` of its own may do anything when asked for it
-            if issubclass(type(s), Storage) and s.nbytes >= self.least:
+        for s in alive(Storage):
+            if s.nbytes >= self.least:
                 made_at = getattr(s, "made_at", None) or BEFORE
                 if self._know(s, made_at) and settled:
                     s.settled = True
-        for t in objects:
-            if issubclass(type(t), Tensor) and t._np is not None and t._storage.loose:
+        for t in alive(Tensor):
+            if t._np is not None and t._storage.loose:
                 t._skimp_layout_of()
                 t._np = None
 

@@ -1,4 +1,4 @@
-"""Who looks at a storage: asked of the garbage collector, for nobody keeps a list."""
+"""Who lives, and who looks at a storage: asked of the collector, for nobody keeps a list."""
 
 from __future__ import annotations
 
@@ -8,6 +8,21 @@ from typing import Any
 
 from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.tensor.fields import whole
+
+
+def alive(*classes: type[Any]) -> list[Any]:
+    """All instances of some classes and of those that are made of them, which refer to their class.
+
+    `gc.get_objects` also gives tuples that another thread is still filling from a generator, and
+    whoever has one then breaks them: "bad argument to internal function" on that thread.
+    """
+    known = dict.fromkeys(classes)
+    new = list(classes)
+    while new:
+        new = [one for cls in new for one in type.__subclasses__(cls)]
+        known |= dict.fromkeys(new)
+    # by its type: what has a `__class__` of its own may do anything when asked for it
+    return [one for one in gc.get_referrers(*known) if issubclass(type(one), classes)]
 
 
 def users(s: Any) -> list[Any]:

@@ -40,7 +40,6 @@ _UNIT: Final = 1 << 17  # elements of what stays in the cache until it is read a
 _WIDE: Final = 1 << 16
 _WRITTEN: Final = 1 << 18  # elements of a rectifier's gradient that are written and read at once
 _SHORT_RUN: Final = 512
-_BRIEF: Final = 1 << 15  # elements of which an array of its own costs less than scratch memory
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
 # the mean is more than so many deviations from 0: that loses three bits.
 _FAR: Final = 2.75
@@ -214,7 +213,7 @@ def blended(g: Array, x: Array, line: Sequence[Array]) -> Array:
     if x.size > _WIDE:
         blend(g, x, out, *line)
     else:
-        _mixed(*_as_runs(x.shape, (g, x, out), line))
+        channels.mixed(*_as_runs(x.shape, (g, x, out), line))
     return out
 
 
@@ -396,7 +395,7 @@ def blend(g: Array, x: Array, out: Array, *line: Array) -> None:
     if g.size >= channels_onednn.LEAST and channels_onednn.blended(g, x, out, *beside(x, line)):
         return
     if g.size <= _WIDE:
-        quietly(_mixed, *_as_runs(x.shape, (g, x, out), line))
+        quietly(channels.mixed, *_as_runs(x.shape, (g, x, out), line))
         return
     n, count, *size = x.shape
     short = _in_images(n, count, math.prod(size))
@@ -405,7 +404,7 @@ def blend(g: Array, x: Array, out: Array, *line: Array) -> None:
     def mix(own: Array, seen: Array, into: Array, *numbers: Array) -> None:
         rows = [v.reshape(len(v), -1) for v in (own, seen, into)]
         for start in range(0, rows[0].shape[1], _WIDE):
-            _mixed(*[v[:, start : start + _WIDE] for v in rows], *(numbers or long))
+            channels.mixed(*[v[:, start : start + _WIDE] for v in rows], *(numbers or long))
 
     along = [] if short else [_beside_rows(n, v)[0].reshape(n, count, 1) for v in line]
     _over(g, 1 if short else 2, mix, x, out, *along, steps=_STEPS)
@@ -427,22 +426,6 @@ def _as_runs(
         line = [v.repeat(places) for v in numbers] if places > 1 else numbers
         return [*[v.reshape(n, -1) for v in images], *line]
     return [*[v.reshape(n, count, places) for v in images], *[v[:, None] for v in numbers]]
-
-
-def _mixed(g: Array, x: Array, out: Array, a: Array, *rest: Array) -> None:
-    if not rest:
-        np.multiply(g, a, out=out)
-    elif out.size > _BRIEF:
-        with Scratch(out.shape, out.dtype) as room:
-            _mix(np.multiply(g, a, out=room), x, out, *rest)
-    else:
-        _mix(np.multiply(g, a), x, out, *rest)
-
-
-def _mix(scaled: Array, x: Array, out: Array, b: Array, c: Array) -> None:
-    np.multiply(x, b, out=out)
-    np.add(out, c, out=out)
-    np.add(out, scaled, out=out)
 
 
 def _scaled_small(x: Array, a: Array, b: Array) -> Array:

@@ -18,7 +18,7 @@ from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._kernels.order import farthest
-from skimp._kernels.scratch import Scratch, less_column, starts
+from skimp._kernels.scratch import Scratch, less_column, starts, working
 from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
@@ -178,8 +178,7 @@ def _gradient(
     def block(
         x: Array, at: Array, lse: Array, whole: Array, pick: Array, each: Array, out: Array
     ) -> None:
-        with Scratch(x.shape, lse.dtype) as scratch:
-            d = scratch if out.dtype.itemsize == 2 else out
+        with working(out, lse.dtype) as d:
             np.subtract(x, lse, out=d)
             np.exp(d, out=d)
             np.multiply(d, whole, out=d)

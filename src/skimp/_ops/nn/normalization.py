@@ -18,7 +18,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import normalization_onednn
-from skimp._kernels.scratch import Scratch, row_products, row_sums
+from skimp._kernels.scratch import Scratch, row_products, row_sums, working
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.normalization_small import (
@@ -72,8 +72,7 @@ def _sums(x: Array, acc: Any) -> Array:
 def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> Any:
     def block(x: Array, mean: Array, rstd: Array, out: Array) -> None:
         n = x.shape[1]
-        with Scratch(out.shape, mean.dtype) as scratch:
-            y = scratch if out.dtype != mean.dtype else out
+        with working(out, mean.dtype) as y:
             if centre:
                 np.divide(_sums(x, mean.dtype), n, out=mean)
                 if not normalization_onednn.centred(x, mean, y):
@@ -137,8 +136,7 @@ def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
                 if sums is not None:
                     sums[int(number[start, 0])] = found
             return
-        with Scratch(out.shape, acc) as xhat, Scratch(out.shape, acc) as scratch:
-            gw = scratch if out.dtype != acc else out
+        with Scratch(out.shape, acc) as xhat, working(out, acc) as gw:
             if centre:
                 np.subtract(x, mean, out=xhat)
                 np.multiply(xhat, rstd, out=xhat)
