@@ -269,15 +269,17 @@ _PLACE = """\
     frame = here(2)
     code = frame.f_code
     name = code.co_filename
-    if name not in users:
+    if name in users:
+        node._skimp_lasti = frame.f_lasti
+    else:
         while name in inside and (back := frame.f_back) is not None:
             frame = back
             code = frame.f_code
             name = code.co_filename
-    if name in users:
-        node._skimp_lasti = frame.f_lasti
-    else:
-        code, node._skimp_lasti = outside(frame)
+        if name in users:
+            node._skimp_lasti = frame.f_lasti
+        else:
+            code, node._skimp_lasti = outside(frame)
     node._skimp_code = code"""
 
 
