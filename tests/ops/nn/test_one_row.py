@@ -49,3 +49,19 @@ def test_statistics_of_one_row_have_its_dims(shape: tuple[int, ...]) -> None:
     y, mean, rstd = skimp.native_layer_norm(skimp.ones(shape), (7,), None, None, 1e-5)
     assert tuple(y.shape) == shape
     assert tuple(mean.shape) == tuple(rstd.shape) == (*shape[:-1], 1)
+
+
+@pytest.mark.parametrize("dtype", [skimp.float32, skimp.float64, skimp.complex64], ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("ins", [1, 2, 33, 64])
+def test_a_linear_map_of_one_row_of_any_dims(ins: int, biased: bool, dtype: Any) -> None:
+    generator = skimp.Generator().manual_seed(ins)
+    made = [skimp.randn(n, generator=generator, dtype=dtype) for n in ((1, ins), (9, ins), (9,))]
+    x, weight, bias = made[0], made[1], made[2] if biased else None
+    wanted = F.linear(x, weight, bias)
+    for shape in [(), (1,), (1, 1), (1, 1, 1)]:
+        for needed in [False, True]:
+            y = F.linear(x.reshape(*shape, ins), weight.clone().requires_grad_(needed), bias)
+            assert (y.shape, y.stride()) == ((*shape, 9), (9,) * len(shape) + (1,))
+            assert y.requires_grad is needed
+            assert bytes_of(y) == bytes_of(wanted)

@@ -30,6 +30,7 @@ from skimp._engine.autograd.refresh import (
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_VARIABLE
+from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.tensor import Tensor, mark_creation
 
 _new = object.__new__
@@ -45,7 +46,7 @@ def plain_view(base: Tensor, view: Tensor) -> None:
     the fast path.
     """
     view._base = base
-    counter = base._skimp_counter
+    counter = base._skimp_counter if base._skimp_marked else None
     view._skimp_stale = base._storage.version if counter is None else counter.version
     views = base._skimp_views
     if views is None:
@@ -56,7 +57,7 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         if n > MANY and not n & (n - 1):
             _forget_dead(views)
     if not _state.grad:  # `mark_creation`, written out
-        view._skimp_creation = "inference" if _state.inference else "no_grad"
+        view._skimp_creation = "inference" if marks.anywhere and _state.inference else "no_grad"
         view._skimp_marked = True
 
 
@@ -97,7 +98,7 @@ def _view_of_recorded(
     view._skimp_stale = view._storage.version if counter is None else counter.version
     differentiable = view._dtype.category > 1
     if not _state.grad:
-        creation = "inference" if _state.inference else "no_grad"
+        creation = "inference" if marks.anywhere and _state.inference else "no_grad"
         view._rg = view._skimp_inherits = base._rg and differentiable
     else:
         if multi:

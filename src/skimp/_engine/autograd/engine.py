@@ -101,13 +101,13 @@ def flow(
     left: dict[Node, int] | None = None
     frame: Any = _frame(1)
     code = frame.f_code
-    while code.co_filename in lines.INSIDE and frame.f_back is not None:
-        frame = frame.f_back
+    while code.co_filename in lines.INSIDE and (back := frame.f_back) is not None:
+        frame = back
         code = frame.f_code
     caller = code, frame.f_lasti  # for who runs a freed node again
     if code.co_filename not in lines.OUTSIDE:
         caller = lines.outside(frame)
-    del frame
+    frame = back = None
     a: Any
     while begins:
         to, index, r = begins.pop(0)

@@ -268,13 +268,15 @@ _PLACE = """\
     node._skimp_dtype = {first}._dtype
     frame = here(2)
     code = frame.f_code
-    if code.co_filename in users:
+    name = code.co_filename
+    if name in users:
         node._skimp_lasti = frame.f_lasti
     else:
-        while code.co_filename in inside and frame.f_back is not None:
-            frame = frame.f_back
+        while name in inside and (back := frame.f_back) is not None:
+            frame = back
             code = frame.f_code
-        if code.co_filename in users:
+            name = code.co_filename
+        if name in users:
             node._skimp_lasti = frame.f_lasti
         else:
             code, node._skimp_lasti = outside(frame)

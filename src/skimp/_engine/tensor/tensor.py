@@ -33,6 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 _ndarray = np.ndarray
+_asarray = np.asarray
 _new = object.__new__
 _tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each; a NamedTuple's is Python's
 
@@ -302,7 +303,7 @@ def writable(tensors: Sequence[Tensor]) -> list[Array]:
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""
     if type(array) is not _ndarray:
-        array = np.asarray(array)
+        array = _asarray(array)
     n = array.nbytes
     if n >= host.kept_below or not config.small_below:
         return adopt(array, dtype)

@@ -40,32 +40,40 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     b = None if bias is None else bias._np
     if x is None or w is None or x.size >= gemm.LARGE or w.size >= gemm.LARGE:
         return _large_linear(input, weight, bias)
-    if not x.ndim or w.ndim != 2:
+    shape = x.shape
+    if not shape or w.ndim != 2:
         return None
     needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
     dtype = input._dtype
+    outs, ins = w.shape
     if not (
         dtype in dtypes.FLOATING_AND_COMPLEX
         and dtype is weight._dtype
         and x.flags.c_contiguous
         and w.flags.forc
-        and x.shape[-1] == w.shape[1]
-        and (bias is None or (b is not None and bias._dtype is dtype and b.shape == w.shape[:1]))
+        and shape[-1] == ins
+        and (bias is None or (b is not None and bias._dtype is dtype and b.shape == (outs,)))
         and x.size
         and not (needed and not _is_folded(input, x, weight, w, bias))
     ):
         return _by_parts(input, x, weight, w, bias) if needed else None
-    whole = multiply(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
-    if b is not None:
-        whole += b if len(whole) > 1 else b[None]
+    flat = len(shape) == 2
+    if x.size == ins and not (flat or needed):  # one row: what has one dim is looked at less
+        whole = multiply(x.ravel(), w.T)
+        if b is not None:
+            whole += b
+    else:
+        whole = multiply(x if flat else x.reshape(-1, ins), w.T)
+        if b is not None:
+            whole += b if len(whole) > 1 else b[None]
     if not needed:
-        return fresh(whole if x.ndim == 2 else whole.reshape(*x.shape[:-1], len(w)), dtype)
+        return fresh(whole if flat else whole.reshape((*shape[:-1], outs)), dtype)
     made = fresh(whole, dtype)
     if bias is None:
         _ALONE.record(made, input, weight)
     else:
         _WITH_BIAS.record(made, bias, input, weight)
-    return made if x.ndim == 2 else _in_shape(made, (*x.shape[:-1], len(w)))
+    return made if flat else _in_shape(made, (*shape[:-1], outs))
 
 
 def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
