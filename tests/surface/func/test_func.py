@@ -411,6 +411,8 @@ def test_under_its_older_names() -> None:
     assert got[1] == want[1]
     for a, b in zip(want[0], got[0], strict=True):
         np.testing.assert_allclose(b, a, 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("name", ["vjp", "jacrev", "hessian"])
 @pytest.mark.parametrize("dtype", ["int64", "bool"])
 def test_outputs_that_have_no_derivative_are_refused(name: str, dtype: str) -> None:
