@@ -33,7 +33,7 @@ MOST_OF_CALLS = {
     "a sum into a tensor": 11, "cosines of a batch": 490,
     "rows of a table": 15, "rows written to a table": 25, "rows added to a table": 17,
     "rows of batches times a matrix": 5, "a vector added to a product": 11,
-    "the tensor itself": 2, "a row taken from rows": 3, "places of the last dim": 32,
+    "places of the last dim": 32,
     "NumPy's number": 10, "a slice by NumPy's numbers": 12, "a number and places": 39,
 }  # fmt: skip
 # Of backward through these ops alone, of small tensors.
