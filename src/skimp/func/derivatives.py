@@ -135,6 +135,15 @@ def _only_tensors(tree: Any, who: str) -> tuple[Leaves, TreeSpec]:
     return leaves, spec
 
 
+def _refuse_integers(outs: Leaves) -> None:
+    for t in outs:
+        if not (t._dtype.is_floating_point or t._dtype.is_complex):
+            raise RuntimeError(
+                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
+                f"Tensor with dtype {t._dtype}"
+            )
+
+
 def _products(
     outputs: Leaves, inputs: Leaves, cotangents: list[Any], keep: bool, create: bool
 ) -> Leaves:
@@ -235,12 +244,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
         if has_aux:
             output, aux = _pair(output, who)
         outs, out_spec = _only_tensors(output, who)
-        for t in outs:
-            if not (t._dtype.is_floating_point or t._dtype.is_complex):
-                raise RuntimeError(
-                    "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
-                    f"Tensor with dtype {t._dtype}"
-                )
+        _refuse_integers(outs)
         behind = inputs.lower([*outs, *tree_flatten(aux)[0]])
         connected = outer and _depends_on_others(behind, inputs.own)
         behind = behind[: len(outs)]

@@ -164,3 +164,9 @@ def test_views_see_the_block_of_a_storage_that_has_grown(monkeypatch: Any) -> No
     t[1] = 7
     assert searched
     assert view.tolist() == [7.0, 2.0]
+
+
+def test_a_tensor_without_bytes_grows() -> None:
+    t = skimp.empty(2, device="meta")
+    assert t.resize_(5, 3).shape == (5, 3)
+    assert t.untyped_storage().nbytes() == 60

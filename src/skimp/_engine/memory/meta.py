@@ -28,7 +28,7 @@ class MetaStorage(Storage):
     def will_write(self) -> None:
         """Nobody reads them."""
 
-    def resize(self, nbytes: int) -> None:
+    def resize(self, nbytes: int, tensors: list[object] | None = None) -> None:
         self.size = nbytes
 
     def __deepcopy__(self, memo: dict[int, object]) -> MetaStorage:
