@@ -165,7 +165,7 @@ class Waking:
             self._note_now()
         elif self.notes or self.knows:
             self._note_no_more()
-        elif host.kept_below != self.kept_below:
+        else:
             self._tell()
 
     def _unexpected(self) -> Period | None:
