@@ -57,6 +57,3 @@ cpdef gru_back(const float[:, :, ::1] gates, const float[:, ::1] hidden,
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t)
 cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
              float[:, ::1] out)
-
-@cython.locals(r=Py_ssize_t, k=Py_ssize_t)
-cpdef columns(const float[:, ::1] x, float[::1] out)

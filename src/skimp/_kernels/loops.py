@@ -186,15 +186,6 @@ def gru_back(
             d[r, 2 * n + k] = room[r, k]
 
 
-def columns(x: Any, out: Any) -> None:
-    """out = the sums of the columns, one row after the other."""
-    for k in range(out.shape[0]):
-        out[k] = x[0, k]
-    for r in range(1, x.shape[0]):
-        for k in range(out.shape[0]):
-            out[k] += x[r, k]
-
-
 def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
     """out = value where the mask is set, else x, of as many rows as are repeated of the mask."""
     for r in range(out.shape[0]):
