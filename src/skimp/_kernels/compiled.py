@@ -84,6 +84,16 @@ def _is_ours(file: str) -> bool:
     return all([one.st_uid in (os.getuid(), 0) and not one.st_mode & _OTHERS for one in told])
 
 
+def taking(*arrays: Any) -> Any:
+    """The compiled module, if these are its: float32 that lie row by row, of any shapes."""
+    if (found := loops()) is None:
+        return None
+    for a in arrays:
+        if a.dtype.char != "f" or not a.flags.c_contiguous:
+            return None
+    return found
+
+
 def flat(*arrays: Any) -> list[Any]:
     """float32 arrays of one shape that lie row by row, in one dim; nothing of any others."""
     shape = arrays[0].shape
