@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,7 @@ import skimp
 from skimp._kernels import activation, compiled, loops, pointwise, rows
 from skimp._kernels.random import draws, mt19937
 from skimp._kernels.random.mt19937 import Engine
-from skimp.cli import main
+from skimp.cli import compiling, main
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])
@@ -232,10 +235,50 @@ def test_a_file_that_others_may_write_to_is_not_loaded(
         file.parent.chmod(0o700)
         file.chmod(0o600)
         path.chmod(mode)
-        assert compiled.loops.__wrapped__() is None
+        assert compiled._found.__wrapped__() is None
     file.parent.chmod(0o700)
-    with pytest.raises(ImportError):  # its own
-        compiled.loops.__wrapped__()
+    with pytest.warns(UserWarning, match="can't be loaded .*run `skimp compile` again"):  # its own
+        assert compiled._found.__wrapped__() is None
+
+
+def test_without_sources_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "SOURCES", ("no such file",))
+    assert compiled._found.__wrapped__() is None
+
+
+def test_threads_that_ask_at_once_get_one_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def load(file: str) -> object:
+        calls.append(file)
+        time.sleep(0.05)  # the others come meanwhile
+        return object()
+
+    monkeypatch.setattr(compiled, "_chosen", "auto")
+    monkeypatch.setattr(compiled, "is_ours", lambda file: True)
+    monkeypatch.setattr(compiled, "load", load)
+    monkeypatch.setattr(compiled, "_found", cache(compiled._found.__wrapped__))
+    ask = cache(compiled.loops.__wrapped__)
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(lambda _: ask(), range(4)))) == len(calls) == 1
+
+
+def test_an_interrupt_of_the_first_draw_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(bits: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mt19937, "compiled", SimpleNamespace(loops=lambda: loops))
+    one, other = Engine(5), Engine(5)
+    out = np.empty(700, bool)
+    with monkeypatch.context() as patch:
+        patch.setattr(mt19937, "_memory", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.stay(out, 1 << 52)
+    for engine in (one, other):
+        engine.random32(2 * mt19937.KEY_WORDS)
+    assert one.stay(out, 1 << 52)
+    monkeypatch.undo()
+    assert_array_equal(out, draws.stays(out.size, 0.5, other))
 
 
 def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -243,3 +286,29 @@ def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -
     assert main(["compile"]) == 1
     said = capsys.readouterr().err
     assert "pip install cython" in said or "install one (gcc, clang), or name it in CC" in said
+
+
+def test_what_cannot_be_put_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """A folder that others may write to, and a file where it would be."""
+    monkeypatch.setattr(compiling, "_lacking", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "skimp"
+    folder.write_text("")
+    assert main(["compile"]) == 1
+    assert "name another folder for caches in XDG_CACHE_HOME" in capsys.readouterr().err
+    folder.unlink()
+    folder.mkdir()
+    folder.chmod(0o770)
+
+    def made(into: Path) -> tuple[Path, str]:
+        (into / "loops.so").write_text("")
+        return into / "loops.so", ""
+
+    monkeypatch.setattr(compiling, "_made", made)
+    monkeypatch.setattr(compiled, "load", lambda file: None)
+    assert main(["compile"]) == 1
+    assert f"chmod go-w {folder}" in capsys.readouterr().err
+    folder.chmod(0o700)
+    assert main(["compile"]) == 0
