@@ -463,7 +463,7 @@ def elu(
     if not (0 < alpha * scale < inf and scale > 0 and input_scale > 0):
         select(np.less(x, 0), out, np.multiply(x, scale), out=out)
         return
-    right = np.maximum(x, bare.zero(out.dtype))
+    right = np.asarray(np.maximum(x, bare.zero(out.dtype)))  # of no dims a number otherwise
     np.add(out, right if scale == 1 else np.multiply(right, scale, out=right), out=out)
     if out.size < BLENDED:  # the sum of a zero and -0 is 0
         np.copysign(out, x, out=out)

@@ -321,6 +321,22 @@ def test_out(name: str, args: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "shapes", [((2, 4, 3), (3, 4)), ((2, 4, 3), (3,)), ((3,), (3, 4)), ((3,), ())]
+)
+def test_matmul_refuses_what_it_cannot_record_or_multiply(shapes: Any) -> None:
+    args = [f(*shape).requires_grad_() for shape in shapes]
+    out = torch.empty(0)
+    agree(lambda t, x, y, o: t.matmul(x, y, out=o), *args, out, refused=RuntimeError)
+    for first in ((2, 4, 3), (4, 3), (3,)):
+        agree(lambda t, x, y: t.matmul(x, y), f(*first), torch.tensor(2.0), refused=RuntimeError)
+
+
+@pytest.mark.parametrize("words", [{"beta": True}, {"alpha": True}])
+def test_addr_refuses_bools_beside_numbers(words: Any) -> None:
+    agree(lambda t, *a: t.addr(*a, **words), f(4, 3), f(4), f(3), refused=RuntimeError)
+
+
 def test_out_may_be_an_input() -> None:
     x, y = twin(f(5, 5)), twin(f(5, 5, seed=1))
     expected = (x @ y).numpy().copy()

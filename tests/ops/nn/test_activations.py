@@ -285,6 +285,17 @@ def test_the_sign_of_a_zero_stays(name: str, args: tuple[float, ...]) -> None:
     np.testing.assert_array_equal(np.signbit(array(ours)), np.signbit(theirs.numpy()))
 
 
+@pytest.mark.parametrize("name", [name for name in ROWS if "glu" not in name])
+def test_a_number(name: str) -> None:
+    for value in (-1.5, 0.5):
+        for dtype in (torch.float32, torch.float64, torch.float16):
+            agree(
+                lambda lib, x: ROWS[name](lib.nn.functional, x),
+                torch.tensor(value, dtype=dtype),
+                tolerance=2e-3,
+            )
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
 @pytest.mark.parametrize("name", ["threshold", "hardtanh", "threshold_"])
 def test_numbers_beside_integers_are_of_their_type(name: str, dtype: str) -> None:

@@ -368,8 +368,10 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
         if len(shape_of(other)) < 3:
             return None
         made, rows = planned(input, other, NEITHER), _recording_batched
-    elif y.ndim == 1:
-        return mv(input, other) if x.ndim == 2 else dot(input, other) if x.ndim == 1 else None
+    elif y.ndim < 2:
+        if not y.ndim or not 0 < x.ndim < 3:
+            return None
+        return mv(input, other) if x.ndim == 2 else dot(input, other)
     elif y.ndim > 2:
         made, rows = small_batches(input, other), _recording_batched
         if made is None:
@@ -412,6 +414,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if a == 2 and b == 1:
         return mv(input, other, out=out)
     if out is not None and (a == 1 or b <= 2):
+        outs.refuse_grad("matmul", out, (input, other))
         return into(out, matmul(input, other), a == 1)
     if a == 1 and b == 2:
         row = mm(input.unsqueeze(0), other).squeeze(0)
