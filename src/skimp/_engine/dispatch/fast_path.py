@@ -421,7 +421,9 @@ def spread(kernel: Kernel, arrays: list[Array], like: Array, new: bool = True) -
     that. `new`: nothing has been written there.
     """
     if kernel.loose:
-        return arrays if like.size < repeats.LEAST else repeats.in_runs(arrays, like, new)
+        if like.size < repeats.LEAST:
+            return arrays
+        return repeats.in_runs(arrays, like, new and kernel.aliases)
     shape, strides = like.shape, like.strides
     found = []
     for a in arrays:
