@@ -132,7 +132,9 @@ class Waking:
     def _depart(self) -> None:
         """What was expected does not come. Where there is a file, whatever has to go can."""
         self.repetition.depart()
-        if not self.spills:
+        if self.spills:
+            self._tell()
+        else:
             self._note_soon()
 
     def after_backward(self) -> None:
