@@ -121,10 +121,10 @@ def mixed(g: Array, x: Array, out: Array, a: Array, *rest: Array) -> None:
 
 
 def _halves(images: Sequence[Array], numbers: Sequence[Array]) -> Iterator[tuple[Array, ...]]:
-    """Both halves of images, and of numbers beside them: by rows, or by columns of one row."""
+    """Both halves of images, and of numbers beside them: by the first dim that has two."""
     shape = images[0].shape
     beside = [np.broadcast_to(v, shape) for v in numbers]
-    axis = 0 if len(images[0]) > 1 else -1
+    axis = next(i for i, n in enumerate(shape) if n > 1)
     return zip(*[np.array_split(v, 2, axis) for v in (*images, *beside)], strict=True)
 
 

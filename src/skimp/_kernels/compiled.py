@@ -9,10 +9,13 @@ import os
 import platform
 import stat
 import sys
+import warnings
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, source_hash, spec_from_loader
 from typing import Any, Final
+
+from skimp._kernels.locks import reentrant
 
 SOURCES: Final = tuple(
     [os.path.join(os.path.dirname(__file__), f"loops{kind}") for kind in (".py", ".pxd")]
@@ -39,6 +42,7 @@ def _mode(environ: Any) -> str:
 
 
 _chosen: Final = _mode(os.environ)
+_loading: Final = reentrant()
 
 
 def place() -> str:
@@ -69,11 +73,30 @@ def loops() -> Any:
     """The compiled module; None where there is none."""
     if _chosen == "never":
         return None
-    file = place()
-    return load(file) if _is_ours(file) else None
+    with _loading:  # until it is whole: threads that ask meanwhile would find it without functions
+        return _found()
 
 
-def _is_ours(file: str) -> bool:
+@cache
+def _found() -> Any:
+    try:
+        file = place()
+    except OSError:  # no sources: they are in an archive, or only their bytecode is there
+        return None
+    if not is_ours(file):
+        return None
+    try:
+        return load(file)
+    except (ImportError, RuntimeError) as error:
+        warnings.warn(
+            f"what `skimp compile` made can't be loaded ({error}); skimp does without it, with the "
+            f"same results: run `skimp compile` again, or remove {file}",
+            stacklevel=3,
+        )
+        return None
+
+
+def is_ours(file: str) -> bool:
     """Whether it is there, and nobody but this user (or the system's) can have written it."""
     try:
         told = [os.stat(path) for path in (file, os.path.dirname(file))]
@@ -82,6 +105,16 @@ def _is_ours(file: str) -> bool:
     if not hasattr(os, "getuid"):
         return True
     return all([one.st_uid in (os.getuid(), 0) and not one.st_mode & _OTHERS for one in told])
+
+
+def taking(*arrays: Any) -> Any:
+    """The compiled module, if these are its: float32 that lie row by row, of any shapes."""
+    if (found := loops()) is None:
+        return None
+    for a in arrays:
+        if a.dtype.char != "f" or not a.flags.c_contiguous:
+            return None
+    return found
 
 
 def flat(*arrays: Any) -> list[Any]:

@@ -26,3 +26,34 @@ cpdef kept(const float[::1] x, const unsigned char[::1] stays, float scale, floa
 
 @cython.locals(i=Py_ssize_t)
 cpdef passed(const float[::1] g, const float[::1] x, float low, float high, float[::1] out)
+
+@cython.locals(i=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t)
+cpdef bint added(float[:, ::1] target, const long long[::1] places, const float[:, ::1] rows)
+
+@cython.locals(i=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t, row=Py_ssize_t, factor=float)
+cpdef bint weighed(float[:, ::1] target, const long long[::1] places, const float[:, ::1] rows,
+                   const long long[::1] of, const float[::1] by)
+
+@cython.locals(i=Py_ssize_t, found=cython.int)
+cdef bint _lie_outside(const long long[::1] places, Py_ssize_t n) noexcept
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t)
+cpdef lstm_carried(const float[:, :, ::1] gates, const float[:, ::1] before, float[:, ::1] out)
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t, n=Py_ssize_t, gate=Py_ssize_t, one=float)
+cpdef lstm_back(const float[:, :, ::1] gates, const float[:, ::1] before, const float[:, ::1] top,
+                const float[:, ::1] dh, const float[:, ::1] dc, float[:, :, ::1] room,
+                float[:, ::1] d, float[:, ::1] out)
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t, new=float)
+cpdef gru_shown(const float[:, :, ::1] gates, const float[:, ::1] before, float[:, ::1] out)
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t, n=Py_ssize_t, one=float, reset=float, update=float,
+               new=float)
+cpdef gru_back(const float[:, :, ::1] gates, const float[:, ::1] hidden,
+               const float[:, ::1] before, const float[:, ::1] dh, float[:, ::1] room,
+               float[:, ::1] d, float[:, ::1] behind, float[:, ::1] resets, float[:, ::1] out)
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t)
+cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
+             float[:, ::1] out)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["kept", "passed", "stays"]
+__all__ = [
+    "added", "filled", "gru_back", "gru_shown", "kept", "lstm_back", "lstm_carried", "passed",
+    "stays", "weighed",
+]  # fmt: skip
 
 
 def stays(state: Any, room: Any, out: Any, high: Any, low: Any) -> None:
@@ -74,3 +77,117 @@ def passed(g: Any, x: Any, low: Any, high: Any, out: Any) -> None:
     """out = g where x is between the limits or NaN, else 0; NaN as a limit is none."""
     for i in range(out.shape[0]):
         out[i] = 0 if (x[i] <= low) | (x[i] >= high) else g[i]
+
+
+def added(target: Any, places: Any, rows: Any) -> Any:
+    """target[places[i]] += rows[i], one after the other; whether it is done, as nothing is where
+    a place is not one of the target's."""
+    if _lie_outside(places, target.shape[0]):
+        return False
+    for i in range(places.shape[0]):
+        at = places[i]
+        for k in range(target.shape[1]):
+            target[at, k] += rows[i, k]
+    return True
+
+
+def weighed(target: Any, places: Any, rows: Any, of: Any, by: Any) -> Any:
+    """target[places[i]] += rows[of[i]] * by[i]; likewise."""
+    if _lie_outside(places, target.shape[0]) or _lie_outside(of, rows.shape[0]):
+        return False
+    for i in range(places.shape[0]):
+        at, row, factor = places[i], of[i], by[i]
+        for k in range(target.shape[1]):
+            target[at, k] += rows[row, k] * factor
+    return True
+
+
+def _lie_outside(places: Any, n: Any) -> Any:
+    found = 0
+    for i in range(places.shape[0]):
+        found |= (places[i] < 0) | (places[i] >= n)
+    return found
+
+
+def lstm_carried(gates: Any, before: Any, out: Any) -> None:
+    """out = the cell after a step: f * before + i * g"""
+    for r in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[r, k] = gates[1, r, k] * before[r, k] + gates[0, r, k] * gates[2, r, k]
+
+
+def lstm_back(
+    gates: Any, before: Any, top: Any, dh: Any, dc: Any, room: Any, d: Any, out: Any
+) -> None:
+    """d = the gradients of a step's gates, (batch, 4 * hidden), in whose memory they may be, and
+    out = that of the cell before it, by those of its result and of its cell, whose tanh is `top`.
+    """
+    one = 1.0
+    n = out.shape[1]
+    for r in range(out.shape[0]):
+        for k in range(n):
+            out[r, k] = dc[r, k] + dh[r, k] * ((one - top[r, k] * top[r, k]) * gates[3, r, k])
+        for k in range(n):
+            room[0, r, k] = (one - gates[0, r, k]) * gates[0, r, k] * gates[2, r, k] * out[r, k]
+        for k in range(n):
+            room[1, r, k] = (one - gates[1, r, k]) * gates[1, r, k] * before[r, k] * out[r, k]
+        for k in range(n):
+            room[2, r, k] = (one - gates[2, r, k] * gates[2, r, k]) * gates[0, r, k] * out[r, k]
+        for k in range(n):
+            room[3, r, k] = (one - gates[3, r, k]) * gates[3, r, k] * top[r, k] * dh[r, k]
+        for k in range(n):
+            out[r, k] = out[r, k] * gates[1, r, k]
+    for r in range(out.shape[0]):
+        for gate in range(4):
+            for k in range(n):
+                d[r, gate * n + k] = room[gate, r, k]
+
+
+def gru_shown(gates: Any, before: Any, out: Any) -> None:
+    """out = the result of a step: (before - new) * update + new"""
+    for r in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            new = gates[2, r, k]
+            out[r, k] = (before[r, k] - new) * gates[1, r, k] + new
+
+
+def gru_back(
+    gates: Any, hidden: Any, before: Any, dh: Any, room: Any, d: Any, behind: Any, resets: Any,
+    out: Any,
+) -> None:  # fmt: skip
+    """d = the gradients of a step's gates, (batch, 3 * hidden), in whose memory they may be, behind
+    = those behind its hidden part, in whose memory `resets` may be, which get the resets; and out =
+    what of the result's goes to the state before it, beside them."""
+    one = 1.0
+    n = out.shape[1]
+    for r in range(out.shape[0]):
+        for k in range(n):
+            new = gates[2, r, k]
+            room[r, k] = (one - new * new) * (one - gates[1, r, k])
+        for k in range(n):
+            reset = gates[0, r, k]
+            behind[r, k] = (one - reset) * reset * hidden[r, k] * room[r, k] * dh[r, k]
+        for k in range(n):
+            update = gates[1, r, k]
+            new = before[r, k] - gates[2, r, k]
+            behind[r, n + k] = (one - update) * update * new * dh[r, k]
+        for k in range(n):
+            room[r, k] = room[r, k] * dh[r, k]
+            behind[r, 2 * n + k] = room[r, k] * gates[0, r, k]
+        for k in range(n):
+            out[r, k] = dh[r, k] * gates[1, r, k]
+    for r in range(out.shape[0]):
+        for k in range(n):
+            resets[r, k] = gates[0, r, k]
+    for r in range(out.shape[0]):
+        for k in range(2 * n):
+            d[r, k] = behind[r, k]
+        for k in range(n):
+            d[r, 2 * n + k] = room[r, k]
+
+
+def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
+    """out = value where the mask is set, else x, of as many rows as are repeated of the mask."""
+    for r in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[r, k] = value if mask[k] else x[r, k]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy._core import umath
 
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.pieces import in_pieces
 from skimp._kernels.scratch import give, take
 
@@ -49,6 +49,8 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
     if whole is None or mask.size < BLENDED:
         out[...] = bare.where(mask, a, b)
         return
+    if _fills(mask, a, b, out):
+        return
     a, b = np.asarray(a, out.dtype).view(whole), np.asarray(b, out.dtype).view(whole)
     into = out.view(whole)
     if mask.ndim > 1 and not mask.strides[0]:
@@ -64,6 +66,22 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
         give(room)
 
 
+def _fills(mask: Mask, value: Any, x: Any, out: Array) -> bool:
+    """out = value where the mask is set, else x; whether a compiled loop did it."""
+    if np.ndim(value) or np.shape(x) != out.shape:
+        return False
+    loops = compiled.taking(x, out)
+    if loops is None:
+        return False
+    while mask.ndim > 1 and not mask.strides[0]:
+        mask = mask[0]  # what is repeated, as one for all heads is
+    if not mask.size or not mask.flags.c_contiguous:
+        return False
+    rows = x.reshape(-1, mask.size)
+    loops.filled(mask.view(np.uint8).reshape(-1), value, rows, out.reshape(rows.shape))
+    return True
+
+
 def blends(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of `drop`'s scratch memory, if it is of numbers, as many as there are."""
     return _SAME_SIZE.get(dtype.itemsize, _SAME_SIZE[1])
@@ -74,6 +92,8 @@ def drop(mask: Mask, g: Array, *, out: Array, room: Array | None = None) -> None
     whole = _SAME_SIZE.get(out.itemsize)
     if whole is None or mask.size < BLENDED:
         out[...] = bare.where(mask, bare.zero(out.dtype), g)
+        return
+    if _fills(mask, 0, g, out):
         return
     if mask.ndim > 1 and not mask.strides[0]:
         mask = mask[:1]  # likewise

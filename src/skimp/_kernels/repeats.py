@@ -25,7 +25,7 @@ _MOST: Final = 1 << 16  # bytes that an operand may become
 def in_runs(arrays: list[Array], like: Array, new: bool) -> list[Array]:
     """The operands of a ufunc whose result lies as `like`: one that is repeated between dims, as
     the angles of rotary embeddings are for each head, is laid out as often as that. One whose rows
-    come in another order goes where the result will be, if that is `new`.
+    come in another order goes where the result will be, if that is `new` and may be an operand.
     """
     laid = tuple([(a.shape, a.strides, a.itemsize) for a in arrays])
     for place, order in _plan(laid, like.shape, like.strides, like.itemsize if new else 0):

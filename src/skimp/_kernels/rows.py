@@ -5,12 +5,13 @@ order that it has, so the bits are the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.order import runs, stable_order
 
 Array = np.ndarray[Any, Any]
@@ -48,9 +49,10 @@ def add_rows(target: Array, places: Array, source: Array) -> None:
     """target[places[i]] += source[i] for all i: `merge_rows` of arrays that lie row by row, of any
     dims behind the first.
     """
-    into = target.reshape(len(target), -1)
-    rows = source.reshape(places.size, into.shape[1])
-    if rows.size <= _ELEMENTS and rows.dtype == target.dtype:
+    width = math.prod(target.shape[1:])
+    into, rows = target.reshape(len(target), width), source.reshape(places.size, width)
+    listed = rows.size <= _ELEMENTS or compiled.taking(into, rows) is not None
+    if listed and rows.dtype == target.dtype:
         _merge_listed(into, places, rows, np.add)
     else:
         merge_rows(into, places, taking(rows))
@@ -89,7 +91,8 @@ def merge_rows(target: Array, places: Array, give: Give, ufunc: Any = np.add) ->
     writes the rows of these numbers into `out`, of the target's dtype.
     """
     n, width = target.shape
-    if width < NARROW or places.size * width <= _FEW:
+    looped = ufunc is np.add and compiled.taking(target) is not None
+    if looped or width < NARROW or places.size * width <= _FEW:
         _merge_elements(target, places, give, ufunc)
         return
     order = stable_order(places, n)
@@ -147,6 +150,9 @@ def _merge_listed(target: Array, places: Array, rows: Array, ufunc: Any) -> None
     """Rows that are there, element by element."""
     width = target.shape[1]
     at = places.astype(np.int64, copy=False)
+    loops = compiled.taking(target, rows) if ufunc is np.add else None
+    if loops is not None and loops.added(target, np.ascontiguousarray(at), rows):
+        return
     if width != 1:
         at = at[:, None] * width + np.arange(width)
     ufunc.at(target.reshape(-1), at.reshape(-1), rows.reshape(-1))

@@ -35,16 +35,33 @@ def main() -> int:
         print(f"skimp compile: {lacking}", file=sys.stderr)
         return 1
     file = Path(compiled.place())
+    try:
+        said = _put(file)
+    except (OSError, ImportError) as error:  # it can't be written there, or not be run from there
+        said = f"{error}; name another folder for caches in XDG_CACHE_HOME"
+    if said:
+        print(f"skimp compile: {said}", file=sys.stderr)
+        return 1
+    print(file)
+    return 0
+
+
+def _put(file: Path) -> str:
+    """Make the module, there; why that can't be, or nothing."""
     file.parent.mkdir(0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made, said = _made(Path(folder))
         if made is None:
-            print(f"skimp compile: {said}", file=sys.stderr)
-            return 1
-        made.chmod(0o700)  # `compiled` loads none that others may write to
+            return said
+        made.chmod(0o700)
+        compiled.load(str(made))
         made.replace(file)  # at once: a program that starts now finds it whole, or none
-    print(file)
-    return 0
+    if compiled.is_ours(str(file)):
+        return ""
+    return (
+        f"others may write to {file.parent}, so programs load nothing from there; "
+        f"chmod go-w {shlex.quote(str(file.parent))}, and run it again"
+    )
 
 
 def _compiler() -> list[str]:

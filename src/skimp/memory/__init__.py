@@ -1,7 +1,7 @@
 """Memory, counted: what tensors hold now and held at most, limits, regions, copies.
 
 The counters have PyTorch's names (torch.cuda) and count the host. Reading one materializes all that
-is deferred first.
+is deferred first, but for what there is no room for within a limit or a budget.
 """
 
 import importlib

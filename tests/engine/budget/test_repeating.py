@@ -11,7 +11,7 @@ import skimp as torch
 from skimp._engine.budget import choice, evictable, lending, recording, repetition, setting
 from skimp._engine.budget.spending import Spending
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory.ledger import host
+from skimp._engine.memory.ledger import KEPT, SMALL, host
 from skimp.utils.checkpoint import checkpoint
 from tests.engine.budget.holding import MIB, held
 from tests.engine.budget.test_noting import steps
@@ -146,11 +146,34 @@ def test_small_storages_of_before_may_be_part_of_what_goes_again() -> None:
         budget._note_no_more()
         data.sum()
         assert data._np is None
+        budget.repetition.smaller.add(0)
+        budget._tell()
+        assert host.kept_below == SMALL
+        budget._depart()
+        assert host.kept_below == KEPT
+        budget.repetition.follow(period)
     finally:
         setting.set_budget(None)
     assert not s.loose
     data.sum()
     assert data._np is not None
+
+
+def test_no_tensor_keeps_an_array_over_what_goes_in_a_period_to_come() -> None:
+    """It pinned what was to go there; and what goes in none any more was without one for ever."""
+    both = [torch.randn(1 << 14), torch.randn(1 << 14)]
+    first, second, third = [repetition.Period() for _ in range(3)]
+    for period, t in zip((first, second), both, strict=True):
+        period.goes.append(repetition.Gone(0, 0, t.nbytes, weakref.ref(t._storage)))
+    known = repetition.Repetition()
+    first.next, second.next = second, first
+    known.follow(first)
+    assert [t._storage.loose for t in both] == [True, True]
+    third.next = second.next = second
+    known.follow(third)
+    assert [t._storage.loose for t in both] == [False, True]
+    known.forget()
+    assert [t._storage.loose for t in both] == [False, False]
 
 
 @pytest.mark.parametrize("otherwise", [set(), {7}, {7, 9, 11, 13}])

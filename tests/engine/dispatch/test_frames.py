@@ -31,6 +31,7 @@ MOST_OF_CALLS = {
     "normals of a size": 11, "integers of a shape": 6, "integers by names": 9,
     "the tensor itself": 2, "a row taken from rows": 3, "limits into a tensor": 10,
     "a sum into a tensor": 11, "cosines of a batch": 490,
+    "a mixture after one into a tensor": 8,
     "rows of a table": 15, "rows written to a table": 25, "rows added to a table": 17,
     "rows of batches times a matrix": 5, "a vector added to a product": 11,
     "places of the last dim": 32,
@@ -144,6 +145,7 @@ def test_frames_of_calls_that_nobody_records() -> None:
         mask, numbers = skimp.tensor([True, False, True, True]), [skimp.tensor(1.0)] * 3
         places, into, square = skimp.arange(4), skimp.empty(1, 8), skimp.rand(4, 4)
         table, some, one = skimp.rand(400, 400), skimp.rand(4, 400), np.int64(1)
+    skimp.lerp(into, into, 0.5, out=skimp.empty(1, 8))
     calls = {
         "norm of one row": lambda: norm(row),
         "softmax of one row": lambda: F.softmax(row, -1),
@@ -173,6 +175,7 @@ def test_frames_of_calls_that_nobody_records() -> None:
             rows, row, -1
         ),
         "limits into a tensor": lambda: skimp.clamp(row, 0.0, 1.0, out=into),
+        "a mixture after one into a tensor": lambda: skimp.lerp(row, row, 0.5),
         "a sum into a tensor": lambda: skimp.sum(rows, 0, True, out=into),
         "places of the last dim": lambda: rows[..., [1, 0]],
         "NumPy's number": lambda: rows[one],

@@ -21,6 +21,7 @@ from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.limits import Tenants
 from skimp._engine.memory.refusal import SHOWN, out_of_memory
 from skimp._engine.memory.sizes import parse_size, readable
+from skimp.config import config
 from skimp.errors import Live, OutOfMemoryError, SkimpError
 from tests.support import books
 from tests.support.books import Owner, figures, on_threads
@@ -292,6 +293,30 @@ def test_rounding_counts_for_the_limit(limit: Any) -> None:
         skimp.empty(17 * MIB, dtype=skimp.uint8)
     assert stats.memory_reserved() <= (limits.get_limit() or 0)
     del held
+
+
+@pytest.mark.parametrize("spends", [False, True])
+def test_counters_raise_nothing_where_what_waits_has_no_room(limit: Any, spends: bool) -> None:
+    """PyTorch's don't; these did, also in the handler of the first refusal."""
+    with config.using(defer="always"):
+        x = skimp.ones(MIB // 4)
+        held, most = stats.memory_allocated(), host.reserved_for(MIB // 2)
+        with skimp.memory.budget(most if spends else None, spill=False):
+            limit(None if spends else most)
+            large, small = x * 2, x[: MIB // 16] * 3
+            before = stats.memory_stats()["num_ooms"]
+            for counter in (stats.max_memory_allocated, stats.memory_reserved,
+                            stats.max_memory_reserved, stats.reset_peak_memory_stats):  # fmt: skip
+                counter()
+            with skimp.memory.region() as r:
+                assert stats.memory_allocated() <= r.peak <= held + MIB // 4
+                assert small._storage.deferred is None
+                assert stats.memory_stats()["num_ooms"] == before
+                with pytest.raises(OutOfMemoryError):
+                    skimp.memory.synchronize()
+                limit(None)
+                skimp.memory.set_budget(None)
+        assert (large[0], small[0]) == (2, 3)
 
 
 def test_set_per_process_memory_fraction(limit: Any) -> None:

@@ -90,6 +90,7 @@ def test_deferred_storages_materialize_before_anything_is_read(
 ) -> None:
     calls: list[int] = []
     monkeypatch.setattr(ledger, "before_reading", [lambda: calls.append(1)])
+    monkeypatch.setattr(ledger, "before_counting", [lambda: calls.append(1)])
     for read in (
         stats.memory_allocated,
         stats.max_memory_allocated,

@@ -125,11 +125,11 @@ def _resident(known: Known, tried: Collection[int], keys: list[int]) -> list[Evi
 
 def cost_of(s: Evictable, can_spill: bool) -> float | None:
     """Seconds to take the bytes away and have them back; None: they would be lost."""
-    spilling = spilling_of(s) if can_spill or s.place is not None else None
     making = making_of(s)
-    if making is None or spilling is None:
-        return spilling if making is None else making
-    return min(making, spilling)
+    if not can_spill and s.place is None:
+        return making
+    spilling = spilling_of(s)
+    return spilling if making is None else min(making, spilling)
 
 
 def spilling_of(s: Evictable) -> float:

@@ -358,7 +358,7 @@ def evict(
         return False
     if s.size is None:
         s.size = block.nbytes
-    leaves = _leaves_on(s)
+    leaves = _leaves_on(s) if s.readers else []
     ways = [place_of(leaf) for leaf in leaves]
     gone = False
     s.block = None  # from here on nobody else comes to it
@@ -414,7 +414,11 @@ def depends(s: Evictable, needs: Sequence[Storage]) -> None:
 
 def is_needed(s: Evictable) -> bool:
     """Whether something that is away is made from these bytes."""
-    return any([(one := ref()) is not None and one.needs is not None for ref in s.dependents or ()])
+    for ref in s.dependents or ():
+        one = ref()
+        if one is not None and one.needs is not None:
+            return True
+    return False
 
 
 # -- coming back ----------------------------------------------------------------------------------

@@ -116,7 +116,12 @@ class Recipe:
         """Whether this will be followed whatever becomes of `s`, which it then makes as well: for
         another of its results.
         """
-        return len(self.results) > 1 and any([one.needs is not None for one in self.others(s)])
+        if len(self.results) > 1:
+            for ref in self.results:
+                one = None if ref is None else ref()
+                if one is not None and one.needs is not None and one is not s:
+                    return True
+        return False
 
     def is_shared(self) -> bool:
         """Whether nobody has any of its results, so that they are made for all who are made of them
@@ -141,10 +146,15 @@ class Recipe:
 
     def reads(self, other: Recipe) -> bool:
         """Whether this reads a result of another."""
-        return any([s.origin is not None and s.origin[0] is other for s in self.sources])
+        for source in self.sources:
+            if source.origin is not None and source.origin[0] is other:
+                return True
+        return False
 
     def others(self, s: Evictable) -> list[Evictable]:
         """The living storages of its results, but for `s`."""
+        if len(self.results) == 1:
+            return []
         found = [None if ref is None else ref() for ref in self.results]
         return [one for one in found if one is not None and one is not s]
 
@@ -326,7 +336,9 @@ def present(recipe: Recipe) -> list[Evictable] | None:
     found = []
     for source in recipe.sources:
         s = source.ref()
-        if s is None or s.writes != source.writes or not has_bytes(s):
+        if s is None or s.writes != source.writes:
+            return None
+        if s.block is None and s.place is None and s.deferred is None:  # `has_bytes`, written out
             return None
         found.append(s)
     return found
@@ -336,12 +348,17 @@ def price(recipe: Recipe) -> float | None:
     """Seconds to follow a recipe as things are; None where it can't be followed. What it reads and
     nobody has is made once for all that are made of it and away: a part of its seconds, by bytes.
     """
+    if present(recipe) is not None:
+        return recipe.seconds
     try:
         seconds = sum([one.seconds for one, _ in upstream(recipe)])
     except Lost:
         return None
-    for other in {source.origin[0] for source in recipe.sources if source.origin is not None}:
-        if other.is_shared():
+    seen: list[Recipe] = []
+    for source in recipe.sources:
+        other = None if source.origin is None else source.origin[0]
+        if other is not None and other not in seen and other.is_shared():
+            seen.append(other)
             # the recipe first: another thread may write to the bytes, which have none from then on
             sizes = [(s.recipe[0], len(s)) for s in other.read_by()]
             mine = sum([nbytes for one, nbytes in sizes if one is recipe])

@@ -71,8 +71,11 @@ def _written_to(one: Recipe, read: list[Evictable]) -> bool:
     """Whether another thread has begun to write to what was read. It waits for those whose bytes
     went because of these, not for what went because of others, and finds them there again.
     """
-    found = [(source, source.ref()) for source in one.sources]
-    return any([s in read and s.writes != source.writes for source, s in found if s is not None])
+    for source in one.sources:
+        s = source.ref()
+        if s is not None and s.writes != source.writes and s in read:
+            return True
+    return False
 
 
 def _made(one: Recipe, given: list[Any], waits: bool) -> list[Storage | None]:

@@ -127,6 +127,15 @@ def _merged(stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
+def _in_turn(period: Period | None) -> list[Period]:
+    """A period and those that are expected after it."""
+    found: list[Period] = []
+    while period is not None and period not in found:
+        found.append(period)
+        period = period.next
+    return found
+
+
 class Repetition:
     """The periods of a program, and which of them is expected now."""
 
@@ -143,9 +152,7 @@ class Repetition:
 
     def forget(self) -> None:
         """Expect nothing, and begin to remember in the middle of a period, which is not known."""
-        for s in [] if self.expected is None else self.expected.small_ones():
-            s.loose = type(s) is Evictable  # its tensors may keep arrays again
-        self.expected = None
+        self._expect(None)
         self._last: Period | None = None
         self._begin()
         self._now.whole = False
@@ -293,10 +300,21 @@ class Repetition:
     def follow(self, expected: Period) -> None:
         """Expect a period, which begins."""
         self._begin()
-        self.expected = expected
+        self._expect(expected)
         self.smaller.update([s.made for s in expected.goes if s.made < 0 and s.older is None])
-        for s in expected.small_ones():
-            s.loose = True  # asleep as well: an array that a tensor keeps would pin it
+
+    def _expect(self, period: Period | None) -> None:
+        """Follow a period, or none. No tensor keeps an array over small ones of before that go in
+        it or in those after it, for that would pin them; over others they may again.
+        """
+        followed = _in_turn(period)
+        for one in _in_turn(self.expected):
+            for s in [] if one in followed else one.small_ones():
+                s.loose = type(s) is Evictable
+        self.expected = period
+        for one in followed:
+            for s in one.small_ones():
+                s.loose = True
 
     def after(self) -> Period | None:
         """A period ends that was expected: the one that is expected after it, if it came whole."""

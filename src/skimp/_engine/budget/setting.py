@@ -57,10 +57,11 @@ def set_budget(
 
 
 def obey(spending: Spending | None) -> None:
-    if host.budget is None:
+    before: Any = host.budget
+    if before is None:
         telling.floor.forget()
     else:
-        host.budget.repetition.forget()
+        before.repetition.forget()
     checking[:] = [None] if spending is not None and spending.verifies else []
     if spending is None:
         recording.end()

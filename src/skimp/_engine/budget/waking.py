@@ -132,7 +132,9 @@ class Waking:
     def _depart(self) -> None:
         """What was expected does not come. Where there is a file, whatever has to go can."""
         self.repetition.depart()
-        if not self.spills:
+        if self.spills:
+            self._tell()
+        else:
             self._note_soon()
 
     def after_backward(self) -> None:
@@ -165,7 +167,7 @@ class Waking:
             self._note_now()
         elif self.notes or self.knows:
             self._note_no_more()
-        elif host.kept_below != self.kept_below:
+        else:
             self._tell()
 
     def _unexpected(self) -> Period | None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.dispatch.fast_path import to_write
+from skimp._engine.dispatch.fast_path import fast_of, to_write
 from skimp._engine.dispatch.operands import OPMATH, constant
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.row import ORDINARY, Function
@@ -209,6 +209,8 @@ def _learn(
     rest = (*args[takes:], *params)
     if places is not None and all([type(v) in _PLAIN for v in rest]):
         alone = _alone(run, inplace) if takes == 1 and then is None else None
+        if not inplace and getattr(row.fast, "__self__", None) is row:  # not asked yet: by `out=`
+            row.fast = fast_of(row)
         fast = row.fast_inplace if inplace else row.fast
         plans[key] = _Plan(
             fast, itemgetter(*places) if places[1:] else None, rest, then, alone, row

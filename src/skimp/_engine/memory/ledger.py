@@ -478,12 +478,22 @@ def _site_of(owner: object) -> Site:
 # -- reading ---------------------------------------------------------------------------------------
 
 before_reading: list[Callable[[], object]] = []
-"""What runs before anybody reads a counter: whoever owes bytes materializes them here."""
+"""What materializes all that is owed: for `synchronize()`, and where a region ends."""
+before_counting: list[Callable[[], object]] = []
+"""What materializes as much as there is room for, for whoever reads a counter."""
 
 
 def materialize_pending() -> None:
-    """Have everything counted that was deferred. Public counters call it first."""
+    """Have everything made that was deferred. OutOfMemoryError: there is no room for it."""
     for materialize in tuple(before_reading):
+        materialize()
+
+
+def count_pending() -> None:
+    """Have everything counted that was deferred and that there is room for. Public counters call it
+    first.
+    """
+    for materialize in tuple(before_counting):
         materialize()
 
 

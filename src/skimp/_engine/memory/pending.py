@@ -12,6 +12,7 @@ from skimp._engine.memory import ledger
 from skimp._engine.memory.keeping import watch
 from skimp._engine.memory.ledger import host
 from skimp._kernels.threads import Guard
+from skimp.errors import OutOfMemoryError
 
 if TYPE_CHECKING:
     from skimp._engine.memory.storage import Storage
@@ -63,11 +64,28 @@ def alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
 
 
 def materialize_pending() -> None:
-    """Materialize every expression, oldest first: what reading a counter and `synchronize()` do."""
+    """Materialize every expression, oldest first: what `synchronize()` does."""
     while waiting := [s for s in pending() if not s.spare]:
         with LOCK():
             for s in waiting:
                 s.materialize()
+
+
+def materialize_what_fits() -> None:
+    """The same for a counter: what there is no room for still waits, and nobody was refused it."""
+    ooms = host.ooms
+    refused: list[Storage] = []
+    while waiting := [s for s in pending() if not (s.spare or s in refused)]:
+        refused += [s for s in waiting if not _has_room(s)]
+    host.ooms = ooms
+
+
+def _has_room(s: Storage) -> bool:
+    try:
+        s.materialize()
+    except OutOfMemoryError:
+        return False
+    return True
 
 
 def pending() -> list[Storage]:
@@ -168,4 +186,5 @@ if hasattr(os, "register_at_fork"):
         after_in_child=LOCK.lock.release,
     )
 ledger.before_reading.append(materialize_pending)
+ledger.before_counting.append(materialize_what_fits)
 host.relievers.insert(0, materialize_pending)

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import NamedTuple
 
-from skimp._engine.memory.ledger import Gauge, Ledger, host, materialize_pending
+from skimp._engine.memory.ledger import Gauge, Ledger, count_pending, host, materialize_pending
 from skimp._engine.memory.sizes import readable
 
 
@@ -24,9 +24,9 @@ class _Reading(NamedTuple):
 class Region:
     """Figures of what happened between entry and exit (or until now), in bytes, on all threads.
 
-    What was deferred before is materialized at entry, and what was deferred inside at exit; an
-    exception leaves deferred expressions deferred. Regions may nest and overlap, and none disturbs
-    another's peak.
+    What was deferred before is materialized at entry, if there is room, and what was deferred
+    inside at exit; an exception leaves deferred expressions deferred. Regions may nest and overlap,
+    and none disturbs another's peak.
     """
 
     def __init__(self, name: str = "", ledger: Ledger = host) -> None:
@@ -37,7 +37,7 @@ class Region:
         self._gauge: Gauge | None = None
 
     def __enter__(self) -> Region:
-        materialize_pending()
+        count_pending()
         self._gauge = self._ledger.open_gauge()
         self._end = None
         self._start = self._read()
@@ -125,7 +125,7 @@ class Region:
             raise RuntimeError(f"region {self.name!r} has no figures yet: enter it with `with`")
         if self._end is not None:
             return self._start, self._end
-        materialize_pending()
+        count_pending()
         return self._start, self._read()
 
     def _read(self) -> _Reading:

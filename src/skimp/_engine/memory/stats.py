@@ -1,7 +1,8 @@
 """The counters under PyTorch's names.
 
 Each takes PyTorch's `device` argument and counts the host whichever it names. Each has deferred
-results materialized first, so that the numbers do not depend on what is deferred.
+results materialized first, so that the numbers do not depend on what is deferred. None raises: a
+result that there is no room for within a limit or a budget is not counted.
 """
 
 from __future__ import annotations
@@ -11,38 +12,38 @@ from typing import Any, Final, NamedTuple
 
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
-from skimp._engine.memory.ledger import host, materialize_pending
+from skimp._engine.memory.ledger import count_pending, host
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.tally import Tally
 
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes that tensors asked for and have now."""
-    materialize_pending()
+    count_pending()
     return host.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that tensors had at once since `reset_peak_memory_stats`."""
-    materialize_pending()
+    count_pending()
     return host.peak
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes that are held from the system: those allocated, rounding, and what is cached."""
-    materialize_pending()
+    count_pending()
     return _reserved().current
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that were. Tensors below 256 KiB beside a full cache may be missing."""
-    materialize_pending()
+    count_pending()
     return _reserved().peak
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Measure peaks from here on. Open regions keep theirs."""
-    materialize_pending()
+    count_pending()
     host.reset_peak()
     pool.reset_peaks()
 
@@ -87,7 +88,7 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
     bounds: exact ones would cost every small op time. Nothing here waits for a stream, and what is
     free beside blocks in use is cached like any other, not an inactive split.
     """
-    materialize_pending()
+    count_pending()
     flat = _counters()
     for statistic, pools in _families().items():
         for name, family in pools.items():

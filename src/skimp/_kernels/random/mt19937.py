@@ -113,7 +113,10 @@ class Engine:
         """NumPy's generators, made when they are first asked for: loading `numpy.random` takes
         20 ms and 7 MiB, which an import and a program that draws nothing go without.
         """
-        if name not in ("_bits", "_numpy", "_legacy", "_state"):
+        if name == "_state":
+            self._state = _memory(self._bits)
+            return self._state
+        if name not in ("_bits", "_numpy", "_legacy"):
             raise AttributeError(name)
         with self.lock:
             bits = np.random.MT19937(0)
@@ -121,7 +124,6 @@ class Engine:
             # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
             legacy.seed(self._seed % _TWO32)
             self._bits, self._numpy, self._legacy = bits, numpy, legacy
-            self._state = _memory(bits)
         return object.__getattribute__(self, name)
 
     def load(self) -> None:

@@ -225,6 +225,8 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     if type(indices) is not tuple:
         return None
     ordered = x.flags.c_contiguous or _is_in_order(x)
+    if not ordered and 1 in x.shape:
+        return None
     lead = 0
     while len(indices) > lead and type(i := indices[lead]) is slice:
         if not i.start is i.stop is i.step is None:

@@ -77,7 +77,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                 advanced_put(self, (*(None,) * listed[0], *listed[1]), value)
             return
     if not active and type(self) in ORDINARY:
-        plain = in_numbers(index, len(shape_of(self)))
+        plain = in_numbers(index, len(shape_of(self)), a is not None)
         if plain is not index:
             setitem(self, plain, value)
             return

@@ -120,7 +120,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 views.append(_ref(t))
             return t
     if not active and type(self) in ORDINARY and not self._hollow:
-        plain = in_numbers(index, len(shape_of(self)))
+        short = x is not None and (1 not in x.shape or x.flags.c_contiguous)
+        plain = in_numbers(index, len(shape_of(self)), short)
         if plain is not index:
             return getitem(self, plain)
         view = None if x is None else _of_large(self, index)

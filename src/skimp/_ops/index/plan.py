@@ -47,22 +47,22 @@ def split(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
-def in_numbers(index: Any, ndim: int) -> Any:
+def in_numbers(index: Any, ndim: int, places: bool) -> Any:
     """The index of a tensor of so many dims as the short ways read it: ints in place of NumPy's and
-    of small 0-d tensors, tensors of places in place of lists and arrays, and beside tensors `:` for
-    the dims of `...`, none at the end. Itself where it is so already.
+    of small 0-d tensors, and, for the ways to `places`, tensors in place of lists and arrays, and
+    beside tensors `:` for the dims of `...`, none at the end. Itself where it is so already.
     """
     if type(index) is not tuple:
         nested = type(index) is list and any([_is_nested(i) for i in index])
-        return index if nested else _in_number(index)
-    found = tuple([_in_number(i) for i in index])
-    if Tensor in map(type, found) and _READ.issuperset(map(type, found)):
+        return index if nested else _in_number(index, places)
+    found = tuple([_in_number(i, places) for i in index])
+    if places and Tensor in map(type, found) and _READ.issuperset(map(type, found)):
         found = _spelled_out(found, ndim)
     same = len(found) == len(index) and not any(map(is_not, found, index))
     return index if same else found
 
 
-def _in_number(i: Any) -> Any:
+def _in_number(i: Any, places: bool) -> Any:
     kind = type(i)
     if kind is int or i is None or i is Ellipsis:
         return i
@@ -74,11 +74,10 @@ def _in_number(i: Any) -> Any:
         return slice(*bounds) if any(map(is_not, bounds, (i.start, i.stop, i.step))) else i
     if isinstance(i, np.integer):
         return int(i)
-    if kind is np.ndarray and i.dtype in _PLACES:
-        if i.ndim:
-            return advanced.as_index(i)
+    if kind is np.ndarray and i.dtype in _PLACES and not i.ndim:
         return i if i.dtype == bool else i.item()
-    return advanced.as_index(i) if kind is list and i else i
+    lists = places and ((kind is list and i) or (kind is np.ndarray and i.dtype in _PLACES))
+    return advanced.as_index(i) if lists else i
 
 
 def bound_in_number(v: Any) -> Any:

@@ -17,7 +17,7 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
 from skimp._kernels.order import farthest
-from skimp._kernels.rows import add_rows, merge_rows, taking
+from skimp._kernels.rows import add_rows
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -115,11 +115,11 @@ def embedding_dense_backward(
     acc = dtypes.accumulator(grad_output._dtype)
     if acc is not grad_output._dtype:
         total = np.zeros((num_weights, width), acc.np)
-        quietly(merge_rows, total, numbers, taking(rows))
+        quietly(add_rows, total, numbers, rows)
         return fresh(total.astype(grad_output._dtype.np), grad_output._dtype)
     result, target = blank((num_weights, width), grad_output._dtype)
     target[...] = 0
-    quietly(merge_rows, target, numbers, taking(rows))
+    quietly(add_rows, target, numbers, rows)
     return result
 
 

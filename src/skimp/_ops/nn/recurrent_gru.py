@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare, recurrence
+from skimp._kernels import bare, compiled, recurrence
 from skimp._kernels.blas import multiply
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
@@ -104,6 +104,10 @@ def _gates_back(d: Array, behind: Array, dh: Array, kept: Kept) -> None:
     """d = the gradients of a cell's gates, and of those behind its hidden part."""
     gates, hidden, _, before = kept
     slopes, (batch, n) = np.empty((1, 3, *hidden.shape), d.dtype), hidden.shape
+    if (loops := compiled.taking(d, behind, dh, gates, hidden, before)) is not None:
+        one, other, rest = slopes[0]
+        loops.gru_back(gates, hidden, before, dh, one, d, behind, other, rest)
+        return
     _slopes((gates[None], hidden[None], None, before), slice(0, 1), slopes)
     by_gate, to_behind = [a.reshape(batch, 3, n).transpose(1, 0, 2) for a in (d, behind)]
     _go_through(dh, gates[0], slopes[0], by_gate, to_behind)
@@ -159,21 +163,29 @@ def _go_back(
     d: Array, dh: Array, g: Array, kept: Kept, resets: Array | None, behind: Array,
     times_w: Any, factors: Array,
 ) -> None:  # fmt: skip
-    gates = kept[0]
+    gates, hidden, results, first = kept
     time, _, batch, n = gates.shape
     by_gate = d.reshape(time, batch, 3, n).transpose(0, 2, 1, 3)
     to_behind, through = behind.reshape(batch, 3, n).transpose(1, 0, 2), bare.empty_like(dh)
+    loops = compiled.taking(d[0], dh, gates[0], hidden[0], first)
     for steps in some_steps(time, gates[0].size, True):
         slopes = factors[: steps.stop - steps.start]
-        _slopes(kept, steps, slopes)
-        if resets is not None:
-            resets[steps] = gates[steps, 0]
+        if loops is None:
+            _slopes(kept, steps, slopes)
+            if resets is not None:
+                resets[steps] = gates[steps, 0]
         for t in one_by_one(steps, True):
             dh += g[t]
             slope = slopes[t - steps.start]
-            reset = gates[t, 0] if resets is None else resets[t]
-            np.multiply(dh, gates[t, 1], out=through)  # before the gates are written over
-            _go_through(dh, reset, slope, by_gate[t], to_behind)
+            if loops is None:
+                reset = gates[t, 0] if resets is None else resets[t]
+                np.multiply(dh, gates[t, 1], out=through)  # before the gates are written over
+                _go_through(dh, reset, slope, by_gate[t], to_behind)
+            else:
+                before = results[t - 1] if t and results is not None else first
+                to = slope[1] if resets is None else resets[t]
+                seen = gates[t], hidden[t], before
+                loops.gru_back(*seen, dh, slope[0], d[t], behind, to, through)
             times_w(behind)
             dh += through
 
@@ -303,6 +315,9 @@ def _show(h: Array, gates: Array, hidden: Array, into: Array) -> None:
     np.multiply(reset, hidden, out=into)
     np.add(new, into, out=new)
     np.tanh(new, out=new)
+    if (loops := compiled.taking(gates, h, into)) is not None:
+        loops.gru_shown(gates, h, into)
+        return
     np.subtract(h, new, out=into)
     np.multiply(into, update, out=into)
     np.add(into, new, out=into)

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare, recurrence
+from skimp._kernels import bare, compiled, recurrence
 from skimp._kernels.blas import multiply
 from skimp._kernels.recurrence import Step
 from skimp._kernels.scratch import Scratch
@@ -110,10 +110,13 @@ def _gates_back(d: Array, dh: Array | None, dc: Array | None, kept: Kept, into: 
     result and the cell, of which None is 0."""
     gates, cell, before = kept
     factors, (batch, n) = np.empty((1, 5, *cell.shape), d.dtype), cell.shape
-    _slopes((gates[None], cell[None], before), slice(0, 1), factors)
     if dh is None or dc is None:
         zeros = np.zeros(cell.shape, d.dtype)
         dh, dc = zeros if dh is None else dh, zeros if dc is None else dc
+    if (loops := compiled.taking(d, dh, dc, gates, before, into)) is not None:
+        loops.lstm_back(gates, before, np.tanh(cell), dh, dc, factors[0, :4], d, into)
+        return
+    _slopes((gates[None], cell[None], before), slice(0, 1), factors)
     by_gate = d.reshape(batch, 4, n).transpose(1, 0, 2)
     _go_through(dh, dc, gates[1], factors[0], by_gate, bare.empty_like(into), into)
 
@@ -163,17 +166,25 @@ def _steps_back(
 def _go_back(
     d: Array, dh: Array, dc: Array, g: Array | None, kept: Kept, times_w: Any, factors: Array
 ) -> Array:
-    gates = kept[0]
+    gates, cells, first = kept
     time, _, batch, n = gates.shape
     by_gate, part = d.reshape(time, batch, 4, n).transpose(0, 2, 1, 3), bare.empty_like(dh)
+    loops = compiled.taking(d[0], dh, gates[0], cells[0], first)
     for steps in some_steps(time, gates[0].size, True):
         slopes = factors[: steps.stop - steps.start]
-        _slopes(kept, steps, slopes)
+        if loops is None:
+            _slopes(kept, steps, slopes)
+        else:
+            np.tanh(cells[steps], out=slopes[:, 4])
         for t in one_by_one(steps, True):
             if g is not None:
                 dh += g[t]
-            into, slope = by_gate[t], slopes[t - steps.start]
-            _go_through(dh, dc, gates[t, 1], slope, into, dc, part)
+            slope = slopes[t - steps.start]
+            if loops is None:
+                _go_through(dh, dc, gates[t, 1], slope, by_gate[t], dc, part)
+            else:
+                before = cells[t - 1] if t else first
+                loops.lstm_back(gates[t], before, slope[4], dh, dc, slopes[0, :4], d[t], part)
             dc, part = part, dc
             times_w(d[t])
     return dc
@@ -308,6 +319,9 @@ def _go(project: Step, step: Step, x: Array, h: Array, c: Array, made: Any, reve
 
 def _carry(c: Array, gates: Array, into: Array, part: Array) -> None:
     """into = f * c + i * g"""
+    if (loops := compiled.taking(gates, c, into)) is not None:
+        loops.lstm_carried(gates, c, into)
+        return
     np.multiply(gates[1], c, out=into)
     np.multiply(gates[0], gates[2], out=part)
     np.add(into, part, out=into)

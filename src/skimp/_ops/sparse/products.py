@@ -13,6 +13,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import compiled
 from skimp._kernels.rows import merge_rows
 
 _BLOCK = 1 << 18  # elements of gathered rows at a time
@@ -45,6 +46,10 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     made, into = blank((n, rows.shape[1]), x._dtype)
     into.fill(0)
     rows = np.ascontiguousarray(rows)  # or each `take` would do it
+    if (loops := compiled.taking(into, rows, v)) is not None:
+        to_rows, of_rows = np.ascontiguousarray(where), np.ascontiguousarray(source)
+        if loops.weighed(into, to_rows, rows, of_rows, v):
+            return made
 
     def give(entries: Array, out: Array) -> None:
         rows.take(source.take(entries), 0, out=out, mode="clip")
