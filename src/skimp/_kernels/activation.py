@@ -457,7 +457,7 @@ def elu(
     np.expm1(out, out=out)
     if alpha * scale != 1:
         np.multiply(out, alpha * scale, out=out)
-    if scale == 1 and alpha > 0 and 0 < input_scale * alpha <= 1:
+    if scale == input_scale == 1 and 0 < alpha <= 1:
         np.maximum(x, out, out=out)  # the curve lies above its tangent at 0
         return
     if not (0 < alpha * scale < inf and scale > 0 and input_scale > 0):

@@ -285,6 +285,15 @@ def test_the_sign_of_a_zero_stays(name: str, args: tuple[float, ...]) -> None:
     np.testing.assert_array_equal(np.signbit(array(ours)), np.signbit(theirs.numpy()))
 
 
+@pytest.mark.parametrize("alpha", [0.2, 1.7, 3.0])
+def test_celu_rounds_as_its_formula(alpha: float) -> None:
+    """Near zero, where rounding may put the curve below its tangent."""
+    x = -np.logspace(-10, -2, 5000).astype("f4")
+    wanted = np.expm1(x * np.float32(1 / alpha)) * np.float32(alpha)
+    made = skimp.nn.functional.celu(skimp.tensor(x), alpha)
+    np.testing.assert_array_equal(array(made), wanted)
+
+
 @pytest.mark.parametrize("name", [name for name in ROWS if "glu" not in name])
 def test_a_number(name: str) -> None:
     for value in (-1.5, 0.5):
