@@ -86,3 +86,21 @@ def test_results_are_the_same_bits(other: Shape, order: Shape) -> None:
             assert np.array_equal(made.numpy(), wanted.numpy())
     before = x.clone()
     assert np.array_equal(x.add_(y).numpy(), before.numpy() + y.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("other", [(2, 70, 80), (2, 1, 80)])
+def test_kernels_of_several_passes_keep_their_operands(dtype: str, other: Shape) -> None:
+    """What is laid out where the result will be is read once, by a ufunc."""
+    rows = skimp.from_numpy(numbers(80, 70, 2)).to(getattr(skimp, dtype)).permute(2, 1, 0)
+    y = skimp.from_numpy(numbers(*other)).to(rows.dtype)
+    calls = {
+        "remainder": lambda x, y: skimp.remainder(x, y),
+        "lerp": lambda x, y: skimp.lerp(x, y, x),
+        "addcmul": lambda x, y: skimp.addcmul(y, x, y, value=0.5),
+        "clamp": lambda x, y: skimp.clamp(x, y, y + 1),
+    }
+    for name, f in calls.items():
+        wanted = f(rows.contiguous(), y.expand(2, 70, 80).contiguous())
+        assert f(rows, y.expand(2, 70, 80)).tolist() == wanted.tolist(), name
+        assert f(rows, y).tolist() == wanted.tolist(), name

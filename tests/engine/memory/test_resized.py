@@ -155,6 +155,15 @@ def test_who_grows_alone_is_not_searched_for(name: str, monkeypatch: Any) -> Non
     assert not searched
 
 
+def test_what_is_shared_already_is_not_searched_for(monkeypatch: Any) -> None:
+    t = skimp.ones(3, 2).share_memory_()
+    view = t[1:]
+    searched: list[Any] = []
+    monkeypatch.setattr(gc, "get_referrers", lambda s: searched.append(s) or REFERRERS(s))
+    assert view.share_memory_() is view
+    assert not searched
+
+
 def test_views_see_the_block_of_a_storage_that_has_grown(monkeypatch: Any) -> None:
     searched: list[Any] = []
     monkeypatch.setattr(gc, "get_referrers", lambda s: searched.append(s) or REFERRERS(s))

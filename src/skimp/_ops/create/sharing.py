@@ -181,8 +181,9 @@ def share_memory_(self: Tensor) -> Tensor:
     Raises: RuntimeError where the system has no shared memory.
     Memory: written in place: the bytes move, once.
     """
-    tensors = users_beside(self)
-    share(self._storage, tensors)
+    if not is_shared(self._storage):
+        tensors = users_beside(self)
+        share(self._storage, tensors)
     return self
 
 
