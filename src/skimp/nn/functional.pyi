@@ -408,7 +408,7 @@ def hardtanh(
     """The input held within the limits."""
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """The input held within the limits. In place."""
+    """The input held within the limits, by the upper one where they are turned. In place."""
 
 def hinge_embedding_loss(
     input: Any,
