@@ -90,7 +90,7 @@ def test_results_are_the_same_bits(other: Shape, order: Shape) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize("other", [(2, 70, 80), (2, 1, 80)])
-def test_kernels_of_several_passes_keep_their_operands(dtype: str, other: Shape) -> None:
+def test_kernels_of_several_passes_keep_operands_of_any_type(dtype: str, other: Shape) -> None:
     """What is laid out where the result will be is read once, by a ufunc."""
     rows = skimp.from_numpy(numbers(80, 70, 2)).to(getattr(skimp, dtype)).permute(2, 1, 0)
     y = skimp.from_numpy(numbers(*other)).to(rows.dtype)
