@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -118,3 +119,23 @@ def test_an_error_of_one_piece_is_raised() -> None:
 
     with config.using(threads=2, threads_from=1), pytest.raises(ValueError, match="one"):
         blas.side_by_side([fails, lambda: time.sleep(0.01)], 1 << 20)
+
+
+def test_a_region_of_one_thread_that_is_interrupted_before_it_begins_puts_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = [3]
+    functions = (lambda: count[0]), (lambda n: count.__setitem__(0, n))
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(blas, "_functions", lambda: functions)
+    with blas.one_thread():
+        assert count == [1]
+    assert count == [3]
+    count[0] = 2  # the program's own
+    monkeypatch.setattr(blas, "_enter", interrupted)
+    with pytest.raises(KeyboardInterrupt), blas.one_thread():
+        pass
+    assert count == [2]

@@ -128,3 +128,26 @@ def test_a_fork_waits_for_who_draws_and_goes_on_drawing() -> None:
     finally:
         over.set()
         thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forks_child_seeds_a_generator_of_which_another_thread_draws() -> None:
+    generator = skimp.Generator().manual_seed(1)
+    held, over = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with generator._engine._bits.lock:  # NumPy's, as a draw holds it
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        generator.manual_seed(2)
+        skimp.rand(3, generator=generator)
+        os._exit(0)
+    over.set()
+    thread.join()
+    assert ended(child) == 0

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 from skimp._kernels import (
     activation as activation,
     attention as attend,
+    division,
     pointwise as kernels,
     powers,
 )
@@ -252,12 +253,12 @@ def test_clamp_by_arrays(dtype: str) -> None:
 # Two operands
 
 BINARY: list[tuple[str, Any, Any, list[str]]] = [
-    ("fmod", kernels.fmod, torch.fmod, [*INTS, *FLOATS]),
-    ("remainder", kernels.remainder, torch.remainder, [*INTS, *FLOATS]),
-    ("floor_divide", kernels.floor_divide, torch.floor_divide, [*INTS, *FLOATS]),
+    ("fmod", division.fmod, torch.fmod, [*INTS, *FLOATS]),
+    ("remainder", division.remainder, torch.remainder, [*INTS, *FLOATS]),
+    ("floor_divide", division.floor_divide, torch.floor_divide, [*INTS, *FLOATS]),
     (
         "trunc_divide",
-        kernels.trunc_divide,
+        division.trunc_divide,
         lambda a, b: torch.div(a, b, rounding_mode="trunc"),
         [*INTS, *FLOATS],
     ),
@@ -312,7 +313,7 @@ def test_remainders_keep_the_sign_of_zero(name: str, dtype: str) -> None:
     a = np.array([-6.0, 6.0, -6.0, 6.0, -0.0, 0.0], dtype)
     b = np.array([3.0, -3.0, -3.0, 3.0, 2.0, -2.0], dtype)
     want = getattr(torch, name)(to_torch(a), to_torch(b)).numpy()
-    got = run(getattr(kernels, name), a, b, like=want)
+    got = run(getattr(division, name), a, b, like=want)
     np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
 
 
@@ -321,7 +322,7 @@ def test_remainders_keep_the_sign_of_zero(name: str, dtype: str) -> None:
 def test_whole_numbers_refuse_to_be_divided_by_zero(name: str, dtype: str) -> None:
     a, b = np.array([1, 2], dtype), np.array([1, 0], dtype)
     with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
-        run(getattr(kernels, name), a, b, like=a)
+        run(getattr(division, name), a, b, like=a)
 
 
 @pytest.mark.parametrize("dtype", COMPLEX)
@@ -548,7 +549,7 @@ def test_remainders_by_quotients(alone: bool) -> None:
         for by in (b, bits[::-1], np.resize(np.array(SPECIAL, "f4")[::-1], n)):
             by = by[7] if alone else by
             out, want = np.empty(n, "f4"), np.fmod(a, by, dtype="f8").astype("f4")
-            kernels.fmod(a, by, out=out)
+            division.fmod(a, by, out=out)
             told = ~np.isnan(want)
             assert np.array_equal(~np.isnan(out), told)
             assert out[told].tobytes() == want[told].tobytes()

@@ -27,6 +27,8 @@ T.tril(T.ones(2, 3), True)|T.ones(2, 3).triu(diagonal=True)|T.ones(2, 3).cov(cor
 F.interpolate(T.ones(1, 1, 3, dtype=T.uint8), 4, mode="linear")
 F.interpolate(T.ones(1, 1, 2, 2, 2, dtype=T.uint8), 4, mode="trilinear")
 F.hardtanh(T.ones(2), 1.0, -1.0)|F.hardtanh(T.ones(2), 1.0, -1.0, True)|T.nn.Hardtanh(1, -1)
+T.ones(2, 2).addr(T.ones(2), T.ones(2), beta=True)
+T.addr(T.ones(2, 2), T.ones(2), T.ones(2), alpha=True)
 T.ones(()).topk(2)|T.ones(()).topk(-1)|T.ones(()).kthvalue(2)
 T.baddbmm(T.ones(2), T.ones(2, 2), T.ones(2, 2))
 T.baddbmm(T.ones(2, 2, 2), T.ones(2, 2), T.ones(2, 2, 2))

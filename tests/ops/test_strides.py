@@ -196,6 +196,16 @@ def test_what_lies_turned_is_read_as_that(name: str, size: str) -> None:
     assert made[0] == made[1]
 
 
+def test_a_mask_leaves_the_order_that_dims_of_size_1_give() -> None:
+    """A dim of one element with a far stride counts as the outermost."""
+    made = []
+    for t in (skimp, torch):
+        x = t.arange(16.0).reshape(1, 4, 4).permute(1, 2, 0)
+        kept = [x[:, t.arange(4) % 2 == 0], x[t.arange(4) % 2 == 0], x[:, t.tensor([0, 2])]]
+        made.append([[k.stride(), k.tolist()] for k in kept])
+    assert made[0] == made[1]
+
+
 # of the namespace and of images, or volumes, that lie channels last
 LAST: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
     "max_pool2d": (lambda f, x: f.max_pool2d(x, 3, 2, 1), (2, 4, 6, 6)),

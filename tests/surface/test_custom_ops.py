@@ -448,3 +448,15 @@ def test_a_library_ends_with_its_ops() -> None:
         return found
 
     assert run(skimp) == run(torch)
+
+
+def test_defaults_with_commas_and_functions_for_autograd_alone() -> None:
+    def run(lib: Any) -> Any:
+        made = lib.library.Library(f"tests_library{next(NUMBERS)}", "DEF")
+        ops = getattr(lib.ops, made.ns)
+        made.define('f(Tensor x, float[] s=[1.0, 2.0], str n="a, b!", str m="[") -> Tensor')
+        made.impl("f", lambda x, s=(5.0,), n="", m="": x * s[0] + len(n) + len(m), "Autograd")
+        x = lib.ones(2)
+        return ops.f(x).tolist(), ops.f(x, [3.0, 4.0], "c, d").tolist(), ops.f(x, m="ab").tolist()
+
+    assert run(skimp) == run(torch)

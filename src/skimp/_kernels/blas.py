@@ -107,11 +107,13 @@ def _enter(mine: object, get: Callable[[], int], put: Callable[[int], None]) -> 
 
 
 def _leave(mine: object, put: Callable[[int], None]) -> None:
+    global _before
     with _lock:
         if mine in _inside:
             _inside.remove(mine)
         if not _inside and _before:
             put(_before)
+            _before = 0  # a region that is interrupted before it begins puts nothing back
 
 
 def multiply(a: Array, b: Array, out: Array | None = None) -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 _LOSES = sys.version_info[:2] == (3, 14)
 
 
-_made: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def reentrant() -> threading.RLock:
@@ -24,6 +24,11 @@ def reentrant() -> threading.RLock:
     made: threading.RLock = _kept()() if _LOSES else threading.RLock()
     _made.add(made)
     return made
+
+
+def free_in_children(lock: Any) -> None:
+    """Have another library's lock, which no thread holds that forks, be free in a fork's child."""
+    _made.add(lock)
 
 
 def _kept() -> Any:
@@ -49,9 +54,8 @@ def _kept() -> Any:
 def _free_those_of_others() -> None:
     """In a fork's child, where the threads that held them do not exist."""
     for lock in list(_made):
-        own: Any = lock
-        if not own._is_owned():
-            own._at_fork_reinit()
+        if not hasattr(lock, "_is_owned") or not lock._is_owned():
+            lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

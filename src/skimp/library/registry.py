@@ -29,9 +29,13 @@ _kept: list[Library] = []  # of ops that no library of the program's declares
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts of a list, at the commas outside of brackets."""
-    depth, start = 0, 0
+    """The parts of a list, at the commas outside of brackets and quotes."""
+    depth, start, quote = 0, 0, ""
     for i, c in enumerate(text):
+        if c in "\"'" and quote in ("", c):
+            quote = "" if quote else c
+        if quote:
+            continue
         depth += (c in "([") - (c in ")]")
         if c == "," and not depth:
             yield text[start:i].strip()
@@ -83,8 +87,8 @@ class _Op(custom.CustomOpDef):
         self._signature = inspect.Signature(parameters)
         self._schema = f"{namespace}::{schema.strip()}"
         self._kernels: dict[str, Callable[..., Any]] = {}
-        written = [p.rpartition(" ")[2].partition("=")[0] for p in _split(arguments) if "!" in p]
-        self._mutates = frozenset(written)
+        declared = [p.partition("=")[0].strip() for p in _split(arguments)]
+        self._mutates = frozenset([d.rpartition(" ")[2] for d in declared if "!" in d])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -96,7 +100,8 @@ class _Op(custom.CustomOpDef):
         self._check(bound)
         self._without_defaults(bound)
         tensors = [t for t in trees.tree_leaves(bound.arguments) if isinstance(t, Tensor)]
-        needs = modes.state.grad and any([t.requires_grad for t in tensors])
+        only = not any([key in self._kernels for key in _BELOW])
+        needs = modes.state.grad and (only or any([t.requires_grad for t in tensors]))
         if any([t._skimp_meta is not None for t in tensors]):
             run = self._fake or self._kernel(_HOLLOW, "Meta")
         elif needs and any([key in self._kernels for key in _ABOVE]):
@@ -111,6 +116,7 @@ class _Op(custom.CustomOpDef):
     def _without_defaults(self, bound: inspect.BoundArguments) -> None:
         """The function is handed what differs from the schema's defaults, as by PyTorch: the last
         by position, and those by name."""
+        bound.apply_defaults()
         last = True
         for p in reversed([*self._signature.parameters.values()]):
             if p.name in bound.arguments and _is(bound.arguments[p.name], p.default):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -148,3 +149,14 @@ def test_writes_to_bytes_that_nobody_may_write(owner: Any) -> None:
     for write in (t.zero_, lambda: t.add_(1), lambda: t.__setitem__(0, 1)):
         with pytest.raises(ValueError, match="read-only"):
             write()
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")  # said once
+def test_bfloat16_that_numpy_may_not_write() -> None:
+    numbers = np.arange(6.0).astype(ml_dtypes.bfloat16).reshape(2, 3)
+    numbers.flags.writeable = False
+    made = skimp.from_numpy(numbers[:, ::2])
+    assert made.dtype == skimp.bfloat16
+    assert made.tolist() == [[0, 2], [3, 5]]
+    made.zero_()
+    assert numbers.astype(float).tolist() == [[0, 1, 0], [0, 4, 0]]

@@ -164,6 +164,17 @@ def test_pivots_that_are_no_rows_are_refused(bad: int) -> None:
     agree(lambda lib, f, p: lib.lu_unpack(f, p), factors, pivots, **words)
 
 
+@pytest.mark.parametrize("shape", [(2,), (1,), (3,), (), (1, 2), (3, 1), (3, 3)])
+def test_pivots_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    factors, _ = torch.linalg.lu_factor(torch.eye(2) + torch.ones(3, 2, 2))
+    pivots = torch.ones(shape, dtype=torch.int32)
+    for left in (True, False):
+        agree(
+            lambda lib, f, p, w=left: lib.linalg.lu_solve(f, p, lib.ones(3, 2, 2), left=w),
+            factors, pivots, message=40, refused=RuntimeError if shape else IndexError,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lu_by_lapacks_names_and_without(

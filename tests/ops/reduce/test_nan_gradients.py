@@ -38,3 +38,11 @@ def test_gradients_and_nodes_are_pytorchs(name: str) -> None:
                 (str(None if g is None else g.tolist()), y.tolist().__repr__(), y.grad_fn.name())
             )
     assert found[2:] == found[:2]
+
+
+def test_a_products_gradient_without_bytes() -> None:
+    x = skimp.zeros(2, 3, device="meta", requires_grad=True)
+    for made in (x.prod(), x.prod(1), x.prod(0, keepdim=True)):
+        (g,) = skimp.autograd.grad(made.sum(), x)
+        assert g.is_meta
+        assert g.shape == x.shape

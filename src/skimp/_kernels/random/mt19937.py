@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skimp._kernels import bare, compiled
-from skimp._kernels.locks import reentrant
+from skimp._kernels.locks import free_in_children, reentrant
 
 DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
 STATE_BYTES: Final = 5056
@@ -123,6 +123,7 @@ class Engine:
             numpy, legacy = np.random.Generator(bits), np.random.RandomState(bits)
             # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
             legacy.seed(self._seed % _TWO32)
+            free_in_children(bits.lock)  # which another thread's draw holds
             self._bits, self._numpy, self._legacy = bits, numpy, legacy
         return object.__getattribute__(self, name)
 

@@ -251,8 +251,8 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
             found = x[(_ALL,) * lead + arrays] if lead else x[arrays]
     except IndexError:  # the general way has PyTorch's words
         return None
-    if 1 in found.shape and steps(x) != layouts.contiguous_strides(x.shape):
-        return None  # PyTorch's stride of such a dim follows from the others'
+    if 1 in found.shape and _has_own_steps(x):
+        return None
     if not ordered:
         found = _laid_out(found, x, lead, arrays[0])
     elif not found.flags.c_contiguous:
@@ -268,9 +268,14 @@ def _masked(input: Tensor, x: Array, dim: int, mask: Tensor) -> Tensor | None:
     a = mask._np
     if a is None or a.ndim != 1 or dim >= x.ndim or len(a) != x.shape[dim]:
         return None
-    if input._rg and modes.state.grad:
+    if (input._rg and modes.state.grad) or (1 in x.shape and _has_own_steps(x)):
         return None
     return fresh(x.take(a.nonzero()[0], dim), input._dtype)
+
+
+def _has_own_steps(x: Array) -> bool:
+    """Whether a dim of size 1 may have a stride of its own, by which PyTorch orders the dims."""
+    return steps(x) != layouts.contiguous_strides(x.shape)
 
 
 def _laid_out(found: Array, x: Array, dim: int, places: Array) -> Array:

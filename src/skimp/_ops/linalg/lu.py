@@ -286,6 +286,7 @@ def lu_solve(
     check_like(name, LU, B)
     if pivots._dtype is not dtypes.int32:
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
+    _check_pivots(tuple(LU.shape), tuple(pivots.shape))
     words = "greater or equal to 1", "smaller or equal to LU.size(-2)"
     for outside, what in zip(_outside(pivots, LU.shape[-1]), words, strict=True):
         if outside:
@@ -308,6 +309,22 @@ def lu_solve(
         return made.mT.contiguous().mT  # type: ignore[no-any-return]
     half = tri(LU, p.mT @ B, upper=False, unitriangular=True)
     return tri(LU, half, upper=True)  # type: ignore[no-any-return]
+
+
+def _check_pivots(factors: tuple[int, ...], pivots: tuple[int, ...]) -> None:
+    """Refuse pivots that are not one for each row: LAPACK would take those of others."""
+    if not pivots:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    if pivots[-1] != factors[-1]:
+        raise RuntimeError(
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the "
+            f"matrix, but got {pivots[-1]} for {factors[-1]} rows"
+        )
+    if pivots != factors[:-1]:
+        raise RuntimeError(
+            "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got "
+            f"pivots with shape {list(pivots)} instead of {list(factors[:-1])}"
+        )
 
 
 @general("lu_solve", out="layout", autocast="float32")

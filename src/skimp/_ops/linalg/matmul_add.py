@@ -258,7 +258,7 @@ def _small_addr(
     w, x, y, dtype = input._np, vec1._np, vec2._np, vec1._dtype
     if w is None or x is None or y is None or not beta == 1 == alpha:
         return None
-    if bool in (type(beta), type(alpha)):  # refused
+    if type(beta) is bool or type(alpha) is bool:  # refused
         return None
     if not input._dtype is dtype is vec2._dtype or dtype not in dtypes.FLOATING_AND_COMPLEX:
         return None

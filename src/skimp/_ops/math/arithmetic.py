@@ -45,7 +45,7 @@ from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import pointwise as K
+from skimp._kernels import division
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
 
@@ -339,7 +339,7 @@ DIV = Pointwise(
     PAIR,
     bare=True,
 )
-_CUT = {d: K.trunc_divide_rounded(d.np) for d in dtypes.HALVES}
+_CUT = {d: division.trunc_divide_rounded(d.np) for d in dtypes.HALVES}
 ROUNDED = {
     mode: Pointwise(
         f"div_{mode}",
@@ -351,8 +351,11 @@ ROUNDED = {
         check=no_zero,
     )
     for mode, kernels in (
-        ("trunc", dict[Any, Any]({INT: K.trunc_divide, FLOAT: K.trunc_divide}) | _CUT),
-        ("floor", dict[Any, Any]({INT: K.floor_divide, FLOAT: K.floor_divide})),
+        (
+            "trunc",
+            dict[Any, Any]({INT: division.trunc_divide, FLOAT: division.trunc_divide}) | _CUT,
+        ),
+        ("floor", dict[Any, Any](dict.fromkeys((INT, FLOAT), division.floor_divide))),
     )
 }
 FLOOR_DIVIDE = Pointwise(

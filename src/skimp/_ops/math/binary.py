@@ -30,7 +30,7 @@ from skimp._engine.dispatch.rows import (
 )
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
-from skimp._kernels import pointwise as K
+from skimp._kernels import division, pointwise as K
 from skimp._ops.index.masks import where
 from skimp._ops.math.arithmetic import div
 from skimp._ops.math.powers import pow
@@ -40,7 +40,7 @@ from skimp._ops.shape.complex_views import imag, real
 
 REMAINDER = Pointwise(
     "remainder",
-    {INT: K.remainder, FLOAT: K.remainder},
+    {INT: division.remainder, FLOAT: division.remainder},
     same,
     Rule(
         "RemainderBackward1",
@@ -53,7 +53,7 @@ REMAINDER = Pointwise(
 )
 FMOD = Pointwise(
     "fmod",
-    {INT: K.fmod, FLOAT: K.fmod},
+    {INT: division.fmod, FLOAT: division.fmod},
     same,
     Rule(
         "FmodBackward1",

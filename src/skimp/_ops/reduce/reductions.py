@@ -250,7 +250,7 @@ def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool
     """Products of the others: by division where there is no zero, else from both sides."""
     if not input.ndim:
         return g.clone()
-    if not bool((input == 0).any().item()):
+    if input._hollow or not bool((input == 0).any().item()):
         whole = opened(g * conj(result), tuple(input.shape), dim, keepdim)
         return whole / conj(input)  # type: ignore[no-any-return]
     if dim is None:
