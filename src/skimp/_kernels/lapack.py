@@ -174,8 +174,10 @@ _LETTERS: Final = {"f": "s", "d": "d", "F": "c", "D": "z"}
 @cache
 def _named(name: str, kind: str, takes: int) -> tuple[Callable[..., None], Any] | None:
     """A routine that NumPy has no function of, by its name in NumPy's OpenBLAS, and the type of its
-    integers; None with any other BLAS.
+    integers; None with any other BLAS, and for types that LAPACK has not.
     """
+    if kind not in _LETTERS:
+        return None
     for suffix, integer in (("_64_", np.int64), ("_", np.int32)):
         found = getattr(library(), f"scipy_{_LETTERS[kind]}{name}{suffix}", None)
         if found is not None:
