@@ -113,6 +113,14 @@ def _checked(name: str, value: Any) -> Any:
     return min(value, MAX_THREADS) if name == "threads" else value
 
 
+def choice(setting: str, environ: Mapping[str, str]) -> str:
+    """What the environment says of a library: "auto", where it is there, or "never"."""
+    chosen = environ.get(setting, "auto")
+    if chosen not in ("auto", "never"):
+        raise ValueError(f"{setting} must be one of auto, never; got {chosen!r}")
+    return chosen
+
+
 def _threads_of(environ: Mapping[str, str]) -> int:
     text = environ.get("SKIMP_THREADS", "")
     if text.isdecimal():

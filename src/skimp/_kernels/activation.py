@@ -94,11 +94,11 @@ def hardtanh_backward(
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
-    if (loops := compiled.loops()) is not None:
-        flat = compiled.flat(g, x, out)
-        if flat:
-            loops.passed(flat[0], flat[1], low, nan if high is None else high, flat[2])
-            return
+    loops = compiled.taking(g, x, out)
+    if loops is not None and g.shape == x.shape == out.shape:
+        most = nan if high is None else high
+        loops.passed(g.reshape(-1), x.reshape(-1), low, most, out.reshape(-1))
+        return
     used = rooms_of((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
     for some, one, to in in_pieces(g, x, out, length=used[0].size):
         bits, mask, above = [room[: to.size].reshape(to.shape) for room in used]

@@ -16,11 +16,11 @@ from importlib.util import module_from_spec, source_hash, spec_from_loader
 from typing import Any, Final
 
 from skimp._kernels.locks import reentrant
+from skimp.config import choice
 
 SOURCES: Final = tuple(
     [os.path.join(os.path.dirname(__file__), f"loops{kind}") for kind in (".py", ".pxd")]
 )
-MODES: Final = ("auto", "never")
 # Without checks that would cost each element: who calls has seen to sizes.
 DIRECTIVES: Final = (
     "boundscheck=False", "wraparound=False", "cdivision=True", "initializedcheck=False",
@@ -34,14 +34,7 @@ _PROCESSOR: Final = "/proc/cpuinfo"
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def _mode(environ: Any) -> str:
-    mode = environ.get("SKIMP_COMPILED", "auto")
-    if mode not in MODES:
-        raise ValueError(f"SKIMP_COMPILED must be one of {', '.join(MODES)}; got {mode!r}")
-    return str(mode)
-
-
-_chosen: Final = _mode(os.environ)
+_chosen: Final = choice("SKIMP_COMPILED", os.environ)
 _loading: Final = reentrant()
 
 
@@ -115,15 +108,6 @@ def taking(*arrays: Any) -> Any:
         if a.dtype.char != "f" or not a.flags.c_contiguous:
             return None
     return found
-
-
-def flat(*arrays: Any) -> list[Any]:
-    """float32 arrays of one shape that lie row by row, in one dim; nothing of any others."""
-    shape = arrays[0].shape
-    for a in arrays:
-        if a.dtype.char != "f" or a.shape != shape or not a.flags.c_contiguous:
-            return []
-    return [a.reshape(-1) for a in arrays]
 
 
 def load(file: str) -> Any:

@@ -22,11 +22,11 @@ from typing import Any, Final
 from skimp._kernels import foreign, teams
 from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import Call
+from skimp.config import choice
 
 Ints = tuple[int, ...]
 After = tuple[int, Any]  # what is done with a result: which, and a layout or numbers
 
-MODES: Final = ("auto", "never")
 MAJOR: Final = 3  # of the versions whose interface this is
 _NAME: Final = f"libdnnl.so.{MAJOR}"
 _RUNTIMES: Final = (1, 2)  # how it runs threads: not at all, or by OpenMP
@@ -104,14 +104,7 @@ class Unsupported(Exception):
     """oneDNN has no such primitive, or takes no such layout."""
 
 
-def _mode(environ: Any) -> str:
-    mode = environ.get("SKIMP_ONEDNN", "auto")
-    if mode not in MODES:
-        raise ValueError(f"SKIMP_ONEDNN must be one of {', '.join(MODES)}; got {mode!r}")
-    return str(mode)
-
-
-_chosen: Final = _mode(os.environ)
+_chosen: Final = choice("SKIMP_ONEDNN", os.environ)
 _why_not: Final[list[str]] = []
 _making: Final = reentrant()
 _forked: Final[list[None]] = []  # an item in a child of a process that had loaded it

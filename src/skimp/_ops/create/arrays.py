@@ -31,9 +31,8 @@ def on_array(ndarray: Any) -> Tensor:
     raises where the bytes are no array's own (they may be a string's, or a file's).
     """
     if not ndarray.flags.writeable and _is_arrays(ndarray):
-        ndarray = np.asarray(Writable(ndarray)).view(
-            ndarray.dtype
-        )  # which has no word for bfloat16
+        # the interface has no word for bfloat16
+        ndarray = np.asarray(Writable(ndarray)).view(ndarray.dtype)
     if type(ndarray) is np.ndarray and ndarray.flags.c_contiguous and ndarray.dtype.isnative:
         s, dtype = storages.external(ndarray), known(ndarray.dtype)
         if ndarray.size < config.small_below:

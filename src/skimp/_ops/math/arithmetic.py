@@ -351,10 +351,7 @@ ROUNDED = {
         check=no_zero,
     )
     for mode, kernels in (
-        (
-            "trunc",
-            dict[Any, Any]({INT: division.trunc_divide, FLOAT: division.trunc_divide}) | _CUT,
-        ),
+        ("trunc", dict[Any, Any](dict.fromkeys((INT, FLOAT), division.trunc_divide)) | _CUT),
         ("floor", dict[Any, Any](dict.fromkeys((INT, FLOAT), division.floor_divide))),
     )
 }

@@ -111,11 +111,12 @@ def _times(x: Array, stays: Array, scale: float, order: Literal["C", "K"]) -> Ar
 
 def _multiplied(x: Array, stays: Array, scale: float, out: Array) -> Array:
     """out = x * (stays * scale)"""
-    if out.size >= _LOOPED and (loops := compiled.loops()) is not None:
-        rows = compiled.flat(x, out)
-        if rows and stays.shape == x.shape and stays.dtype == bool and stays.flags.c_contiguous:
-            loops.kept(rows[0], stays.reshape(-1).view(np.uint8), scale, rows[1])
-            return out
+    loops = compiled.taking(x, out) if out.size >= _LOOPED else None
+    alike = stays.shape == x.shape == out.shape and stays.dtype == bool
+    if loops is not None and alike and stays.flags.c_contiguous:
+        mask = stays.reshape(-1).view(np.uint8)
+        loops.kept(x.reshape(-1), mask, scale, out.reshape(-1))
+        return out
     np.multiply(stays, scale, out=out, dtype=x.dtype)
     return np.multiply(x, out, out=out)
 
