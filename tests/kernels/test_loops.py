@@ -312,3 +312,50 @@ def test_what_cannot_be_put_there_is_told(
     assert f"chmod go-w {folder}" in capsys.readouterr().err
     folder.chmod(0o700)
     assert main(["compile"]) == 0
+
+
+def bits_of_floats() -> Any:
+    """float32 of all kinds: each exponent, beside each tie between two halves, NaN."""
+    given = np.random.default_rng(5)
+    some = given.integers(0, 2**32, 3000, dtype=np.uint64).astype(np.uint32)
+    halves = np.arange(0, 2**16, 37, dtype=np.uint16).view(np.float16).astype("f").view(np.uint32)
+    ties = halves[:, None] + np.arange(-1, 2).astype(np.uint32) + np.uint32(0x1000)
+    edges = np.array([0, 2**31, 0x477FEFFF, 0x477FF000, 0x33000000, 0x33000001, 1], np.uint32)
+    found = np.concatenate([some, halves, ties.ravel(), edges])
+    return found[~np.isnan(found.view("f"))]
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_halves_are_rounded_as_numpy_and_pytorch_round_them(made: Any, kind: Any) -> None:
+    bits = bits_of_floats()
+    out = np.empty(bits.size, np.uint16)
+    (made.halved if kind is torch.float16 else made.brain_halved)(bits, out)
+    theirs = torch.tensor(bits.view("f")).to(kind).view(torch.int16).numpy()
+    assert_array_equal(out.view(np.int16), theirs)
+
+
+def test_halves_become_what_they_are_of_float32(made: Any) -> None:
+    halves = np.arange(2**16, dtype=np.uint16)[:: 1 if made is not loops else 11]
+    out = np.empty(halves.size, "f")
+    made.widened(halves, out.view(np.uint32), out)
+    wanted = halves.view(np.float16).astype("f")
+    assert_array_equal(np.isnan(out), np.isnan(wanted))
+    some = ~np.isnan(wanted)
+    assert_array_equal(out.view(np.int32)[some], wanted.view(np.int32)[some])
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_ops_of_halves_have_the_same_bits_with_loops(made: Any, kind: str) -> None:
+    values = np.random.default_rng(6).standard_normal((40, 40)).astype("f")
+    values[0, :3] = np.inf, -0.0, 1e-7
+
+    def run() -> Any:
+        half = getattr(skimp, kind)
+        x = skimp.from_numpy(values).to(half)
+        y = [x + x.mT, (x * 3).exp(), x.softmax(1), x[:, ::2] - 1]
+        return [each.float().numpy() for each in y]
+
+    same_bits(made, run)
+    ours, theirs = skimp.from_numpy(values), torch.from_numpy(values)
+    ours, theirs = ours.to(getattr(skimp, kind)), theirs.to(getattr(torch, kind))
+    assert_array_equal((ours + ours.mT).float().numpy(), (theirs + theirs.mT).float().numpy())

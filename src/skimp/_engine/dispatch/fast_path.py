@@ -24,6 +24,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import repeats, shaping
+from skimp._kernels.halves import retyped
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -93,13 +94,13 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         f"        operands = spread(typed.kernel, [{', '.join(arrays)}], array)",
         f"        typed.kernel.fn({', '.join(['*operands', *names.params])}, out=array)",
         "        if typed.rounded is not None:",
-        "            array = array.astype(typed.rounded)",
+        "            array = retyped(array, typed.rounded)",
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
         f"        typed.kernel.fn({names.passed}, out=array)",
         "        if typed.rounded is not None:",
-        "            array = array.astype(typed.rounded)",
+        "            array = retyped(array, typed.rounded)",
         "        made = fresh(array, typed.result)",
         "    if needed and recording is not None and state.grad:",
         f"        recording.record(made, {names.given})",
@@ -108,7 +109,7 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
     space = _space(row) | {
         "as_it_lies": as_it_lies, "config": config, "empty_dense": empty_dense, "fresh": fresh,
         "kernels": row.kernels, "laid_out": laid_out, "plain": row.plain,
-        "row_major": row.row_major, "spread": spread,
+        "retyped": retyped, "row_major": row.row_major, "spread": spread,
     }  # fmt: skip
     return function_of(f"{row.name}_fast", text, space)
 
@@ -197,7 +198,8 @@ def fast_into_of(row: Pointwise) -> Callable[..., bool | None]:
         ]
     text += ["    mine = to_write(out)", *_over_text(names, "apart"), "    return True"]
     space = _space(row) | {
-        "laid_out": laid_out, "row_major": row.row_major, "spread": spread, "to_write": to_write,
+        "laid_out": laid_out, "retyped": retyped, "row_major": row.row_major, "spread": spread,
+        "to_write": to_write,
     }  # fmt: skip
     return function_of(f"{row.name}_into", text, space)
 

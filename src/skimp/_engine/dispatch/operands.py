@@ -17,6 +17,7 @@ from skimp._engine.tensor import dtypes, promotion, regions
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare
+from skimp._kernels.halves import retyped
 from skimp._kernels.threads import quietly
 from skimp.config import config
 
@@ -270,7 +271,7 @@ def as_type(x: Array, own: dtypes.dtype, dtype: dtypes.dtype) -> Array:
     if not x.flags.c_contiguous:
         return cast(x, dtype)
     if (own, dtype) in _WIDER:
-        return x.astype(dtype.np)
+        return retyped(x, dtype.np)
     made = np.empty(x.shape, dtype.np)
     quietly(convert, x, made)
     return made

@@ -25,6 +25,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare
+from skimp._kernels.halves import retyped
 from skimp._kernels.threads import quietly
 from skimp.config import config
 
@@ -143,7 +144,7 @@ def direct(
         kernel.fn(*arrays, out=made)
         if narrow is not result and (target is None or target.dtype != result.np):
             # a wider `out=` takes what the result would have been, too
-            made = made.astype(result.np) if result.itemsize > 1 else cast(made, result)
+            made = retyped(made, result.np) if result.itemsize > 1 else cast(made, result)
         if target is None:
             return made
         copy(target, made)

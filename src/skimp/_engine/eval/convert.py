@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from skimp._engine.tensor import dtypes
-from skimp._kernels import shaping
+from skimp._kernels import halves, shaping
 from skimp._kernels.scratch import Array, give, take
 
 PAGE: Final = 4096
@@ -78,7 +78,8 @@ def convert(source: Any, out: Array) -> None:
         through = _THROUGH.get((source.dtype, want))
         if through is not None:
             source = through(source)
-        out[...] = source
+        if not halves.put(source, out):
+            out[...] = source
     else:
         shaping.put(source, out)
 
