@@ -259,7 +259,7 @@ def parts(results: Results) -> list[str]:
             programs(results),
             slowed(results) if "busy" in results.conditions else NONE,
             "Convolutions, products and GELU are oneDNN's, by the extra `skimp[onednn]`; what is in"
-            " `_kernels/loops.py` is C's, by `skimp compile`. The last columns are without these"
+            " `_kernels/loops` is C's, by `skimp compile`. The last columns are without these"
             " loops, and without either.",
         ]
     if micro(results):

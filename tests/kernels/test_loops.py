@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -216,9 +217,11 @@ def test_what_is_filled_has_numpys_bits(made: Any, value: float, repeated: int) 
 def test_the_file_is_one_of_this_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     before = compiled.place()
-    changed = tmp_path / "loops.py"
-    changed.write_text("")
-    monkeypatch.setattr(compiled, "SOURCES", (str(changed), compiled.SOURCES[1]))
+    changed = tmp_path / "loops"
+    shutil.copytree(compiled.FOLDER, changed)
+    monkeypatch.setattr(compiled, "FOLDER", str(changed))
+    assert compiled.place() == before
+    (changed / "draws.pxd").write_text("")
     assert compiled.place() != before
     assert Path(compiled.place()).parent == Path(before).parent == tmp_path / "skimp"
 
@@ -242,7 +245,7 @@ def test_a_file_that_others_may_write_to_is_not_loaded(
 
 
 def test_without_sources_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "SOURCES", ("no such file",))
+    monkeypatch.setattr(compiled, "FOLDER", "no such folder")
     assert compiled._found.__wrapped__() is None
 
 

@@ -18,9 +18,7 @@ from typing import Any, Final
 from skimp._kernels.locks import reentrant
 from skimp.config import choice
 
-SOURCES: Final = tuple(
-    [os.path.join(os.path.dirname(__file__), f"loops{kind}") for kind in (".py", ".pxd")]
-)
+FOLDER: Final = os.path.join(os.path.dirname(__file__), "loops")
 # Without checks that would cost each element: who calls has seen to sizes.
 DIRECTIVES: Final = (
     "boundscheck=False", "wraparound=False", "cdivision=True", "initializedcheck=False",
@@ -42,10 +40,16 @@ def place() -> str:
     """Where the module is, or would be: its name tells the source, the interpreter and what the
     processor can do, so that none is loaded that was made for another."""
     how = *DIRECTIVES, *FLAGS, sys.version, platform.machine(), *_abilities()
-    told = "\n".join([*map(_text, SOURCES), *how])
+    told = "\n".join([*map(source, sorted(os.listdir(FOLDER))), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "skimp", name)
+
+
+def source(name: str) -> str:
+    """What stands in a file of `loops`; nothing where it is a folder, as that of bytecode is."""
+    file = os.path.join(FOLDER, name)
+    return "" if name.startswith("__") else _text(file)
 
 
 def _text(file: str) -> str:

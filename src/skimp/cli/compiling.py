@@ -1,9 +1,10 @@
-"""`skimp compile`: the loops of `_kernels/loops.py` as C, for this processor and this Python."""
+"""`skimp compile`: the loops of `_kernels/loops` as C, for this processor and this Python."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,9 +12,13 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from skimp._kernels import compiled
+
+_APART: Final = re.compile(  # what a file by itself imports
+    r"^from (?:__future__|skimp\._kernels\.loops\.\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
+)
 
 
 def add_to(commands: Any) -> None:
@@ -78,10 +83,16 @@ def _lacking() -> str | None:
     return None
 
 
+def _joined(kind: str) -> str:
+    """All files of loops as one: there they need not import each other."""
+    names = [name for name in sorted(os.listdir(compiled.FOLDER)) if name.endswith(kind)]
+    return _APART.sub("", "\n".join(map(compiled.source, names)))
+
+
 def _made(folder: Path) -> tuple[Path | None, str]:
     """The module, or None and what a command said."""
-    for source in compiled.SOURCES:
-        shutil.copy(source, folder)
+    for kind in (".py", ".pxd"):
+        (folder / f"loops{kind}").write_text(_joined(kind), encoding="utf-8")
     text, made = folder / "loops.c", folder / "loops.so"
     directives = [word for one in compiled.DIRECTIVES for word in ("-X", one)]
     include = sysconfig.get_paths()["include"]

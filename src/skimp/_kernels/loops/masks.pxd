@@ -1,0 +1,12 @@
+# The types of masks.py, for Cython alone.
+cimport cython
+
+@cython.locals(i=Py_ssize_t)
+cpdef kept(const float[::1] x, const unsigned char[::1] stays, float scale, float[::1] out)
+
+@cython.locals(i=Py_ssize_t)
+cpdef passed(const float[::1] g, const float[::1] x, float low, float high, float[::1] out)
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t)
+cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
+             float[:, ::1] out)
