@@ -362,3 +362,53 @@ def test_ops_of_halves_have_the_same_bits_with_loops(made: Any, kind: str) -> No
     ours, theirs = skimp.from_numpy(values), torch.from_numpy(values)
     ours, theirs = ours.to(getattr(skimp, kind)), theirs.to(getattr(torch, kind))
     assert_array_equal((ours + ours.mT).float().numpy(), (theirs + theirs.mT).float().numpy())
+ROWS = ["softmax", "log_softmax"]
+
+
+def ends(rows: int, n: int) -> Any:
+    """Rows of numbers, of which some hold what has no exponential."""
+    x = 5 * np.random.default_rng(n).standard_normal((rows, n)).astype("f")
+    x[0] = 1e4  # all the same, and large
+    x[1, :2], x[2, -1], x[3], x[4, 0] = (-200, -np.inf), np.nan, -np.inf, np.inf
+    return x
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("n", [2, 8, 11, 75, 2100])
+def test_rows_of_exponentials_are_as_near_as_pytorchs(made: Any, name: str, n: int) -> None:
+    x, g = ends(7, n), np.random.default_rng(0).standard_normal((7, n)).astype("f")
+    y, d = np.empty_like(x), np.empty_like(x)
+    with np.errstate(all="ignore"):
+        getattr(made, f"{name}es")(x.reshape(-1), n, y.reshape(-1))
+        getattr(made, f"{name}es_back")(g.reshape(-1), y.reshape(-1), n, d.reshape(-1))
+    theirs, exact = [torch.tensor(x.astype(t)).requires_grad_() for t in ("f4", "f8")]
+    ours = []
+    for t, dtype in ((theirs, "f4"), (exact, "f8")):
+        result = getattr(torch, name)(t, 1)
+        result.backward(torch.tensor(g.astype(dtype)))
+        assert t.grad is not None
+        ours.append((result.detach().numpy(), t.grad.numpy()))
+    for mine, their, true in zip((y, d), *ours, strict=True):
+        assert_array_equal(np.isfinite(mine), np.isfinite(their))
+        some = np.isfinite(their)
+        errors = [np.abs(a - true)[some].max() for a in (mine, their)]
+        assert errors[0] <= max(errors[1], 1e-6 * np.abs(true[some]).max())
+    assert_array_equal(np.isnan(y), np.isnan(ours[0][0]))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_rows_bits_are_its_own_whichever_way_it_goes(made: Any, name: str) -> None:
+    """Small, of one row, as one of many blocks, into a given tensor, from what waits, of a view."""
+    x = skimp.tensor(ends(3000, 90))
+    with pytest.MonkeyPatch.context() as patch:
+        if made is loops:  # which takes long
+            x = x[:20].clone()
+        patch.setattr(compiled, "loops", lambda: made)
+        with np.errstate(all="ignore"):
+            f = getattr(skimp, name)
+            whole = f(x, 1)
+            some = [f(x[:9].clone(), -1), f(x[5], 0)[None], f(x.t().clone().t()[:9], 1)]
+            late = f(x + 0, 1), f(x, 1, out=skimp.empty(0))
+    for one in (*late, some[0], some[2]):
+        assert_array_equal(one.numpy(), whole[: len(one)].numpy())
+    assert_array_equal(some[1].numpy(), whole[5:6].numpy())

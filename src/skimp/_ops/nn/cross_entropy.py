@@ -19,21 +19,13 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.scratch import Scratch, less_column, starts, working
+from skimp._kernels.softmax import dense_exp_rows, exp_rows
 from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.small_sums import total
-from skimp._ops.reduce.softmax import (
-    SMALL,
-    _log_softmax,
-    dense_exp_rows,
-    exp_rows,
-    floating,
-    over_rows,
-    row_numbers,
-    sides,
-)
+from skimp._ops.reduce.softmax import SMALL, _log_softmax, floating, over_rows, row_numbers, sides
 
 # -- what a target says about its rows -------------------------------------------------------------
 

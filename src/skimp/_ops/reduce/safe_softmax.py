@@ -11,13 +11,14 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden, rowwise
 from skimp._engine.tensor.tensor import Array
 from skimp._kernels import bare
+from skimp._kernels.softmax import softmax
 from skimp._ops import batching
-from skimp._ops.reduce.softmax import SOFTMAX, checked_rows, softmax_block, typed
+from skimp._ops.reduce.softmax import SOFTMAX, checked_rows, typed
 
 
 def _safe_block(x: Array, y: Array) -> None:
     unseen = np.equal(np.maximum.reduce(x, axis=1, keepdims=True), -math.inf)
-    softmax_block(x, y)
+    softmax(x, y)
     bare.copyto(y, 0, where=unseen)
 
 

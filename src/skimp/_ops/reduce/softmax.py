@@ -27,20 +27,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, softmax_onednn
-from skimp._kernels.bare import einsum
-from skimp._kernels.scratch import (
-    RUN,
-    Scratch,
-    beside_rows,
-    dense_row_sums,
-    dense_row_tops,
-    less_column,
-    over_column,
-    row_sum,
-    row_sums,
-    row_tops,
-)
+from skimp._kernels import softmax as kernels, softmax_onednn
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import rows_or_row
@@ -48,10 +35,6 @@ from skimp._ops.reduce.whole_rows import middle_rows, small_columns
 
 Block = Callable[..., None]
 SMALL: Final = 1 << 17  # elements below which one call on all rows is the shortest way
-# sums of exponentials between which nothing was subtracted in vain: no exponential is infinite, and
-# what vanishes would be less than 1e-29 of its row
-_LEAST: Final = 2.0**-29
-_MOST: Final = 2.0**100
 _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
 
 
@@ -131,22 +114,6 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
     share(work, min(tasks, threads_for(source.size)))
 
 
-def in_wide(fn: Block) -> Block:
-    """A block function of arrays of one type, where half precision is converted first and rounded
-    once."""
-
-    def run(*arrays: Array) -> None:
-        last = arrays[-1]
-        if last.dtype.itemsize > 2:
-            fn(*arrays)
-            return
-        with Scratch(last.shape, np.float32) as result:
-            fn(*[a.astype(np.float32) for a in arrays[:-1]], result)
-            last[...] = result
-
-    return run
-
-
 def floating(name: str, input: Tensor) -> None:
     """Refuse what is not a real floating type, in PyTorch's words."""
     if not input._dtype.is_floating_point or input._dtype in dtypes.FLOAT8:
@@ -161,112 +128,24 @@ def contiguous_array(t: Tensor) -> Array:
 # -- softmax --------------------------------------------------------------------------------------
 
 
-def exp_rows(x: Array, y: Array) -> tuple[Array, Array | None]:
-    """y = exp(x - shift); the sums of its rows, and the shift: the largest of a row where one must
-    be taken off, 0 of others, None where none must.
-    """
-    np.exp(x, out=y)
-    sums = row_sums(y)
-    return (sums, None) if _are_moderate(sums) else _exp_below(x, y, sums)
-
-
-def dense_exp_rows(x: Array) -> tuple[Array, Array, Array | None]:
-    """`exp_rows` of float32 or float64 rows without gaps: a new array, and numbers in runs."""
-    y: Array = np.exp(x)
-    sums = einsum("ij->i", y) if x.shape[1] <= RUN else dense_row_sums(y).ravel()
-    if _are_moderate(sums):
-        return y, sums, None
-    column, shift = _exp_below(x, y, sums[:, None])
-    return y, column.ravel(), shift.ravel()
-
-
-def _are_moderate(sums: Array) -> bool:  # places are found sooner than sums are reduced
-    return bool(sums.item(sums.argmin()) > _LEAST and sums.item(sums.argmax()) < _MOST)
-
-
-def _exp_below(x: Array, y: Array, sums: Array) -> tuple[Array, Array]:
-    """`exp_rows` where some sums are not moderate: a row's bits don't depend on other rows."""
-    moderate = np.greater(sums, _LEAST) & np.less(sums, _MOST)
-    shift = bare.where(moderate, x.dtype.type(0), row_tops(x))
-    np.exp(np.subtract(x, shift, out=y), out=y)
-    return row_sums(y), shift
-
-
-@in_wide
-def softmax_block(x: Array, y: Array) -> None:
-    sums, _ = exp_rows(x.copy() if bare.may_share_memory(x, y) else x, y)
-    np.divide(y, sums, out=y)
-
-
-@in_wide
-def _log_softmax_block(x: Array, y: Array) -> None:
-    np.subtract(x, row_tops(x), out=y)
-    with Scratch(y.shape, y.dtype) as e:
-        np.exp(y, out=e)
-        np.subtract(y, np.log(row_sums(e)), out=y)
-
-
-def _softmax_back_block(g: Array, y: Array, d: Array, size: int) -> None:
-    """Of a tensor of `size` elements."""
-    if d.ndim == 2 and softmax_onednn.takes(d.dtype, size):
-        softmax_onednn.backward(g, y, d)
-    else:
-        _softmax_back_steps(g, y, d)
-
-
-def _softmax_back_rows(g: Array, y: Array, d: Array) -> None:
-    """Of a whole tensor, which may be small: within a budget those lend no arrays."""
-    _softmax_back_block(g, y, d, d.size)
-
-
-@in_wide
-def _softmax_back_steps(g: Array, y: Array, d: Array) -> None:
-    with Scratch(d.shape, d.dtype) as p:
-        np.multiply(g, y, out=p)
-        np.subtract(g, row_sums(p), out=d)
-    np.multiply(d, y, out=d)
-
-
-@in_wide
-def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
-    total = row_sums(g)
-    np.exp(y, out=d)
-    np.multiply(d, total, out=d)
-    np.subtract(g, d, out=d)
-
-
 def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
-    """`_softmax_back_block` on small arrays."""
+    """The gradient of `softmax` on small arrays."""
     if g._np is None:
-        return middle_rows(_softmax_back_rows, dim, g, y)
+        return middle_rows(kernels.softmax_back_rows, dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
-        return small_columns(_softmax_back_steps, dim, g, y)
-    if a.ndim == 1:
-        d = np.multiply(a, b)
-        np.multiply(np.subtract(a, np.asarray(row_sum(d)), d), b, d)
-        return fresh(d.reshape(g.shape), g._dtype)
-    if softmax_onednn.takes(a.dtype, a.size):
-        made = np.empty(a.shape, a.dtype)
-        softmax_onednn.backward(a, b, made)
-        return fresh(made.reshape(g.shape), g._dtype)
-    d = np.multiply(a, b)
-    np.multiply(less_column(a, dense_row_sums(d), d), b, out=d)
-    return fresh(d.reshape(g.shape), g._dtype)
+        return small_columns(kernels.softmax_back_steps, dim, g, y)
+    return fresh(kernels.small_softmax_back(a, b, g._np.shape), g._dtype)
 
 
 def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
-    """`_log_softmax_back_block` on small arrays."""
+    """The gradient of `log_softmax` on small arrays."""
     if g._np is None:
-        return middle_rows(_log_softmax_back_block, dim, g, y)
+        return middle_rows(kernels.log_softmax_back, dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
-        return small_columns(_log_softmax_back_block, dim, g, y)
-    d = np.exp(b)
-    total = np.asarray(row_sum(a)) if a.ndim == 1 else beside_rows(dense_row_sums(a))
-    np.multiply(d, total, out=d)
-    np.subtract(a, d, out=d)
-    return fresh(d.reshape(g.shape), g._dtype)
+        return small_columns(kernels.log_softmax_back, dim, g, y)
+    return fresh(kernels.small_log_softmax_back(a, b, g._np.shape), g._dtype)
 
 
 def _pair_of_rows(g: Any, y: Any, dim: Any) -> tuple[Array | None, Array | None]:
@@ -285,59 +164,24 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = Fal
     return result
 
 
-def _softmax_row(x: Array) -> Array:
-    """`softmax_block` of one row: of a short one, what it takes beside three calls of NumPy's
-    would be as much again.
-    """
-    y: Array = np.exp(x)
-    if x.size <= RUN:
-        total = np.empty((), y.dtype)
-        einsum("i->", y, out=total)
-    else:
-        total = np.asarray(row_sum(y))
-    if not _LEAST < float(total) < _MOST:
-        rows = y.reshape(1, -1)
-        total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
-    return np.divide(y, total, y) if y.size > 1 else y / total
-
-
-def _log_softmax_row(x: Array) -> Array:
-    """`_log_softmax_block` of one row."""
-    y: Array = np.subtract(x, x[x.argmax(), ...])
-    total = np.asarray(row_sum(np.exp(y)))
-    np.subtract(y, np.log(total, total), y)
-    return y
-
-
 def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
     if dtype is not None or given is None:  # it may be cast first
-        return None if dtype is not None else middle_rows(softmax_block, dim, input)
+        return None if dtype is not None else middle_rows(kernels.softmax, dim, input)
     x = rows_or_row(input, dim)
     if x is None:
-        return small_columns(softmax_block, dim, input)
-    if x.ndim == 1:
-        y = _softmax_row(x)
-    else:
-        y, sums, _ = dense_exp_rows(x)
-        over_column(y, sums[:, None], y)
-    return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
+        return small_columns(kernels.softmax, dim, input)
+    return fresh(kernels.small_softmax(x, given.shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
     given = input._np
     if dtype is not None or given is None:  # it may be cast first
-        return None if dtype is not None else middle_rows(_log_softmax_block, dim, input)
+        return None if dtype is not None else middle_rows(kernels.log_softmax, dim, input)
     x = rows_or_row(input, dim)
     if x is None:
-        return small_columns(_log_softmax_block, dim, input)
-    if x.ndim == 1:
-        y = _log_softmax_row(x)
-    else:
-        y = less_column(x, dense_row_tops(x))
-        e = np.exp(y)
-        y = less_column(y, np.log(dense_row_sums(e)), e)
-    return fresh(y if y.ndim == given.ndim else y.reshape(given.shape), input._dtype)
+        return small_columns(kernels.log_softmax, dim, input)
+    return fresh(kernels.small_log_softmax(x, given.shape), input._dtype)
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
@@ -349,7 +193,7 @@ def _softmax_back(g: Any, y: Any, dim: int) -> Any:
 
 def _softmax_back_whole(g: Any, y: Any, dim: int) -> Tensor:
     others = () if y._hollow else (contiguous_array(y),)
-    block = partial(_softmax_back_block, size=g.numel())
+    block = partial(kernels.softmax_back, size=g.numel())
     return _mapped(g, dim, block, *others, shares=softmax_onednn.takes(g._dtype.np, g.numel()))
 
 
@@ -357,7 +201,7 @@ def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     if modes.state.grad or g._hollow:
         return g - y.exp() * g.sum(dim, True)
     made = _small_log_back(g, y, dim)
-    return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y)) if made is None else made
+    return _mapped(g, dim, kernels.log_softmax_back, contiguous_array(y)) if made is None else made
 
 
 SOFTMAX = Rule(
@@ -378,14 +222,14 @@ def checked_rows(name: str, input: Any, dim: int, block: Block) -> Tensor:
 
 @hidden(kind="row-wise", fast=_small_softmax, rule=SOFTMAX, batch=batching.dims.by_dims("dim"))
 def _softmax(input: Any, dim: int) -> Any:
-    return checked_rows("softmax", input, dim, softmax_block)
+    return checked_rows("softmax", input, dim, kernels.softmax)
 
 
 @hidden(
     kind="row-wise", fast=_small_log_softmax, rule=LOG_SOFTMAX, batch=batching.dims.by_dims("dim")
 )
 def _log_softmax(input: Any, dim: int) -> Any:
-    return checked_rows("log_softmax", input, dim, _log_softmax_block)
+    return checked_rows("log_softmax", input, dim, kernels.log_softmax)
 
 
 def typed(input: Any, dtype: Any) -> Any:
