@@ -1,5 +1,6 @@
 # The types of loops.py, for Cython alone.
 cimport cython
+from libc.math cimport sqrt as root
 
 
 @cython.locals(matrix=cython.uint, one=cython.uint, other=cython.uint, n=Py_ssize_t,
@@ -57,3 +58,45 @@ cpdef gru_back(const float[:, :, ::1] gates, const float[:, ::1] hidden,
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t)
 cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
              float[:, ::1] out)
+
+
+@cython.locals(r=Py_ssize_t, total=double, product=double)
+cpdef summed(const float[:, ::1] x, const float[:, ::1] y, double[:, ::1] sums)
+
+@cython.locals(channels=Py_ssize_t, many=double, c=Py_ssize_t, r=Py_ssize_t, total=double,
+               square=double, one=double, other=double, middle=double, var=double, scale=double,
+               shift=double, new=float)
+cpdef normed(const float[:, ::1] x, const float[::1] weight, const float[::1] bias, double eps,
+             float[::1] means, float[::1] variances, float kept, float moved, double sample,
+             double[:, ::1] moments, float[::1] mean, float[::1] rstd, float[::1] slopes,
+             float[::1] shifts, float[:, ::1] out)
+
+@cython.locals(k=Py_ssize_t)
+cdef inline void _lined(const float[:, ::1] x, Py_ssize_t r, float a, float b,
+                 float[:, ::1] out) noexcept nogil
+
+@cython.locals(channels=Py_ssize_t, many=double, c=Py_ssize_t, r=Py_ssize_t, total=double,
+               product=double, one=double, other=double, scale=double, middle=double, grad=double,
+               a=double, share=double, b=double, shift=double)
+cpdef normed_back(const float[:, ::1] g, const float[:, ::1] x, const float[:, ::1] seen,
+                  const float[::1] slopes, const float[::1] shifts, float low, float high,
+                  const float[::1] mean, const float[::1] rstd, const float[::1] weight,
+                  bint given, float[::1] dw, float[::1] db, float[:, ::1] out)
+
+@cython.locals(k=Py_ssize_t)
+cdef inline void _blended(const float[:, ::1] g, const float[:, ::1] x, Py_ssize_t r, float a,
+                          float b, float c, bint given, float[:, ::1] out) noexcept nogil
+
+@cython.locals(k=Py_ssize_t, own=float, line=float)
+cdef inline void _passed(const float[:, ::1] g, const float[:, ::1] seen, Py_ssize_t r, float a,
+                         float b, float low, float high, float[:, ::1] out) noexcept nogil
+
+@cython.locals(start=Py_ssize_t, total=double, product=double, one=double, other=double)
+cdef inline (double, double) _sums(const float[:, ::1] x, const float[:, ::1] y,
+                                   Py_ssize_t r) noexcept nogil
+
+@cython.locals(totals="double[16]", products="double[16]", whole=Py_ssize_t, i=Py_ssize_t,
+               k=Py_ssize_t, one=double, total=double)
+cdef inline (double, double) _part_sums(
+    const float[:, ::1] x, const float[:, ::1] y, Py_ssize_t r, Py_ssize_t start,
+    Py_ssize_t count) noexcept nogil
