@@ -336,6 +336,27 @@ def test_all_equal_images_have_no_variance(made: Any, monkeypatch: pytest.Monkey
             assert abs(old[1] - 0.9).max() < 1e-6
 
 
+@pytest.mark.parametrize("size", [(4, 6), (5, 7), (2, 70)])
+def test_maxima_of_windows_are_numpys_and_pytorchs(
+    made: Any, size: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(4).integers(-2, 2, (2, 3, *size)).astype("f")
+    x[0, 0, :, :3] = np.nan, -np.inf, np.inf
+    x[0, 1, :, 1] = -0.0, *[0.0] * (size[0] - 1)
+    x[0, 2] = -np.inf
+    found = []
+    for lib, loops in ((skimp, None), (skimp, made), (torch, None)):
+        monkeypatch.setattr(compiled, "loops", lambda loops=loops: loops)
+        one = lib.tensor(x, requires_grad=True)
+        y, places = lib.nn.functional.max_pool2d(one, 2, return_indices=True)
+        y.backward(lib.arange(y.numel()).reshape(y.shape) - 5.0)
+        found.append([each.detach().numpy() for each in (y, places, one.grad)])
+    for other, own, theirs in zip(*found, strict=True):
+        assert_array_equal(own, other)
+        assert_array_equal(own, theirs)
+        assert_array_equal(np.signbit(own), np.signbit(theirs))
+
+
 def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     assert main(["compile"]) == 1

@@ -100,3 +100,15 @@ cdef inline (double, double) _sums(const float[:, ::1] x, const float[:, ::1] y,
 cdef inline (double, double) _part_sums(
     const float[:, ::1] x, const float[:, ::1] y, Py_ssize_t r, Py_ssize_t start,
     Py_ssize_t count) noexcept nogil
+
+@cython.locals(p=Py_ssize_t, i=Py_ssize_t, k=Py_ssize_t, top=float, one=float, at=cython.int)
+cpdef pooled(const float[:, :, ::1] x, float[:, :, ::1] out, unsigned char[:, :, ::1] taps)
+
+@cython.locals(p=Py_ssize_t, i=Py_ssize_t)
+cpdef pooled_back(const float[:, :, ::1] g, const unsigned char[:, :, ::1] taps,
+                  float[:, :, ::1] out)
+
+@cython.locals(k=Py_ssize_t, own=float, one=float, other=float, tap=cython.int)
+cdef inline void _spread(const float[:, :, ::1] g, const unsigned char[:, :, ::1] taps,
+                         float[:, :, ::1] out, Py_ssize_t p, Py_ssize_t i,
+                         Py_ssize_t lower) noexcept nogil

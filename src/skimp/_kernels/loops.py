@@ -15,7 +15,7 @@ if not cython.compiled:
 
 __all__ = [
     "added", "filled", "gru_back", "gru_shown", "kept", "lstm_back", "lstm_carried", "normed",
-    "normed_back", "passed", "stays", "summed", "weighed",
+    "normed_back", "passed", "pooled", "pooled_back", "stays", "summed", "weighed",
 ]  # fmt: skip
 
 
@@ -335,3 +335,43 @@ def _part_sums(x: Any, y: Any, r: Any, start: Any, count: Any) -> Any:
         products[k] += products[k + 4]
     total = (totals[0] + totals[2]) + (totals[1] + totals[3])
     return total, (products[0] + products[2]) + (products[1] + products[3])
+
+
+# -- maxima of windows of two by two, which lie side by side in planes ------------------------------
+
+
+def pooled(x: Any, out: Any, taps: Any) -> None:
+    """out = the largest of each window; taps = which it is, the first of equals, the last NaN."""
+    for p in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            for k in range(out.shape[2]):
+                top = x[p, 2 * i, 2 * k]
+                at = 0
+                one = x[p, 2 * i, 2 * k + 1]
+                at = 1 if (one > top) | (one != one) else at
+                top = one if (one > top) | (one != one) else top
+                one = x[p, 2 * i + 1, 2 * k]
+                at = 2 if (one > top) | (one != one) else at
+                top = one if (one > top) | (one != one) else top
+                one = x[p, 2 * i + 1, 2 * k + 1]
+                at = 3 if (one > top) | (one != one) else at
+                top = one if (one > top) | (one != one) else top
+                out[p, i, k] = top
+                taps[p, i, k] = at
+
+
+def pooled_back(g: Any, taps: Any, out: Any) -> None:
+    """out = each window's g, where its tap lies."""
+    for p in range(g.shape[0]):
+        for i in range(g.shape[1]):
+            _spread(g, taps, out, p, i, 0)
+            _spread(g, taps, out, p, i, 1)
+
+
+def _spread(g: Any, taps: Any, out: Any, p: Any, i: Any, lower: Any) -> None:
+    for k in range(g.shape[2]):
+        own, tap = g[p, i, k], taps[p, i, k] - 2 * lower
+        one = own if tap == 0 else 0
+        other = own if tap == 1 else 0
+        out[p, 2 * i + lower, 2 * k] = one
+        out[p, 2 * i + lower, 2 * k + 1] = other
