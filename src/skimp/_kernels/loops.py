@@ -204,10 +204,11 @@ def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
 
 def summed(x: Any, y: Any, sums: Any) -> None:
     """sums = the sum of each row of x, and that of its products with y's, in double."""
-    for r in range(x.shape[0]):
-        total, product = _sums(x, y, r)
-        sums[0, r] = total
-        sums[1, r] = product
+    with cython.nogil:
+        for r in range(x.shape[0]):
+            total, product = _norm_sums(x, y, r)
+            sums[0, r] = total
+            sums[1, r] = product
 
 
 def normed(
@@ -218,12 +219,26 @@ def normed(
     deviation, and `slopes` and `shifts` the (a, b) of x * a + b; out = that. Of running `means` and
     `variances` so much is `kept`, and added of the moments of a `sample`, so many times as large.
     None of what is None."""
-    channels = moments.shape[1]
-    many = x.shape[0] // channels * x.shape[1]
-    for c in range(channels):
+    with cython.nogil:
+        _normed(
+            x, weight, bias, eps, means, variances, kept, moved, sample, moments, mean, rstd,
+            slopes, shifts, out, 0, mean.shape[0],
+        )  # fmt: skip
+
+
+def _normed(
+    x: Any, weight: Any, bias: Any, eps: Any, means: Any, variances: Any, kept: Any, moved: Any,
+    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any, first: Any,
+    last: Any,
+) -> None:  # fmt: skip
+    """Of these channels."""
+    channels = mean.shape[0]
+    images = x.shape[0] // channels
+    many = images * x.shape[1]
+    for c in range(first, last):
         total = square = 0.0
-        for r in range(c, x.shape[0], channels):
-            one, other = _sums(x, x, r)
+        for i in range(images):
+            one, other = _norm_sums(x, x, i * channels + c)
             total += one
             square += other
         middle = total / many
@@ -245,11 +260,11 @@ def normed(
             new = var * sample
             variances[c] = variances[c] * kept + new * moved
         if out is not None:
-            for r in range(c, x.shape[0], channels):
-                _lined(x, r, scale, shift, out)
+            for i in range(images):
+                _norm_line(x, i * channels + c, scale, shift, out)
 
 
-def _lined(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
+def _norm_line(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
     for k in range(x.shape[1]):
         out[r, k] = x[r, k] * a + b
 
@@ -261,16 +276,30 @@ def normed_back(
     """out = the gradient of what `normed` has read, from that of its result; dw, db = those of
     weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
     each channel, if `seen` is given. `given`: mean and deviation were not x's own."""
+    with cython.nogil:
+        _normed_back(
+            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, 0,
+            mean.shape[0],
+        )  # fmt: skip
+
+
+def _normed_back(
+    g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Of these channels."""
     channels = mean.shape[0]
-    many = x.shape[0] // channels * x.shape[1]
-    for c in range(channels):
+    images = x.shape[0] // channels
+    many = images * x.shape[1]
+    for c in range(first, last):
         total = product = 0.0
-        for r in range(c, x.shape[0], channels):
+        for i in range(images):
+            r = i * channels + c
             if seen is None:
-                one, other = _sums(g, x, r)
+                one, other = _norm_sums(g, x, r)
             else:
-                _passed(g, seen, r, slopes[c], shifts[c], low, high, out)
-                one, other = _sums(out, x, r)
+                _norm_gate(g, seen, r, slopes[c], shifts[c], low, high, out)
+                one, other = _norm_sums(out, x, r)
             total += one
             product += other
         scale, middle = float(rstd[c]), float(mean[c])
@@ -281,14 +310,15 @@ def normed_back(
         share = a / -many
         b = grad * scale * share
         shift = total * share - middle * b
-        for r in range(c, x.shape[0], channels):
+        for i in range(images):
+            r = i * channels + c
             if seen is None:
-                _blended(g, x, r, a, b, shift, given, out)
+                _norm_blend(g, x, r, a, b, shift, given, out)
             else:
-                _blended(out, x, r, a, b, shift, given, out)
+                _norm_blend(out, x, r, a, b, shift, given, out)
 
 
-def _blended(g: Any, x: Any, r: Any, a: Any, b: Any, c: Any, given: Any, out: Any) -> None:
+def _norm_blend(g: Any, x: Any, r: Any, a: Any, b: Any, c: Any, given: Any, out: Any) -> None:
     if given:
         for k in range(x.shape[1]):
             out[r, k] = g[r, k] * a
@@ -297,23 +327,23 @@ def _blended(g: Any, x: Any, r: Any, a: Any, b: Any, c: Any, given: Any, out: An
             out[r, k] = (x[r, k] * b + c) + g[r, k] * a
 
 
-def _passed(g: Any, seen: Any, r: Any, a: Any, b: Any, low: Any, high: Any, out: Any) -> None:
+def _norm_gate(g: Any, seen: Any, r: Any, a: Any, b: Any, low: Any, high: Any, out: Any) -> None:
     for k in range(g.shape[1]):
         own, line = g[r, k], seen[r, k] * a + b
         out[r, k] = 0 if (line <= low) | (line >= high) else own
 
 
-def _sums(x: Any, y: Any, r: Any) -> Any:
+def _norm_sums(x: Any, y: Any, r: Any) -> Any:
     """Of a row, a part after the other."""
     total = product = 0.0
     for start in range(0, x.shape[1], 1024):
-        one, other = _part_sums(x, y, r, start, min(1024, x.shape[1] - start))
+        one, other = _norm_part(x, y, r, start, min(1024, x.shape[1] - start))
         total += one
         product += other
     return total, product
 
 
-def _part_sums(x: Any, y: Any, r: Any, start: Any, count: Any) -> Any:
+def _norm_part(x: Any, y: Any, r: Any, start: Any, count: Any) -> Any:
     """In 16 lanes, whose bits no width of vectors changes."""
     totals = [0.0] * 16
     products = [0.0] * 16
@@ -337,41 +367,75 @@ def _part_sums(x: Any, y: Any, r: Any, start: Any, count: Any) -> Any:
     return total, (products[0] + products[2]) + (products[1] + products[3])
 
 
-# -- maxima of windows of two by two, which lie side by side in planes ------------------------------
+# -- maxima of windows of two by two, which lie side by side in planes -----------------------------
 
 
 def pooled(x: Any, out: Any, taps: Any) -> None:
     """out = the largest of each window; taps = which it is, the first of equals, the last NaN."""
-    for p in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            for k in range(out.shape[2]):
-                top = x[p, 2 * i, 2 * k]
-                at = 0
-                one = x[p, 2 * i, 2 * k + 1]
-                at = 1 if (one > top) | (one != one) else at
-                top = one if (one > top) | (one != one) else top
-                one = x[p, 2 * i + 1, 2 * k]
-                at = 2 if (one > top) | (one != one) else at
-                top = one if (one > top) | (one != one) else top
-                one = x[p, 2 * i + 1, 2 * k + 1]
-                at = 3 if (one > top) | (one != one) else at
-                top = one if (one > top) | (one != one) else top
-                out[p, i, k] = top
-                taps[p, i, k] = at
+    with cython.nogil:
+        for p in range(out.shape[0]):
+            _pool_plane(x, out, taps, p)
+
+
+def _pool_plane(x: Any, out: Any, taps: Any, p: Any) -> None:
+    for i in range(out.shape[1]):
+        for k in range(out.shape[2]):
+            top = x[p, 2 * i, 2 * k]
+            at = 0
+            one = x[p, 2 * i, 2 * k + 1]
+            at = 1 if (one > top) | (one != one) else at
+            top = one if (one > top) | (one != one) else top
+            one = x[p, 2 * i + 1, 2 * k]
+            at = 2 if (one > top) | (one != one) else at
+            top = one if (one > top) | (one != one) else top
+            one = x[p, 2 * i + 1, 2 * k + 1]
+            at = 3 if (one > top) | (one != one) else at
+            top = one if (one > top) | (one != one) else top
+            out[p, i, k] = top
+            taps[p, i, k] = at
 
 
 def pooled_back(g: Any, taps: Any, out: Any) -> None:
     """out = each window's g, where its tap lies."""
-    for p in range(g.shape[0]):
-        for i in range(g.shape[1]):
-            _spread(g, taps, out, p, i, 0)
-            _spread(g, taps, out, p, i, 1)
+    with cython.nogil:
+        for p in range(g.shape[0]):
+            for i in range(g.shape[1]):
+                _pool_spread(g, taps, out, p, i, 0)
+                _pool_spread(g, taps, out, p, i, 1)
 
 
-def _spread(g: Any, taps: Any, out: Any, p: Any, i: Any, lower: Any) -> None:
+def _pool_spread(g: Any, taps: Any, out: Any, p: Any, i: Any, lower: Any) -> None:
     for k in range(g.shape[2]):
         own, tap = g[p, i, k], taps[p, i, k] - 2 * lower
         one = own if tap == 0 else 0
         other = own if tap == 1 else 0
         out[p, 2 * i + lower, 2 * k] = one
         out[p, 2 * i + lower, 2 * k + 1] = other
+
+
+# -- sums of columns -------------------------------------------------------------------------------
+
+
+def columns(x: Any, room: Any, out: Any) -> None:
+    """out = the sums of the columns of each matrix, of four rows each in double, in `room`."""
+    with cython.nogil:
+        for p in range(x.shape[0]):
+            for first in range(0, x.shape[2], 512):
+                last = min(first + 512, x.shape[2])
+                _column_sums(x, p, first, last, room)
+                for k in range(first, last):
+                    out[p, k] = room[k - first]
+
+
+def _column_sums(x: Any, p: Any, first: Any, last: Any, room: Any) -> None:
+    for k in range(last - first):
+        room[k] = 0
+    whole = x.shape[1] // 4 * 4
+    for i in range(0, whole, 4):
+        for k in range(last - first):
+            one = x[p, i, first + k] + x[p, i + 1, first + k]
+            other = x[p, i + 2, first + k] + x[p, i + 3, first + k]
+            room[k] += float(one + other)
+    for i in range(whole, x.shape[1]):
+        for k in range(last - first):
+            room[k] += float(x[p, i, first + k])
