@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import skimp
 from skimp._kernels import activation, compiled, loops, pointwise, rows
 from skimp._kernels.random import draws, mt19937
 from skimp._kernels.random.mt19937 import Engine
 from skimp.cli import compiling, main
+from skimp.config import config
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])
@@ -282,6 +283,81 @@ def test_an_interrupt_of_the_first_draw_changes_none(monkeypatch: pytest.MonkeyP
     assert one.stay(out, 1 << 52)
     monkeypatch.undo()
     assert_array_equal(out, draws.stays(out.size, 0.5, other))
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 37, 1024, 1061, 2600])
+def test_sums_of_rows_are_those_of_doubles(made: Any, n: int) -> None:
+    x, y = np.random.default_rng(2).standard_normal((2, 3, n)).astype("f")
+    x[1], y[1] = 1e30, 3e20
+    sums, other = np.empty((2, 2, 3))
+    made.summed(x, y, sums)
+    assert_allclose(sums[0], x.sum(1, dtype=float), rtol=1e-13, atol=1e-13)
+    assert_allclose(sums[1], (x.astype(float) * y).sum(1), rtol=1e-13, atol=1e-13)
+    loops.summed(x, y, other)
+    assert_array_equal(sums.view(np.int64), other.view(np.int64))
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 5, 7), (2, 3, 33, 32)])
+@pytest.mark.parametrize(("hold", "far"), [(None, 0.5), (None, 3e4), ("relu", 0.5), ("relu6", 30)])
+def test_batch_norm_is_pytorchs(
+    made: Any, hold: str | None, shape: Any, far: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By loops, whether they are asked for what lies in memory or for parts of what waits."""
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    given = np.random.default_rng(3)
+    x = (given.standard_normal(shape) + far).astype("f")
+    x[:, 1] -= np.float32(far)
+    g, affine = given.standard_normal(shape).astype("f"), given.standard_normal((2, shape[1]))
+
+    def run(lib: Any) -> list[Any]:
+        one, line = lib.tensor(x, requires_grad=True), lib.tensor(affine, dtype=lib.float32)
+        line.requires_grad_()
+        old = [lib.zeros(shape[1]), lib.ones(shape[1])]
+        y = z = lib.nn.functional.batch_norm(one, *old, line[0], line[1], True, 0.3)
+        if hold is not None:
+            z = getattr(lib.nn.functional, hold)(y)
+        z.backward(lib.tensor(g))
+        return [each.detach().numpy() for each in (z, one.grad, line.grad, *old)]
+
+    found = []
+    for defer in ("always", "never"):
+        with config.using(defer=defer):
+            found.append(run(skimp))
+    for one, other, theirs in zip(*found, run(torch), strict=True):
+        assert one.tobytes() == other.tobytes()
+        # what is near 0 may pass by the one and not by the other, and x * a is large, too
+        assert (abs(one - theirs) > 1e-5 * max(1, far) + 1e-4 * abs(theirs)).mean() < 2e-3
+
+
+def test_all_equal_images_have_no_variance(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    for defer in ("always", "never"):
+        with config.using(defer=defer):
+            old = skimp.zeros(2), skimp.ones(2)
+            x = skimp.full((3, 2, 5, 7), 12345.678)
+            assert skimp.nn.functional.batch_norm(x, *old, training=True).isfinite().all()
+            assert abs(old[1] - 0.9).max() < 1e-6
+
+
+@pytest.mark.parametrize("size", [(4, 6), (5, 7), (2, 70)])
+def test_maxima_of_windows_are_numpys_and_pytorchs(
+    made: Any, size: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(4).integers(-2, 2, (2, 3, *size)).astype("f")
+    x[0, 0, :, :3] = np.nan, -np.inf, np.inf
+    x[0, 1, :, 1] = -0.0, *[0.0] * (size[0] - 1)
+    x[0, 2] = -np.inf
+    found = []
+    for lib, loops in ((skimp, None), (skimp, made), (torch, None)):
+        monkeypatch.setattr(compiled, "loops", lambda loops=loops: loops)
+        one = lib.tensor(x, requires_grad=True)
+        y, places = lib.nn.functional.max_pool2d(one, 2, return_indices=True)
+        y.backward(lib.arange(y.numel()).reshape(y.shape) - 5.0)
+        found.append([each.detach().numpy() for each in (y, places, one.grad)])
+    for other, own, theirs in zip(*found, strict=True):
+        assert_array_equal(own, other)
+        assert_array_equal(own, theirs)
+        assert_array_equal(np.signbit(own), np.signbit(theirs))
 
 
 def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, scratch
+from skimp._kernels import bare, compiled, scratch
 from skimp._kernels.pool import Pool, each_few, padded_planes, sum_dtype
 
 Array = np.ndarray[Any, Any]
@@ -16,6 +16,7 @@ Ints = tuple[int, ...]
 _WINDOWS: Final = 1 << 15  # windows whose maxima are found at once, with their taps
 _PLACES: Final = 1 << 16  # windows whose places are written out at once
 _BRIEF: Final = 1 << 13  # of which arrays of their own cost less than scratch memory
+_PLANES: Final = 3  # dims of several planes
 _FLAGS: Final = np.dtype(bool)
 
 
@@ -98,6 +99,9 @@ def _lying(rooms: list[Array], a: Array) -> list[Array]:
 
 def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     """Windows of two by two that do not meet: the winners of two rows, then of these."""
+    if (loops := _loops_of(x, best, taps, w)) is not None:
+        loops.pooled(x, best, taps)
+        return
     one, two, three, four = [x[seen].copy() for seen in w.seen]
     right_above, right_below = np.greater(two, one), np.greater(four, three)
     np.maximum(one, two, out=one)
@@ -113,6 +117,13 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     rows = below.view(np.uint8)  # twice added: NumPy's shift of bytes takes ten times as long
     np.add(right_above.view(np.uint8), rows, out=taps)
     np.add(taps, rows, out=taps)
+
+
+def _loops_of(planes: Array, windows: Array, taps: Array, w: Pool) -> Any:
+    """The compiled module, for windows of two by two side by side; None of others."""
+    if not w.apart or w.kernel != (2, 2) or w.stride != (2, 2) or planes.ndim != _PLANES:
+        return None
+    return compiled.taking(planes, windows) if taps.flags.c_contiguous else None
 
 
 def _find(
@@ -210,6 +221,9 @@ def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
     """Each element is in one window at most: what its tap won, or nothing, is written to it."""
     if not w.covers:
         out[...] = 0
+    if (loops := _loops_of(out, g, taps, w)) is not None:
+        loops.pooled_back(g, taps, out)
+        return
     kind = np.dtype(f"i{g.itemsize}")  # bits times one are themselves, nan and all
     bits, into = g.view(kind), out.view(kind)
     for number, seen in enumerate(w.seen):

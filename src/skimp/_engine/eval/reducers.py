@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval.expr import Array
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import give, row_extremes, take
 
@@ -47,6 +47,7 @@ _PIECE: Final = 512  # elements of a row that one loop adds up
 _LONG: Final = 1 << 14  # elements of a row from which what pieces leave over may be added apart
 _ALONE: Final = 9000  # elements of a matrix up to which OpenBLAS multiplies a vector on one thread
 _ROWS: Final = 8  # of a group at least
+_TOGETHER: Final = 512  # columns that a loop adds up at once
 
 
 def _row_sums(x: Array) -> Array:
@@ -85,6 +86,10 @@ def add_up(block: Array) -> Array:
         return total
     if r < 64:
         total = np.add.reduce(block, axis=1)
+        return total
+    if block.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        total = np.empty((a, c), block.dtype)
+        loops.columns(np.ascontiguousarray(block), np.empty(_TOGETHER), total)
         return total
     step = math.isqrt(r)
     by_blas = c <= _ALONE // _ROWS and block.dtype.char in "fd"

@@ -23,7 +23,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare, channels, channels_onednn
+from skimp._kernels import bare, channels, channels_compiled, channels_onednn
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import RUN, Scratch, row_products, row_sums
 from skimp._kernels.threads import quietly, share
@@ -95,7 +95,8 @@ def _moments_of_rows(x: Tensor) -> tuple[Array, Array | None, int]:
     source, length = _source(x), math.prod(size)
     if isinstance(source, np.ndarray) and source.dtype == acc:
         return *quietly(_row_moments, source.reshape(n * count, -1)), length
-    sums, careful = np.empty((2, n, count, 1), acc), np.empty((n, count, 1), bool)
+    kind = channels_compiled.type_of_sums(acc)
+    sums, careful = np.empty((2, n, count, 1), kind), np.empty((n, count, 1), bool)
 
     def block(rows: Array, total: Array, square: Array, apart: Array) -> None:
         flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
@@ -111,10 +112,11 @@ def _joined_rows(sums: Array, careful: Array | None, length: int) -> Array:
     """Mean and variance, (2, results) in float64, of `_row_moments` (2, rows of each, results) of
     rows of so many places."""
     sums = sums.astype(np.float64)
-    total = sums[:, 0] if sums.shape[1] == 1 else np.add.reduce(sums, 1)
+    total = _added(sums)
     whole: Array = np.divide(total, bare.number(sums.shape[1] * length, sums.dtype))
     mean, var = whole
     np.subtract(var, np.square(mean), out=var)
+    np.maximum(var, 0, out=var)
     if careful is not None:  # as by Chan, Golub, LeVeque (1983)
         some = careful.any(0)
         total, square = sums[:, :, some]
@@ -125,6 +127,12 @@ def _joined_rows(sums: Array, careful: Array | None, length: int) -> Array:
     return whole
 
 
+def _added(rows: Array) -> Array:
+    """What follows each other in dim 1, one after the other, as loops add it."""
+    total: Array = np.add.accumulate(rows, 1)[:, -1]
+    return total + 0  # of -0 alone the sum is 0
+
+
 def _any(marks: Array) -> bool:
     """Whether one is set: a third of the time of `any`, which is written in Python."""
     return marks.size > 0 and bool(marks.item(marks.argmax()))
@@ -133,6 +141,8 @@ def _any(marks: Array) -> bool:
 def _sums_of_rows(flat: Array, other: Array) -> Array:
     """The sum of each row and that of its products with the other, (2, rows, 1): of a few rows at
     a time, which stay in the cache."""
+    if channels_compiled.adds(flat.dtype):
+        return channels_compiled.summed(flat, other)
     sums = np.empty((2, len(flat), 1), flat.dtype)
     if flat.size <= _UNIT:
         _add_up(flat, other, sums)
@@ -171,6 +181,8 @@ def _row_moments(flat: Array) -> tuple[Array, Array | None]:
     """The sum of each row and that of its squares, (2, rows, 1), and for which rows the latter are
     those around its mean, in a column; None if for none."""
     sums = _sums_of_rows(flat, flat)
+    if sums.dtype.itemsize > flat.dtype.itemsize:  # nothing is lost far from 0
+        return sums, None
     total, square = sums
     # with v = square - total^2 / length: square > (1 + _FAR^2) v
     most = bare.number(flat.shape[1] * (1 - 1 / (1 + _FAR**2)), flat.dtype)
@@ -188,6 +200,8 @@ def _row_moments(flat: Array) -> tuple[Array, Array | None]:
 def far(mean: Array, rstd: Array) -> Array | None:
     """Which means are so far from 0 that sums around them are not made of sums around 0; None if
     none is."""
+    if channels_compiled.adds(mean.dtype):
+        return None
     ratio = np.multiply(mean, rstd)
     np.abs(ratio, out=ratio)
     return None if ratio.item(ratio.argmax()) <= _FAR else ~(ratio <= _FAR)
@@ -203,6 +217,11 @@ def back_of_small(
 ) -> tuple[Array, ...]:
     """The gradients of input, weight and bias of `small` arrays, in two passes."""
     g = np.ascontiguousarray(g)
+    if channels_compiled.adds(x.dtype):
+        out = np.empty(x.shape, x.dtype)
+        made = channels_compiled.normed_back(g, x, mean, rstd, weight, given, out)
+        if made is not None:
+            return out, *made
     *line, dw, db = _line_of(g, x, mean, rstd, weight, given)
     return blended(g, x, line), dw, db
 
@@ -219,16 +238,29 @@ def blended(g: Array, x: Array, line: Sequence[Array]) -> Array:
 
 def back_of_rows(
     g: Tensor, x: Tensor, mean: Array, rstd: Array, weight: Array | None, given: bool, into: Array
-) -> tuple[Array, list[Array]]:
-    """g's values, and `line_back`, of images whose channels are rows; what `gradient_rows` says of
-    `into`."""
+) -> tuple[Array, Array]:
+    """The gradients of weight and bias, of images whose channels are rows; that of these is
+    written to `into`, of the working type."""
+    made: tuple[Array, Array] | None
     values, source = x._skimp_array(), _source(g)
+    numbers = values, mean, rstd, weight, given
     if isinstance(source, np.ndarray) and _in_place(source, values, into):
-        return source, quietly(_line_of, source, values, mean, rstd, weight, given)
-    apart = quietly(far, mean, rstd)
-    rows, own = _gradient_rows(source, values, mean, apart, into)
-    n = 0 if given else values.size // values.shape[1]
-    return own, quietly(line_back, n, mean, rstd, weight, rows, apart)
+        made = quietly(channels_compiled.normed_back, source, *numbers, into)
+        if made is not None:
+            return made
+        own, (*line, dw, db) = source, quietly(_line_of, source, *numbers)
+    else:
+        passed = rectified(source) if source.dtype == into.dtype else None
+        if passed is not None and (beside := passed.by_channel()) is not None:
+            made = quietly(channels_compiled.normed_back, passed.g, *numbers, into, beside)
+            if made is not None:
+                return made
+        apart = quietly(far, mean, rstd)
+        rows, own = _gradient_rows(source, passed, values, mean, apart, into)
+        n = 0 if given else values.size // values.shape[1]
+        *line, dw, db = quietly(line_back, n, mean, rstd, weight, rows, apart)
+    blend(own, values, into, *line)
+    return dw, db
 
 
 def _in_place(source: Array, x: Array, into: Array) -> bool:
@@ -270,21 +302,27 @@ def gradient_rows(
     """The sums of g and of g * x for each row, (2, n, channels), the latter of g * (x - mean) where
     means are far `apart`; and g's values: if g is deferred, it is made once and they are in `into`,
     of the working type."""
-    return _gradient_rows(_source(g), x._skimp_array(), mean, apart, into)
+    source = _source(g)
+    passed = rectified(source) if source.dtype == into.dtype else None
+    return _gradient_rows(source, passed, x._skimp_array(), mean, apart, into)
 
 
 def _gradient_rows(
-    source: Expr | Array, x_values: Array, mean: Array, apart: Array | None, into: Array
+    source: Expr | Array,
+    passed: Rectified | None,
+    x_values: Array,
+    mean: Array,
+    apart: Array | None,
+    into: Array,
 ) -> tuple[Array, Array]:
     acc = into.dtype
     n, count = x_values.shape[:2]
     if isinstance(source, np.ndarray) and _in_place(source, x_values, into):
         return quietly(products_of_rows, source, x_values, mean, apart), source
     marks = [] if apart is None else _beside_rows(n, mean, apart)
-    passed = rectified(source) if source.dtype == acc else None
     own = source if isinstance(source, np.ndarray) else into
     kept = [] if own is source or passed is not None else [into]
-    sums = np.empty((2, n, count, 1), acc)
+    sums = np.empty((2, n, count, 1), channels_compiled.type_of_sums(acc))
 
     def block(rows: Array, seen: Array, total: Array, product: Array, *more: Array) -> None:
         flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
@@ -368,7 +406,7 @@ def line_back(
     (n is 0) it is g * a."""
     dtype = mean.dtype
     rows = rows.astype(np.float64)
-    total, product = rows[:, 0] if rows.shape[1] == 1 else np.add.reduce(rows, 1)
+    total, product = _added(rows)
     mean, rstd = mean.astype(np.float64), rstd.astype(np.float64)
     around(mean, apart, total, product)
     dw = np.multiply(product, rstd, out=product)
@@ -465,6 +503,11 @@ def normalized(
 ) -> tuple[Any, ...]:
     """(moments, mean, rstd, a, b, x * a + b), the last None if it is not to be `made`: of the
     moments of x, which has rows, if there are no others. Moves the `running` statistics, if any."""
+    if whole is None and x is not None and channels_compiled.adds(x.dtype):
+        moving = *kept(momentum, x.dtype)[::-1], n / max(1, n - 1)
+        found = channels_compiled.normed(x, eps, weight, bias, running, moving, made)
+        if found is not None:
+            return found
     if whole is None:
         assert x is not None
         cut = x.shape[:2]

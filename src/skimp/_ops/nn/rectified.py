@@ -8,10 +8,12 @@ each channel, which is made again in the same blocks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+from math import nan, prod
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from skimp._engine.eval.expr import Expr, Leaf
 from skimp._engine.tensor.tensor import Array
@@ -36,6 +38,17 @@ class Rectified(NamedTuple):
     numbers: tuple[float, ...]
     line: tuple[Array, ...] = ()
 
+    def by_channel(self) -> tuple[Any, ...] | None:
+        """`seen`, the (a, b) of a line for each channel, and the limits of what passes, with NaN
+        for none; None of another gate, and of numbers that are written out."""
+        if self.gate is not drop_outside:
+            return None
+        count = self.g.shape[1]
+        line = [each.reshape(-1) for each in self.line] or _same(count, self.g.dtype)
+        if line[0].size != count or line[1].size != count:
+            return None
+        return self.seen, *line, self.numbers[0], (*self.numbers, nan)[1]
+
     def write(self, images: slice, some: slice, out: Array) -> None:
         """The values for some images and channels."""
         seen = self.seen[images, some]
@@ -45,6 +58,12 @@ class Rectified(NamedTuple):
         with Scratch(out.shape, out.dtype) as made:
             channels.scaled(seen, *[each[some] for each in self.line], out=made)
             self.gate(self.g[images, some], made, *self.numbers, out=out)
+
+
+@lru_cache(64)
+def _same(count: int, dtype: Any) -> list[Array]:
+    """The line that leaves numbers as they are."""
+    return [np.ones(count, dtype), np.zeros(count, dtype)]
 
 
 def rectified(source: Expr | Array) -> Rectified | None:
@@ -82,7 +101,7 @@ def _images(source: Expr, *args: Any) -> tuple[Array, Array] | None:
     for a in found:
         if a.shape != source.shape or a.dtype != source.dtype or not a.flags.c_contiguous:
             return None
-    one, other = [a.reshape(n, count, math.prod(size)) for a in found]
+    one, other = [a.reshape(n, count, prod(size)) for a in found]
     return one, other
 
 
