@@ -18,8 +18,8 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, writable
 from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
-from skimp.optim.formulas import Formula, Term, changes, on_arrays
-from skimp.optim.waiting import SMALL, Arrays, Waiting, here, storage_of
+from skimp.optim.formulas import Arrays, Formula, Term, changes, loop_for, on_arrays
+from skimp.optim.waiting import SMALL, Waiting, here, storage_of
 
 Columns = Sequence[list[Tensor]]
 _TINY: Final = 1 << 12  # elements of a tensor up to which asking takes longer than computing,
@@ -154,6 +154,10 @@ def _put(
     n = len(columns[0])
     each: list[Arrays] = list(zip(*[flat[i : i + n] for i in range(0, len(flat), n)], strict=True))
     kinds = many, len(columns), each[0][0].dtype
+    if loop_for(formula, kinds[2], numbers) is not None:
+        waiting.take(formula, numbers, (*kinds, False), each)
+        waiting.hold(written, read, sum([a.nbytes for a in flat]))
+        return
     most = _TINY if many > _FEW else _TINIEST
     tiny = [one for one in each if one[0].size <= most]
     others = [one for one in each if one[0].size > _TINY]
