@@ -48,7 +48,7 @@ class _Run:
     def run(self) -> None:
         loop = loop_for(self.formula, self.kinds[2], self.numbers)
         if loop is not None:
-            _run_loop(loop, self.arrays)
+            run_loop(loop, self.arrays)
             return
         if not self.kinds[3]:
             self._share()
@@ -202,7 +202,7 @@ def _picking(places: list[int]) -> Callable[[Arrays], tuple[Array, ...]]:
     return itemgetter(slice(places[0], places[0] + 1))
 
 
-def _run_loop(loop: Loop, updates: list[Arrays]) -> None:
+def run_loop(loop: Loop, updates: list[Arrays]) -> None:
     """Updates by a loop: all in one call, or some at a time by each of several threads."""
     threads = threads_for(sum([arrays[0].size for arrays in updates]))
     if threads == 1:
