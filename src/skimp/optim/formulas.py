@@ -230,5 +230,5 @@ def of_gradient(decay: float, maximize: bool) -> tuple[float, float, float]:
 
 
 def of_lerp(weight: float) -> tuple[float, float]:
-    """The numbers by which they `lerp`: whether from the nearer end, and the weight of the other."""
+    """The numbers by which they `lerp`: whether from the nearer end, and the other's weight."""
     return (1.0, weight) if abs(weight) < 0.5 else (0.0, 1 - weight)
