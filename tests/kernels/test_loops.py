@@ -488,3 +488,59 @@ def test_a_rows_bits_are_its_own_whichever_way_it_goes(made: Any, name: str) -> 
     for one in (*late, some[0], some[2]):
         assert_array_equal(one.numpy(), whole[: len(one)].numpy())
     assert_array_equal(some[1].numpy(), whole[5:6].numpy())
+_UPDATES: dict[str, Any] = {
+    "sgd": lambda o, p: o.SGD(p, lr=0.1, weight_decay=0.1, maximize=True),
+    "momentum": lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, dampening=0.2, weight_decay=0.1),
+    "momentum, nesterov": lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda o, p: o.Adam(p, lr=0.05, weight_decay=0.1, maximize=True),
+    "adam, far betas": lambda o, p: o.Adam(p, lr=0.05, betas=(0.3, 0.9)),
+    "adam, decoupled": lambda o, p: o.AdamW(p, lr=0.05, weight_decay=0.1),
+    "amsgrad": lambda o, p: o.AdamW(p, lr=0.05, amsgrad=True),
+    "rmsprop": lambda o, p: o.RMSprop(p, lr=0.05, weight_decay=0.1),
+    "rmsprop_momentum": lambda o, p: o.RMSprop(p, lr=0.05, momentum=0.9),
+    "adagrad": lambda o, p: o.Adagrad(p, lr=0.05, lr_decay=0.1, weight_decay=0.1),
+}
+
+
+class _Noting:
+    """The loops, and which of them are asked for."""
+
+    def __init__(self, made: Any) -> None:
+        self.made, self.asked = made, set[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.add(name)
+        return getattr(self.made, name)
+
+
+@pytest.mark.parametrize("few", [2, 9])
+@pytest.mark.parametrize("name", _UPDATES)
+def test_steps_of_optimizers_have_numpys_bits(made: Any, name: str, few: int) -> None:
+    """Of parameters of many shapes, one without a gradient, one in half precision, one turned."""
+    noting = _Noting(made)
+
+    def run(lib: Any = skimp) -> Any:
+        given = np.random.default_rng(5)
+        shapes = [(3, 5), (), (7,), (1, 1), (0, 2), (33,), (4, 4), (2, 3), (5,)][:few]
+        params = [lib.tensor(np.asarray(given.standard_normal(n), "f")) for n in shapes]
+        if few > 2:
+            params[6] = params[6].t()
+            params[7] = params[7].to(lib.bfloat16)
+        for p in params:
+            p.requires_grad_()
+        optimizer = _UPDATES[name](lib.optim, params)
+        for step in range(3):
+            for i, p in enumerate(params):
+                g = np.asarray(given.standard_normal(p.shape), "f")
+                if i == 0:
+                    g[0] = 0, -0.0, 1e-40, 1e20, 1e-20
+                p.grad = None if i == step == 1 else lib.tensor(g).to(p.dtype)
+            optimizer.step()
+        state = [t for s in optimizer.state.values() for t in s.values() if t is not None]
+        return [t.detach().to(lib.float32).contiguous().numpy() for t in [*params, *state]]
+
+    got = same_bits(noting, run)
+    assert name.partition(",")[0] in noting.asked
+    for one, other in zip(got, run(torch), strict=False):
+        if one.shape != (2, 3):  # which half precision has rounded in another order
+            assert_allclose(one, other, rtol=1e-5, atol=1e-6)

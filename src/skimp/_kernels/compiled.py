@@ -27,6 +27,7 @@ DIRECTIVES: Final = (
 # No operation is joined with another, so that bits are NumPy's.
 FLAGS: Final = (
     "-shared", "-fPIC", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing",
+    "-fno-math-errno",  # else roots are calls, one by one
 )  # fmt: skip
 _PROCESSOR: Final = "/proc/cpuinfo"
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
-from skimp.optim.formulas import lerp, maximum, sqrt
+from skimp.optim.formulas import Looped, lerp, looped, maximum, of_gradient, of_lerp, sqrt
 from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, named, zeros
 
 
@@ -26,6 +26,25 @@ def decayed(
     return (p * (1 - lr * decay), g) if decoupled else (p, g + decay * p)
 
 
+def _of_adam(*numbers: Any) -> Looped:
+    return "adam", _of_loop(*numbers)
+
+
+def _of_amsgrad(*numbers: Any) -> Looped:
+    return "amsgrad", _of_loop(*numbers)
+
+
+def _of_loop(
+    k: float, lr: float, betas: Any, eps: float, decay: float, decoupled: bool, maximize: bool
+) -> tuple[float, ...]:
+    beta1, beta2 = betas
+    shrink = 1 - lr * decay if decoupled and decay != 0 else 1.0
+    gradient = of_gradient(0.0 if decoupled else decay, maximize)
+    rest = beta2, 1 - beta2, *_corrections(k, lr, betas), eps
+    return *gradient, shrink, *of_lerp(1 - beta1), *rest
+
+
+@looped(_of_adam)
 def adam_step(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
     lr, betas, eps, decay, decoupled, maximize = options
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
@@ -33,6 +52,7 @@ def adam_step(p: Any, m: Any, v: Any, g: Any, k: float, *options: Any) -> tuple[
     return _moved(p, m, v, k, lr, betas, eps), m, v
 
 
+@looped(_of_amsgrad)
 def amsgrad_step(
     p: Any, m: Any, v: Any, top: Any, g: Any, k: float, *options: Any
 ) -> tuple[Any, ...]:
@@ -44,9 +64,12 @@ def amsgrad_step(
 
 
 def _moved(p: Any, m: Any, v: Any, k: float, lr: float, betas: Any, eps: float) -> Any:
-    size = lr / (1 - betas[0] ** k)
-    root = (1 - betas[1] ** k) ** 0.5
+    size, root = _corrections(k, lr, betas)
     return p - size * m / (sqrt(v) / root + eps)
+
+
+def _corrections(k: float, lr: float, betas: Any) -> tuple[float, float]:
+    return lr / (1 - betas[0] ** k), (1 - betas[1] ** k) ** 0.5
 
 
 @hyperparameters(

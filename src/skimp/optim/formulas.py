@@ -7,21 +7,28 @@ returns the new values of the former. The same formula runs on
   state, block by block, into their own memory, and nothing else is allocated;
 - NumPy arrays, for small ones, a part at a time: what a formula makes on the way is short then;
 - tensors, for other dtypes and layouts, and where the step itself is differentiated.
+
+What one of `_kernels.loops` does for float32 arrays, where it is compiled, is said by `looped`.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.eval.expr import COPY, Expr, Kernel
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._ops.index.masks import where as select
 
 Formula = Callable[..., tuple[Any, ...]]
+Arrays = Sequence[Array]  # what one update writes, and then what it reads, each as one run
+Loop = Callable[[list[Arrays]], None]
+Looped = tuple[str, tuple[float, ...]]  # a loop, and the numbers that it takes
 _PART: Final = 1 << 13  # elements of an array that are worked on at a time, or more:
 _PARTS: Final = 4  # parts of an array at most
 
@@ -183,3 +190,45 @@ def changes(
             places.append(place)
             nodes.append(node if type(node) is Expr else Expr(COPY, (node,), new.shape, new.dtype))
     return places, tuple(nodes)
+
+
+# -- the same by a compiled loop ------------------------------------------------------------------
+
+_LOOPS: Final[dict[Formula, Callable[..., Looped | None]]] = {}
+
+
+def looped(of: Callable[..., Looped | None]) -> Callable[[Formula], Formula]:
+    """Declare a formula of which a loop has the bits: `of` makes of its numbers what that takes;
+    None for numbers by which none does."""
+
+    def declared(formula: Formula) -> Formula:
+        _LOOPS[formula] = of
+        return formula
+
+    return declared
+
+
+def loop_for(formula: Formula, dtype: np.dtype[Any], numbers: tuple[Any, ...]) -> Loop | None:
+    """What makes updates by the formula of runs of memory that share none."""
+    if (
+        dtype.char != "f"
+        or (found := compiled.loops()) is None
+        or (of := _LOOPS.get(formula)) is None
+        or (taken := of(*numbers)) is None
+    ):
+        return None
+    return partial(_run_loop, getattr(found, taken[0]), array("f", taken[1]))
+
+
+def _run_loop(loop: Any, numbers: Any, updates: list[Arrays]) -> None:
+    loop(updates, numbers)
+
+
+def of_gradient(decay: float, maximize: bool) -> tuple[float, float, float]:
+    """The numbers by which loops take a gradient."""
+    return -1.0 if maximize else 1.0, decay, float(decay != 0)
+
+
+def of_lerp(weight: float) -> tuple[float, float]:
+    """The numbers by which they `lerp`: whether from the nearer end, and the other's weight."""
+    return (1.0, weight) if abs(weight) < 0.5 else (0.0, 1 - weight)

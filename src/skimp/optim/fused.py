@@ -14,12 +14,13 @@ from skimp._engine.eval import run
 from skimp._engine.eval.expr import Leaf
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, writable
 from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
-from skimp.optim.formulas import Formula, Term, changes, on_arrays
-from skimp.optim.waiting import SMALL, Arrays, Waiting, here, storage_of
+from skimp.optim.formulas import Arrays, Formula, Loop, Term, changes, loop_for, on_arrays
+from skimp.optim.waiting import SMALL, Waiting, here, run_loop, storage_of
 
 Columns = Sequence[list[Tensor]]
 _TINY: Final = 1 << 12  # elements of a tensor up to which asking takes longer than computing,
@@ -89,35 +90,48 @@ def update_all(formula: Formula, written: Columns, read: Columns, *numbers: Any)
     Those that lie row by row are looked at column by column, in a third of the time.
     """
     columns: Columns = [*written, *read]
-    many = len(written)
+    many, n = len(written), len(columns[0])
     waiting = here.waiting
-    several = len(columns[0]) >= _SEVERAL and config.small_below
-    if several and waiting is not None and not modes.state.grad:
-        columns = _put_alike(waiting, formula, columns, many, numbers)
+    if n and waiting is not None and config.small_below and not modes.state.grad:
+        loop = loop_for(formula, columns[0][0]._dtype.np, numbers)
+        if n >= _SEVERAL or loop is not None:
+            columns = _put_alike(waiting, loop, formula, columns, many, numbers)
     for one in zip(*columns, strict=True):
         update(formula, one[:many], one[many:], *numbers)
 
 
 def _put_alike(
-    waiting: Waiting, formula: Formula, columns: Columns, many: int, numbers: tuple[Any, ...]
+    waiting: Waiting,
+    loop: Loop | None,
+    formula: Formula,
+    columns: Columns,
+    many: int,
+    numbers: tuple[Any, ...],
 ) -> Columns:
-    """Let the updates of tensors wait that lie row by row; the columns of all others."""
-    storages = [t._storage for column in columns for t in column]
-    count = many * len(columns[0])
-    changed = set(storages[:count])
-    if len(changed) < count or not changed.isdisjoint(storages[count:]):
+    """Let the updates of tensors wait that lie row by row, or make them by a loop; the columns of
+    all others.
+    """
+    n = len(columns[0])
+    tensors = [t for column in columns for t in column]
+    storages = [t._storage for t in tensors]
+    changed = set(storages[: many * n])
+    if len(changed) < many * n or not changed.isdisjoint(storages[many * n :]):
         return columns  # the order of updates matters
-    dtype = columns[0][0]._dtype
+    dtype = tensors[0]._dtype
     if dtype not in dtypes.FLOATING:
         return columns
-    sizes = [_sizes(column, dtype) for column in columns]
-    if min(sizes[0]) >= 0 and sizes.count(sizes[0]) == len(sizes):
-        _put(waiting, formula, columns, many, numbers)
-        return []
-    alike = [n[0] >= 0 and n.count(n[0]) == len(n) for n in zip(*sizes, strict=True)]
-    if any(alike):
-        _put(waiting, formula, [list(compress(c, alike)) for c in columns], many, numbers)
-    return [list(compress(c, map(not_, alike))) for c in columns]
+    sizes = _sizes(tensors, dtype)
+    rest: Columns = []
+    if min(sizes[:n]) < 0 or sizes != sizes[:n] * len(columns):
+        one_by_one = zip(*[sizes[i : i + n] for i in range(0, len(sizes), n)], strict=True)
+        alike = [one[0] >= 0 and one.count(one[0]) == len(one) for one in one_by_one]
+        rest = [list(compress(c, map(not_, alike))) for c in columns]
+        tensors = [t for c in columns for t in compress(c, alike)]
+        storages = [t._storage for t in tensors]
+        n = sum(alike)
+    if n:
+        _put(waiting, loop, formula, (tensors, storages), (n, many), numbers)
+    return rest
 
 
 def _sizes(tensors: list[Tensor], dtype: dtypes.dtype) -> list[int]:
@@ -139,21 +153,30 @@ def _size(t: Tensor, dtype: dtypes.dtype) -> int:
 
 
 def _put(
-    waiting: Waiting, formula: Formula, columns: Columns, many: int, numbers: tuple[Any, ...]
+    waiting: Waiting,
+    loop: Loop | None,
+    formula: Formula,
+    columns: tuple[list[Tensor], list[Storage]],
+    counts: tuple[int, int],
+    numbers: tuple[Any, ...],
 ) -> None:
-    """Let updates wait, but those that are sooner made by themselves."""
-    targets = [t for column in columns[:many] for t in column]
-    sources = [t for column in columns[many:] for t in column]
-    written, read = [t._storage for t in targets], [t._storage for t in sources]
-    if waiting.runs and waiting.meets([*written, *read], len(written)):
+    """Make updates by a loop; or let them wait, but those that are sooner made by themselves.
+    `columns` are one after the other, of so many tensors each, of which so many are written.
+    """
+    tensors, storages = columns
+    n, many = counts
+    targets = tensors[: many * n]
+    if waiting.runs and waiting.meets(storages, len(targets)):
         waiting.run()
     before_writes(targets)
     arrays: list[Any] = writable(targets)
-    arrays += [t._skimp_array() if t._np is None else t._np for t in sources]
+    arrays += [t._skimp_array() if t._np is None else t._np for t in tensors[len(targets) :]]
     flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
-    n = len(columns[0])
     each: list[Arrays] = list(zip(*[flat[i : i + n] for i in range(0, len(flat), n)], strict=True))
-    kinds = many, len(columns), each[0][0].dtype
+    if loop is not None:
+        run_loop(loop, each)
+        return
+    kinds = many, len(each[0]), each[0][0].dtype
     most = _TINY if many > _FEW else _TINIEST
     tiny = [one for one in each if one[0].size <= most]
     others = [one for one in each if one[0].size > _TINY]
@@ -165,6 +188,7 @@ def _put(
         for one in each:
             if most < one[0].size <= _TINY:
                 on_arrays(formula, one[:many], one[many:], numbers)
+    written, read = storages[: len(targets)], storages[len(targets) :]
     waiting.hold(written, read, sum([a.nbytes for a in flat]))
 
 

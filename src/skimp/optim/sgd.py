@@ -9,6 +9,7 @@ from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
+from skimp.optim.formulas import Looped, looped, of_gradient
 from skimp.optim.steps import PerParameter, hyperparameters, named, number, update_all
 
 
@@ -17,6 +18,11 @@ def _gradient(p: Any, g: Any, decay: float, maximize: bool) -> Any:
     return g + decay * p if decay != 0 else g
 
 
+def _of_plain(lr: float, decay: float, maximize: bool) -> Looped:
+    return "sgd", (*of_gradient(decay, maximize), lr)
+
+
+@looped(_of_plain)
 def plain(p: Any, g: Any, lr: float, decay: float, maximize: bool) -> tuple[Any, ...]:
     return (p - lr * _gradient(p, g, decay, maximize),)
 
@@ -31,6 +37,14 @@ def first(p: Any, buf: Any, g: Any, *options: Any) -> tuple[Any, ...]:
     return p - lr * (g + momentum * g if nesterov else g), g
 
 
+def _of_later(
+    lr: float, momentum: float, dampening: float, decay: float, nesterov: bool, maximize: bool
+) -> Looped:
+    rest = momentum, 1 - dampening, float(nesterov), lr
+    return "momentum", (*of_gradient(decay, maximize), *rest)
+
+
+@looped(_of_later)
 def later(p: Any, buf: Any, g: Any, *options: Any) -> tuple[Any, ...]:
     lr, momentum, dampening, decay, nesterov, maximize = options
     g = _gradient(p, g, decay, maximize)

@@ -9,10 +9,17 @@ from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import ops
 from skimp.optim.adam import decayed
-from skimp.optim.formulas import lerp, sqrt
+from skimp.optim.formulas import Looped, lerp, looped, of_gradient, sqrt
 from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, named, number, zeros
 
 
+def _of_adagrad(
+    k: float, lr: float, lr_decay: float, eps: float, decay: float, maximize: bool
+) -> Looped:
+    return "adagrad", (*of_gradient(decay, maximize), _size(k, lr, lr_decay), eps)
+
+
+@looped(_of_adagrad)
 def adagrad_step(p: Any, total: Any, g: Any, k: float, *options: Any) -> tuple[Any, ...]:
     lr, lr_decay, eps, decay, maximize = options
     p, g = decayed(p, g, 0.0, decay, False, maximize)
@@ -125,6 +132,19 @@ class Adadelta(ByFormula):
     _skimp_numbers = named("lr rho eps weight_decay maximize")
 
 
+def _of_rmsprop(
+    _k: float, lr: float, alpha: float, eps: float, decay: float, momentum: float, centered: bool,
+    maximize: bool,
+) -> Looped | None:  # fmt: skip
+    if centered:
+        return None
+    means = *of_gradient(decay, maximize), alpha, 1 - alpha
+    if momentum > 0:
+        return "rmsprop_momentum", (*means, momentum, lr, eps)
+    return "rmsprop", (*means, lr, eps)
+
+
+@looped(_of_rmsprop)
 def rmsprop(p: Any, squares: Any, *rest: Any) -> tuple[Any, ...]:
     """`rest`: the buffer if there is momentum, the mean if centered, the gradient, then numbers."""
     *tensors, _k, lr, alpha, eps, decay, momentum, centered, maximize = rest

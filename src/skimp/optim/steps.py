@@ -239,7 +239,9 @@ class PerParameter(Declared):
             return ()
         values: tuple[Any, ...] = self._skimp_numbers(group)
         for value in values:
-            if type(value) not in _PLAIN:
+            if type(value) not in _PLAIN and not (
+                type(value) is tuple and _PLAIN.issuperset(map(type, value))
+            ):
                 return tuple(map(number, values))
         return values
 
