@@ -123,7 +123,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # C's loops, of the source at hand, where there is a compiler.
-$(VENV)/.skimp-loops: src/skimp/_kernels/loops.py src/skimp/_kernels/loops.pxd | $(VENV)/.skimp-test
+$(VENV)/.skimp-loops: src/skimp/_kernels/loops.py src/skimp/_kernels/loops.pxd \
+		src/skimp/_kernels/ufuncs.h | $(VENV)/.skimp-test
 	-$(BIN)/skimp compile
 	@touch $@
 

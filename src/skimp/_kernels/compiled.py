@@ -15,11 +15,13 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, source_hash, spec_from_loader
 from typing import Any, Final
 
+import numpy as np
+
 from skimp._kernels.locks import reentrant
 from skimp.config import choice
 
 SOURCES: Final = tuple(
-    [os.path.join(os.path.dirname(__file__), f"loops{kind}") for kind in (".py", ".pxd")]
+    [os.path.join(os.path.dirname(__file__), f) for f in ("loops.py", "loops.pxd", "ufuncs.h")]
 )
 # Without checks that would cost each element: who calls has seen to sizes.
 DIRECTIVES: Final = (
@@ -39,9 +41,10 @@ _loading: Final = reentrant()
 
 
 def place() -> str:
-    """Where the module is, or would be: its name tells the source, the interpreter and what the
-    processor can do, so that none is loaded that was made for another."""
-    how = *DIRECTIVES, *FLAGS, sys.version, platform.machine(), *_abilities()
+    """Where the module is, or would be: its name tells the source, the interpreter, NumPy and what
+    the processor can do, so that none is loaded that was made for another."""
+    versions = sys.version, np.__version__  # whose structures are part of it
+    how = *DIRECTIVES, *FLAGS, *versions, platform.machine(), *_abilities()
     told = "\n".join([*map(_text, SOURCES), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

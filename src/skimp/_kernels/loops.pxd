@@ -57,3 +57,18 @@ cpdef gru_back(const float[:, :, ::1] gates, const float[:, ::1] hidden,
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t)
 cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
              float[:, ::1] out)
+
+cdef extern from "ufuncs.h":
+    object bare_ufunc(object function)
+
+@cython.locals(i=Py_ssize_t, j=Py_ssize_t, k=Py_ssize_t, total=double)
+cpdef summed(const float[:, :, ::1] x, float[:, :, ::1] out)
+
+@cython.locals(last=Py_ssize_t, r=Py_ssize_t, i=Py_ssize_t, at=Py_ssize_t, one=float)
+cpdef bint topped(const float[:, ::1] x, bint largest, float[:, ::1] values,
+                  long long[:, ::1] places)
+
+cdef bint _beats(float one, float other, bint largest) noexcept
+
+@cython.locals(n=Py_ssize_t, i=Py_ssize_t, left=cython.uint, at=Py_ssize_t, kept=cython.longlong)
+cpdef shuffled(const unsigned int[::1] words, long long[::1] out)

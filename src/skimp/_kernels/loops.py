@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
+
 __all__ = [
     "added", "filled", "gru_back", "gru_shown", "kept", "lstm_back", "lstm_carried", "passed",
-    "stays", "weighed",
+    "shuffled", "stays", "summed", "topped", "ufunc", "weighed",
 ]  # fmt: skip
 
 
@@ -191,3 +193,57 @@ def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
     for r in range(out.shape[0]):
         for k in range(out.shape[1]):
             out[r, k] = value if mask[k] else x[r, k]
+
+
+def ufunc(function: Any) -> Any:
+    """A ufunc of NumPy's, whose loops are called straight where arrays are small (`ufuncs.h`)."""
+    return bare_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def summed(x: Any, out: Any) -> None:
+    """out = the sums so far along the middle dim, of doubles, each rounded."""
+    for i in range(out.shape[0]):
+        for k in range(out.shape[2]):
+            out[i, 0, k] = x[i, 0, k]
+            total = float(x[i, 0, k])
+            for j in range(1, out.shape[1]):
+                total += float(x[i, j, k])
+                out[i, j, k] = total
+
+
+def topped(x: Any, largest: Any, values: Any, places: Any) -> Any:
+    """values, places = the first of each row in order, as many as there is room for, and where they
+    are; ties keep their order. Whether it is done: not where one is NaN."""
+    last = values.shape[1] - 1
+    for r in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            one = x[r, i]
+            if one != one:
+                return False
+            if i > last and not _beats(one, values[r, last], largest):
+                continue
+            at = min(i, last)
+            while at > 0 and _beats(one, values[r, at - 1], largest):
+                values[r, at] = values[r, at - 1]
+                places[r, at] = places[r, at - 1]
+                at -= 1
+            values[r, at] = one
+            places[r, at] = i
+    return True
+
+
+def _beats(one: Any, other: Any, largest: Any) -> Any:
+    return one > other if largest else one < other
+
+
+def shuffled(words: Any, out: Any) -> None:
+    """out = what swapping i with i + words[i] % (n - i), for each i in turn, makes of 0 .. n - 1."""
+    n = out.shape[0]
+    for i in range(n):
+        out[i] = i
+    for i in range(n - 1):
+        left = n - i
+        at = i + words[i] % left
+        kept = out[i]
+        out[i] = out[at]
+        out[at] = kept
