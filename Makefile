@@ -123,7 +123,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # C's loops, of the source at hand, where there is a compiler.
-$(VENV)/.skimp-loops: $(wildcard src/skimp/_kernels/loops/*.p*) | $(VENV)/.skimp-test
+$(VENV)/.skimp-loops: $(wildcard src/skimp/_kernels/loops/*.*) | $(VENV)/.skimp-test
 	-$(BIN)/skimp compile
 	@touch $@
 

@@ -544,3 +544,40 @@ def test_steps_of_optimizers_have_numpys_bits(made: Any, name: str, few: int) ->
     for one, other in zip(got, run(torch), strict=False):
         if one.shape != (2, 3):  # which half precision has rounded in another order
             assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_running_sums_have_numpys_bits(made: Any, dim: int) -> None:
+    x = np.random.default_rng(5).standard_normal((4, 5, 3)).astype("f")
+    x[0, :, 0], x[1], x[2, 1], x[3, 0, 1] = -0.0, 3e38, np.nan, np.inf
+    (got,) = same_bits(made, lambda: [skimp.tensor(x).cumsum(dim).numpy()])
+    assert_array_equal(got, torch.tensor(x).cumsum(dim).numpy())
+    assert skimp.zeros(2, 0).cumsum(0).shape == (2, 0)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [2, 5, 9])
+def test_the_first_in_order_are_numpys_and_pytorchs(made: Any, k: int, largest: bool) -> None:
+    x = np.random.default_rng(6).standard_normal((6, 9)).astype("f")
+    x[1], x[2, ::3], x[3, 4] = np.round(x[1]), 0.5, -np.inf
+    x[4, :3] = 0.0, -0.0, 0.0
+
+    def run() -> Any:
+        values, places = skimp.tensor(x).topk(k, 1, largest)
+        return values.numpy(), places.numpy().astype("i4")
+
+    values, places = same_bits(made, run)
+    wanted = torch.tensor(x).topk(k, 1, largest)
+    assert_array_equal(values, wanted[0].numpy())
+    assert_array_equal(places[[0, 3, 5]], wanted[1].numpy()[[0, 3, 5]])
+    x[5, 7] = np.nan
+    room = np.empty((6, k), "f"), np.empty((6, k), np.int64)
+    assert not made.topped(x, largest, *room)
+
+
+@pytest.mark.parametrize("n", [1, 2, 33, 1500])
+def test_permutations_are_pytorchs(made: Any, n: int) -> None:
+    def run() -> Any:
+        skimp.manual_seed(n)
+        return [skimp.randperm(n).numpy().astype("i4")]
+
+    torch.manual_seed(n)
+    assert_array_equal(same_bits(made, run)[0], torch.randperm(n).numpy())

@@ -73,7 +73,7 @@ def relu(x: Array, *, out: Array) -> None:
     if x.size > _SMALL:
         clamp(x, 0, out=out)
     else:
-        np.maximum(_ZERO.get(x.dtype.char, 0), x, out=out)
+        bare.maximum(_ZERO.get(x.dtype.char, 0), x, out=out)
 
 
 @loose
@@ -87,7 +87,7 @@ def hardtanh_backward(
 ) -> None:
     """g strictly inside (low, high), and for NaN."""
     if out.size <= _SMALL:
-        drop(np.less_equal(x, low) | np.greater_equal(x, high), g, out=out)
+        drop(bare.less_equal(x, low) | bare.greater_equal(x, high), g, out=out)
         return
     drop_outside(g, x, low, high, out=out)
 
@@ -102,22 +102,22 @@ def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, o
     used = rooms_of((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
     for some, one, to in in_pieces(g, x, out, length=used[0].size):
         bits, mask, above = [room[: to.size].reshape(to.shape) for room in used]
-        np.less_equal(one, low, out=mask)
+        bare.less_equal(one, low, out=mask)
         if high is not None:
-            np.logical_or(mask, np.greater_equal(one, high, out=above), out=mask)
+            bare.logical_or(mask, bare.greater_equal(one, high, out=above), out=mask)
         drop(mask, some, out=to, room=bits)
     give(used[0])
 
 
 def threshold(x: Array, at: float, value: float, *, out: Array) -> None:
     """x above `at`, else `value`; NaN stays."""
-    select(np.less_equal(x, at), value, x, out=out)
+    select(bare.less_equal(x, at), value, x, out=out)
 
 
 def threshold_backward(g: Array, x: Array, at: float = 0.0, *, out: Array) -> None:
     """g where x is above `at`; with at=0 the derivative of relu, of its input or its result."""
     if out.size <= _SMALL:
-        drop(np.less_equal(x, at), g, out=out)
+        drop(bare.less_equal(x, at), g, out=out)
         return
     drop_outside(g, x, at, out=out)
 
@@ -125,23 +125,23 @@ def threshold_backward(g: Array, x: Array, at: float = 0.0, *, out: Array) -> No
 def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:
     """x above zero, else slope * x; an array as slope makes it prelu."""
     if isinstance(slope, int | float) and 0 < slope <= 1:
-        np.multiply(x, slope, out=out)
-        np.maximum(x, out, out=out)
+        bare.multiply(x, slope, out=out)
+        bare.maximum(x, out, out=out)
     else:
-        select(np.greater(x, 0), x, np.multiply(x, slope), out=out)
+        select(bare.greater(x, 0), x, bare.multiply(x, slope), out=out)
 
 
 def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) -> None:
     """g above zero, else slope * g."""
     if out.dtype.char not in "fd" or not isinstance(slope, int | float) or not 0 <= slope <= 1:
-        select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
+        select(bare.greater(x, 0), g, bare.multiply(g, slope), out=out)
         return
     (room,) = rooms_of((g, x, out), _PIECE, out.dtype)
     for some, one, to in in_pieces(g, x, out, length=room.size):
         factor = room[: to.size].reshape(to.shape)
-        factor[...] = np.greater(one, 0)
-        np.maximum(factor, slope, out=factor)
-        np.multiply(some, factor, out=to)
+        factor[...] = bare.greater(one, 0)
+        bare.maximum(factor, slope, out=factor)
+        bare.multiply(some, factor, out=to)
     give(room)
 
 
@@ -149,10 +149,10 @@ def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) ->
 def prelu(x: Array, weight: Array, *, out: Array) -> None:
     """x above zero, else weight * x, whose shape is broadcast to x's."""
     if _are_slopes(weight, out):
-        np.multiply(x, weight, out=out)
-        np.maximum(x, out, out=out)
+        bare.multiply(x, weight, out=out)
+        bare.maximum(x, out, out=out)
     else:
-        select(np.greater(x, bare.zero(x.dtype)), x, np.multiply(x, weight), out=out)
+        select(bare.greater(x, bare.zero(x.dtype)), x, bare.multiply(x, weight), out=out)
 
 
 def _are_slopes(weight: Array, out: Array) -> bool:
@@ -167,7 +167,7 @@ def _are_slopes(weight: Array, out: Array) -> bool:
 
 def prelu_weight_backward(g: Array, x: Array, *, out: Array) -> None:
     """The weight's gradient before it is summed: g * x where x is not above zero."""
-    drop(np.greater(x, 0), np.multiply(g, x), out=out)
+    drop(bare.greater(x, 0), bare.multiply(g, x), out=out)
 
 
 # Shrinkers
@@ -175,18 +175,18 @@ def prelu_weight_backward(g: Array, x: Array, *, out: Array) -> None:
 
 def hardshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     """x outside [-size, size], else 0."""
-    drop(np.less_equal(np.abs(x), size), x, out=out)
+    drop(bare.less_equal(bare.absolute(x), size), x, out=out)
 
 
 @loose
 def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
     """x moved towards zero by `size`, and 0 within it."""
-    np.subtract(x, np.minimum(np.maximum(x, -size), size), out=out)
+    bare.subtract(x, bare.minimum(bare.maximum(x, -size), size), out=out)
 
 
 def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> None:
     """g outside [-size, size]: of hardshrink and of softshrink."""
-    drop(np.less_equal(np.abs(x), size), g, out=out)
+    drop(bare.less_equal(bare.absolute(x), size), g, out=out)
 
 
 # The sigmoid's family
@@ -196,9 +196,9 @@ def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> Non
 def sigmoid(x: Array, *, out: Array) -> None:
     """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
     one = _ONE.get(x.dtype.char, 1)
-    np.exp(np.negative(x, out), out)
-    np.add(out, one, out)
-    np.divide(one, out, out)
+    bare.exp(bare.negative(x, out), out)
+    bare.add(out, one, out)
+    bare.divide(one, out, out)
 
 
 @loose
@@ -206,9 +206,9 @@ def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
     if y.dtype.kind == "c":
         y = np.conj(y)
-    np.subtract(_ONE.get(out.dtype.char, 1), y, out=out)
-    np.multiply(out, y, out=out)
-    np.multiply(g, out, out=out)
+    bare.subtract(_ONE.get(out.dtype.char, 1), y, out=out)
+    bare.multiply(out, y, out=out)
+    bare.multiply(g, out, out=out)
 
 
 @loose
@@ -216,44 +216,44 @@ def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     """g (1 - y**2), conjugated for complex y."""
     if y.dtype.kind == "c":
         y = np.conj(y)
-    np.multiply(y, y, out=out)
-    np.subtract(_ONE.get(out.dtype.char, 1), out, out=out)
-    np.multiply(g, out, out=out)
+    bare.multiply(y, y, out=out)
+    bare.subtract(_ONE.get(out.dtype.char, 1), out, out=out)
+    bare.multiply(g, out, out=out)
 
 
 @loose
 def logsigmoid(x: Array, *, out: Array) -> None:
     """log(sigmoid(x)) without overflow."""
-    np.abs(x, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
-    np.log1p(out, out=out)
-    np.subtract(np.minimum(x, bare.zero(x.dtype)), out, out=out)
+    bare.absolute(x, out=out)
+    bare.negative(out, out=out)
+    bare.exp(out, out=out)
+    bare.log1p(out, out=out)
+    bare.subtract(bare.minimum(x, bare.zero(x.dtype)), out, out=out)
 
 
 def logsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
     """g sigmoid(-x)."""
-    np.exp(x, out=out)
-    np.add(out, _one(out), out=out)
-    np.divide(g, out, out=out)
+    bare.exp(x, out=out)
+    bare.add(out, _one(out), out=out)
+    bare.divide(g, out, out=out)
 
 
 def logit_backward(g: Array, x: Array, eps: float | None = None, *, out: Array) -> None:
     """g / (x (1 - x)); outside [0, 1] NaN, or with eps 0 outside [eps, 1 - eps]."""
-    np.subtract(_one(out), x, out=out)
-    np.multiply(out, x, out=out)
-    np.divide(g, out, out=out)
+    bare.subtract(_one(out), x, out=out)
+    bare.multiply(out, x, out=out)
+    bare.divide(g, out, out=out)
     low, value = (0.0, np.nan) if eps is None else (eps, 0.0)
-    bare.copyto(out, value, where=np.less(x, low) | np.greater(x, 1 - low))
+    bare.copyto(out, value, where=bare.less(x, low) | bare.greater(x, 1 - low))
 
 
 @loose
 def silu(x: Array, *, out: Array) -> None:
     """x sigmoid(x)."""
-    np.negative(x, out=out)
-    np.exp(out, out=out)
-    np.add(out, _one(out), out=out)
-    np.divide(x, out, out=out)
+    bare.negative(x, out=out)
+    bare.exp(out, out=out)
+    bare.add(out, _one(out), out=out)
+    bare.divide(x, out, out=out)
 
 
 @loose
@@ -261,18 +261,18 @@ def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g s (1 + x (1 - s)), s = sigmoid(x); real only, as in PyTorch."""
     s = _like(x)
     sigmoid(x, out=s)
-    np.subtract(_one(out), s, out=out)
-    np.multiply(out, x, out=out)
-    np.add(out, _one(out), out=out)
-    np.multiply(out, s, out=out)
-    np.multiply(g, out, out=out)
+    bare.subtract(_one(out), s, out=out)
+    bare.multiply(out, x, out=out)
+    bare.add(out, _one(out), out=out)
+    bare.multiply(out, s, out=out)
+    bare.multiply(g, out, out=out)
 
 
 @loose
 def glu(x: Array, gate: Array, *, out: Array) -> None:
     """x sigmoid(gate)."""
     sigmoid(gate, out=out)
-    np.multiply(x, out, out=out)
+    bare.multiply(x, out, out=out)
 
 
 @loose
@@ -280,44 +280,44 @@ def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
     """The gate's gradient: g x s (1 - s), s = sigmoid(gate)."""
     s = _like(gate)
     sigmoid(gate, out=s)
-    np.subtract(_one(out), s, out=out)
-    np.multiply(out, s, out=out)
-    np.multiply(out, x, out=out)
-    np.multiply(g, out, out=out)
+    bare.subtract(_one(out), s, out=out)
+    bare.multiply(out, s, out=out)
+    bare.multiply(out, x, out=out)
+    bare.multiply(g, out, out=out)
 
 
 @loose
 def hardsigmoid(x: Array, *, out: Array) -> None:
     """(x + 3) / 6 clamped to [0, 1]."""
     six = bare.literal(6, out.dtype)
-    np.add(x, bare.literal(3, out.dtype), out=out)
+    bare.add(x, bare.literal(3, out.dtype), out=out)
     clamp(out, bare.zero(out.dtype), six, out=out)
-    np.divide(out, six, out=out)
+    bare.divide(out, six, out=out)
 
 
 def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
     """g / 6 inside (-3, 3)."""
-    drop(np.logical_not(np.less(np.abs(x), 3)), np.multiply(g, 1 / 6), out=out)
+    drop(bare.logical_not(bare.less(bare.absolute(x), 3)), bare.multiply(g, 1 / 6), out=out)
 
 
 @loose
 def hardswish(x: Array, *, out: Array) -> None:
     """x hardsigmoid(x)."""
     six = bare.literal(6, out.dtype)
-    np.add(x, bare.literal(3, out.dtype), out=out)
+    bare.add(x, bare.literal(3, out.dtype), out=out)
     clamp(out, bare.zero(out.dtype), six, out=out)
-    np.multiply(x, out, out=out)
-    np.divide(out, six, out=out)
+    bare.multiply(x, out, out=out)
+    bare.divide(out, six, out=out)
 
 
 @loose
 def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (x / 3 + 1/2) inside (-3, 3), 0 below and g above."""
-    np.multiply(x, 1 / 3, out=out)
-    np.add(out, 0.5, out=out)
-    np.multiply(g, out, out=out)
-    bare.copyto(out, g, where=np.greater_equal(x, 3))
-    bare.copyto(out, 0, where=np.less_equal(x, -3))
+    bare.multiply(x, 1 / 3, out=out)
+    bare.add(out, 0.5, out=out)
+    bare.multiply(g, out, out=out)
+    bare.copyto(out, g, where=bare.greater_equal(x, 3))
+    bare.copyto(out, 0, where=bare.less_equal(x, -3))
 
 
 # GELU
@@ -333,15 +333,15 @@ _PHI: Final = tuple(UNIT * c for c in (
 
 def _over_phi(x: Array, square: Array, out: Array) -> None:
     """out = 1 / Phi(x) = 1 + exp(-logit(Phi(x))) in float32; `square` is left with x**2."""
-    np.multiply(x, x, out=square)
-    np.multiply(square, _PHI[-1], out=out)
+    bare.multiply(x, x, out=square)
+    bare.multiply(square, _PHI[-1], out=out)
     for c in _PHI[-2:0:-1]:
-        np.add(out, c, out=out)
-        np.multiply(out, square, out=out)
-    np.add(out, _PHI[0], out=out)
-    np.multiply(out, x, out=out)
+        bare.add(out, c, out=out)
+        bare.multiply(out, square, out=out)
+    bare.add(out, _PHI[0], out=out)
+    bare.multiply(out, x, out=out)
     POWER(out, out=out)
-    np.add(out, _one(out), out=out)
+    bare.add(out, _one(out), out=out)
 
 
 def gelu(x: Array, *, out: Array) -> None:
@@ -352,13 +352,13 @@ def gelu(x: Array, *, out: Array) -> None:
         (room,) = rooms_of((x, out), _PIECE, out.dtype)
         for one, to in in_pieces(x, out, length=room.size):
             _over_phi(one, room[: to.size].reshape(to.shape), to)
-            np.divide(one, to, out=to)
+            bare.divide(one, to, out=to)
         give(room)
         return
-    erf(np.multiply(x, _SQRT1_2), out=out)
-    np.add(out, _one(out), out=out)
-    np.multiply(out, x, out=out)
-    np.multiply(out, _half(out), out=out)
+    erf(bare.multiply(x, _SQRT1_2), out=out)
+    bare.add(out, _one(out), out=out)
+    bare.multiply(out, x, out=out)
+    bare.multiply(out, _half(out), out=out)
 
 
 def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -374,26 +374,26 @@ def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
 def _gelu_backward(g: Array, x: Array, density: Array, out: Array) -> None:
     if out.dtype == np.float32:
         _over_phi(x, density, out)
-        np.divide(_one(out), out, out=out)
+        bare.divide(_one(out), out, out=out)
     else:
-        erf(np.multiply(x, _SQRT1_2), out=out)
-        np.add(out, _one(out), out=out)
-        np.multiply(out, _half(out), out=out)
-        np.multiply(x, x, out=density)
-    np.multiply(density, -0.5 * UNIT, out=density)
+        erf(bare.multiply(x, _SQRT1_2), out=out)
+        bare.add(out, _one(out), out=out)
+        bare.multiply(out, _half(out), out=out)
+        bare.multiply(x, x, out=density)
+    bare.multiply(density, -0.5 * UNIT, out=density)
     POWER(density, out=density)
-    np.multiply(density, x, out=density)
-    np.multiply(density, 1 / sqrt(2 * pi), out=density)
-    np.add(out, density, out=out)
-    np.multiply(g, out, out=out)
+    bare.multiply(density, x, out=density)
+    bare.multiply(density, 1 / sqrt(2 * pi), out=density)
+    bare.add(out, density, out=out)
+    bare.multiply(g, out, out=out)
 
 
 def _gelu_tanh(x: Array, out: Array) -> None:
-    np.multiply(x, x, out=out)
-    np.multiply(out, _TANH_CUBE * _TANH_SCALE, out=out)
-    np.add(out, _TANH_SCALE, out=out)
-    np.multiply(out, x, out=out)
-    np.tanh(out, out=out)
+    bare.multiply(x, x, out=out)
+    bare.multiply(out, _TANH_CUBE * _TANH_SCALE, out=out)
+    bare.add(out, _TANH_SCALE, out=out)
+    bare.multiply(out, x, out=out)
+    bare.tanh(out, out=out)
 
 
 def gelu_tanh(x: Array, *, out: Array) -> None:
@@ -401,9 +401,9 @@ def gelu_tanh(x: Array, *, out: Array) -> None:
     if elementwise_onednn.forward(GELU_TANH, x, out):
         return
     _gelu_tanh(x, out)
-    np.add(out, _one(out), out=out)
-    np.multiply(out, x, out=out)
-    np.multiply(out, _half(out), out=out)
+    bare.add(out, _one(out), out=out)
+    bare.multiply(out, x, out=out)
+    bare.multiply(out, _half(out), out=out)
 
 
 def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
@@ -412,15 +412,15 @@ def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
         return
     t = _like(x)
     _gelu_tanh(x, t)
-    np.multiply(x, x, out=out)
-    np.multiply(out, 3 * _TANH_CUBE * _TANH_SCALE, out=out)
-    np.add(out, _TANH_SCALE, out=out)
-    np.multiply(out, x, out=out)
-    np.multiply(out, np.subtract(1, np.multiply(t, t)), out=out)
-    np.add(out, t, out=out)
-    np.add(out, _one(out), out=out)
-    np.multiply(out, _half(out), out=out)
-    np.multiply(g, out, out=out)
+    bare.multiply(x, x, out=out)
+    bare.multiply(out, 3 * _TANH_CUBE * _TANH_SCALE, out=out)
+    bare.add(out, _TANH_SCALE, out=out)
+    bare.multiply(out, x, out=out)
+    bare.multiply(out, bare.subtract(1, bare.multiply(t, t)), out=out)
+    bare.add(out, t, out=out)
+    bare.add(out, _one(out), out=out)
+    bare.multiply(out, _half(out), out=out)
+    bare.multiply(g, out, out=out)
 
 
 # Softplus, ELU, mish
@@ -428,21 +428,21 @@ def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
 
 def softplus(x: Array, beta: float = 1.0, at: float = 20.0, *, out: Array) -> None:
     """log(1 + exp(beta x)) / beta, and x where beta x is above `at`."""
-    z = np.multiply(x, beta) if beta != 1 else x
-    y = np.log1p(np.exp(z))
+    z = bare.multiply(x, beta) if beta != 1 else x
+    y = bare.log1p(bare.exp(z))
     if beta != 1:
-        y = np.divide(y, beta)
-    select(np.greater(z, at), x, y, out=out)
+        y = bare.divide(y, beta)
+    select(bare.greater(z, at), x, y, out=out)
 
 
 def softplus_backward(
     g: Array, x: Array, beta: float = 1.0, at: float = 20.0, *, out: Array
 ) -> None:
     """g sigmoid(beta x), and g where beta x is above `at`."""
-    z = np.multiply(x, beta) if beta != 1 else x
-    y = np.exp(np.negative(z))
-    y = np.divide(g, np.add(y, 1))
-    select(np.greater(z, at), g, y, out=out)
+    z = bare.multiply(x, beta) if beta != 1 else x
+    y = bare.exp(bare.negative(z))
+    y = bare.divide(g, bare.add(y, 1))
+    select(bare.greater(z, at), g, y, out=out)
 
 
 def elu(
@@ -451,25 +451,25 @@ def elu(
     """scale x above zero, else scale alpha (exp(input_scale x) - 1)."""
     bits, x = _INTEGERS[out.dtype.char], np.asarray(x, out.dtype)
     # as integers all that has the sign bit is below zero: -0 too, which stays
-    np.minimum(x.view(bits), bare.zero(bits), out=out.view(bits))
+    bare.minimum(x.view(bits), bare.zero(bits), out=out.view(bits))
     if input_scale != 1:
-        np.multiply(out, input_scale, out=out)
-    np.expm1(out, out=out)
+        bare.multiply(out, input_scale, out=out)
+    bare.expm1(out, out=out)
     if alpha * scale != 1:
-        np.multiply(out, alpha * scale, out=out)
+        bare.multiply(out, alpha * scale, out=out)
     if scale == input_scale == 1 and 0 < alpha <= 1:
-        np.maximum(x, out, out=out)  # the curve lies above its tangent at 0
+        bare.maximum(x, out, out=out)  # the curve lies above its tangent at 0
         return
     if not (0 < alpha * scale < inf and scale > 0 and input_scale > 0):
-        select(np.less(x, 0), out, np.multiply(x, scale), out=out)
+        select(bare.less(x, 0), out, bare.multiply(x, scale), out=out)
         return
-    right = np.asarray(np.maximum(x, bare.zero(out.dtype)))  # of no dims a number otherwise
-    np.add(out, right if scale == 1 else np.multiply(right, scale, out=right), out=out)
+    right = np.asarray(bare.maximum(x, bare.zero(out.dtype)))  # of no dims a number otherwise
+    bare.add(out, right if scale == 1 else bare.multiply(right, scale, out=right), out=out)
     if out.size < BLENDED:  # the sum of a zero and -0 is 0
-        np.copysign(out, x, out=out)
+        bare.copysign(out, x, out=out)
         return
-    sign = np.bitwise_and(x.view(bits), _SIGNS[bits])
-    np.bitwise_or(out.view(bits), sign, out=out.view(bits))
+    sign = bare.bitwise_and(x.view(bits), _SIGNS[bits])
+    bare.bitwise_or(out.view(bits), sign, out=out.view(bits))
 
 
 def elu_backward(
@@ -482,9 +482,9 @@ def elu_backward(
     out: Array,
 ) -> None:
     """From the input: g scale above zero, else g scale alpha input_scale exp(input_scale x)."""
-    left = np.exp(np.multiply(x, input_scale))
-    left = np.multiply(left, np.multiply(g, alpha * scale * input_scale))
-    select(np.less_equal(x, 0), left, np.multiply(g, scale), out=out)
+    left = bare.exp(bare.multiply(x, input_scale))
+    left = bare.multiply(left, bare.multiply(g, alpha * scale * input_scale))
+    select(bare.less_equal(x, 0), left, bare.multiply(g, scale), out=out)
 
 
 def elu_backward_of_result(
@@ -497,25 +497,25 @@ def elu_backward_of_result(
     out: Array,
 ) -> None:
     """From the result: g scale above zero, else g input_scale (y + scale alpha)."""
-    left = np.multiply(np.add(y, alpha * scale), np.multiply(g, input_scale))
-    select(np.less_equal(y, 0), left, np.multiply(g, scale), out=out)
+    left = bare.multiply(bare.add(y, alpha * scale), bare.multiply(g, input_scale))
+    select(bare.less_equal(y, 0), left, bare.multiply(g, scale), out=out)
 
 
 def _tanh_softplus(x: Array, out: Array) -> None:
     """tanh(log(1 + e)) = n / (n + 2), where e = exp(x), n = e (e + 2)."""
-    np.minimum(x, _MISH_FLAT, out=out)
-    np.exp(out, out=out)
+    bare.minimum(x, _MISH_FLAT, out=out)
+    bare.exp(out, out=out)
     two = bare.literal(2, out.dtype)
-    n = np.add(out, two)
-    n = np.multiply(n, out)
-    np.divide(n, np.add(n, two), out=out)
+    n = bare.add(out, two)
+    n = bare.multiply(n, out)
+    bare.divide(n, bare.add(n, two), out=out)
 
 
 @loose
 def mish(x: Array, *, out: Array) -> None:
     """x tanh(softplus(x))."""
     _tanh_softplus(x, out)
-    np.multiply(out, x, out=out)
+    bare.multiply(out, x, out=out)
 
 
 @loose
@@ -524,6 +524,6 @@ def mish_backward(g: Array, x: Array, *, out: Array) -> None:
     t = _like(x)
     _tanh_softplus(x, t)
     silu(x, out=out)
-    np.multiply(out, np.subtract(1, np.multiply(t, t)), out=out)
-    np.add(out, t, out=out)
-    np.multiply(g, out, out=out)
+    bare.multiply(out, bare.subtract(1, bare.multiply(t, t)), out=out)
+    bare.add(out, t, out=out)
+    bare.multiply(g, out, out=out)

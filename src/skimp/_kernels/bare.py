@@ -7,11 +7,13 @@ library takes the call over costs .1 to .4 us, as much as they take on small arr
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy._core import multiarray
+
+from skimp._kernels import compiled
 
 Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,6 +22,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _behind(function: F) -> F:
     """What NumPy's own function calls (a name that is not public) for arrays of its own."""
     return getattr(function, "_implementation", function)
+
+
+def ufunc(function: F) -> F:
+    """A ufunc, of small arrays in a third of its time where loops are compiled, with the same bits:
+    to be called with arrays, numbers beside them, and `out`. Of arrays of no dims it makes arrays.
+    """
+    return _ufunc(function)  # type: ignore[no-any-return]
+
+
+@cache
+def _ufunc(function: Any) -> Any:
+    found = compiled.loops()
+    return function if found is None else found.ufunc(function)
 
 
 # names that are no public ones
@@ -65,3 +80,37 @@ result_type: Final = _behind(np.result_type)
 shares_memory: Final = _behind(np.shares_memory)
 vdot: Final = _behind(np.vdot)
 where: Final = _behind(np.where)
+
+absolute: Final = ufunc(np.absolute)
+add: Final = ufunc(np.add)
+bitwise_and: Final = ufunc(np.bitwise_and)
+bitwise_or: Final = ufunc(np.bitwise_or)
+bitwise_xor: Final = ufunc(np.bitwise_xor)
+copysign: Final = ufunc(np.copysign)
+divide: Final = ufunc(np.divide)
+equal: Final = ufunc(np.equal)
+exp: Final = ufunc(np.exp)
+expm1: Final = ufunc(np.expm1)
+floor: Final = ufunc(np.floor)
+greater: Final = ufunc(np.greater)
+greater_equal: Final = ufunc(np.greater_equal)
+isfinite: Final = ufunc(np.isfinite)
+isnan: Final = ufunc(np.isnan)
+less: Final = ufunc(np.less)
+less_equal: Final = ufunc(np.less_equal)
+log: Final = ufunc(np.log)
+log1p: Final = ufunc(np.log1p)
+logical_and: Final = ufunc(np.logical_and)
+logical_not: Final = ufunc(np.logical_not)
+logical_or: Final = ufunc(np.logical_or)
+maximum: Final = ufunc(np.maximum)
+minimum: Final = ufunc(np.minimum)
+multiply: Final = ufunc(np.multiply)
+negative: Final = ufunc(np.negative)
+not_equal: Final = ufunc(np.not_equal)
+remainder: Final = ufunc(np.remainder)
+sign: Final = ufunc(np.sign)
+sqrt: Final = ufunc(np.sqrt)
+square: Final = ufunc(np.square)
+subtract: Final = ufunc(np.subtract)
+tanh: Final = ufunc(np.tanh)

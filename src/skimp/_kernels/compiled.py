@@ -15,6 +15,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, source_hash, spec_from_loader
 from typing import Any, Final
 
+import numpy as np
+
 from skimp._kernels.locks import reentrant
 from skimp.config import choice
 
@@ -38,9 +40,10 @@ _loading: Final = reentrant()
 
 
 def place() -> str:
-    """Where the module is, or would be: its name tells the source, the interpreter and what the
-    processor can do, so that none is loaded that was made for another."""
-    how = *DIRECTIVES, *FLAGS, sys.version, platform.machine(), *_abilities()
+    """Where the module is, or would be: its name tells the source, the interpreter, NumPy and what
+    the processor can do, so that none is loaded that was made for another."""
+    versions = sys.version, np.__version__  # whose structures are part of it
+    how = *DIRECTIVES, *FLAGS, *versions, platform.machine(), *_abilities()
     told = "\n".join([*map(source, sorted(os.listdir(FOLDER))), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

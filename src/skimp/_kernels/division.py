@@ -56,17 +56,17 @@ def _fmod_by_quotients(a: Array, b: Any, out: Array) -> bool:
     left, whole = room.reshape(2, *out.shape)
     left[...] = a
     by = np.asarray(b, _DOUBLE)
-    np.divide(left, by, out=whole)
+    bare.divide(left, by, out=whole)
     np.trunc(whole, out=whole)
     fits = bool(_squares(whole) < _EXACT)
     if fits:
-        np.multiply(whole, by, out=whole)
-        np.subtract(left, whole, out=whole)
+        bare.multiply(whole, by, out=whole)
+        bare.subtract(left, whole, out=whole)
         fits = not is_nan(_squares(whole))  # as 0 times infinity is
     if fits:
         out[...] = whole
-        sign = np.bitwise_and(a.view(np.int32), _SIGN)
-        np.bitwise_or(out.view(np.int32), sign, out=out.view(np.int32))
+        sign = bare.bitwise_and(a.view(np.int32), _SIGN)
+        bare.bitwise_or(out.view(np.int32), sign, out=out.view(np.int32))
     if large:
         give(room)
     return fits
@@ -75,7 +75,7 @@ def _fmod_by_quotients(a: Array, b: Any, out: Array) -> bool:
 def _squares(x: Array) -> Any:
     """Their sum."""
     flat = x.reshape(-1)
-    return flat.dot(flat) if flat.size <= _PIECE else np.add.reduce(np.square(flat))
+    return flat.dot(flat) if flat.size <= _PIECE else np.add.reduce(bare.square(flat))
 
 
 @loose
@@ -83,12 +83,12 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the divisor; a zero keeps the sign of the dividend."""
     if out.dtype.kind in INTEGERS:
         _refuse_zero(b, out)
-        np.remainder(a, b, out=out)
+        bare.remainder(a, b, out=out)
         return
     fmod(a, b, out=out)
     none = bare.zero(out.dtype)
-    wrong = np.not_equal(np.less(out, none), np.less(b, none))
-    wrong = np.logical_and(wrong, np.not_equal(out, none))
+    wrong = bare.not_equal(bare.less(out, none), bare.less(b, none))
+    wrong = bare.logical_and(wrong, bare.not_equal(out, none))
     if bare.count_nonzero(wrong):
         np.add(out, b, out=out, where=wrong)
 
@@ -107,10 +107,10 @@ def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
     if out.dtype.kind in INTEGERS:
         _refuse_zero(b, out)
         np.fmod(a, b, out=out)
-        np.subtract(a, out, out=out)
+        bare.subtract(a, out, out=out)
         np.floor_divide(out, b, out=out)
     else:
-        np.divide(a, b, out=out)
+        bare.divide(a, b, out=out)
         np.trunc(out, out=out)
 
 
@@ -118,7 +118,7 @@ def trunc_divide_rounded(dtype: Any) -> Any:
     """trunc_divide of a narrow type computed in a wider one: rounded before it is cut."""
 
     def trunc_divide_of_narrow(a: Array, b: Any, *, out: Array) -> None:
-        np.divide(a, b, out=out)
+        bare.divide(a, b, out=out)
         np.trunc(out.astype(dtype), out=out, casting="same_kind")
 
     return trunc_divide_of_narrow

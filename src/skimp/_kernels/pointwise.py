@@ -52,10 +52,10 @@ def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
     large = mask.size >= _LONG
     room = take(mask.size, whole) if large else np.empty(mask.size, whole)
     bits = room.reshape(mask.shape)
-    np.negative(mask.view(np.int8), out=bits)  # all ones where the mask is set
-    np.bitwise_xor(a, b, out=into)
-    np.bitwise_and(into, bits, out=into)
-    np.bitwise_xor(into, b, out=into)
+    bare.negative(mask.view(np.int8), out=bits)  # all ones where the mask is set
+    bare.bitwise_xor(a, b, out=into)
+    bare.bitwise_and(into, bits, out=into)
+    bare.bitwise_xor(into, b, out=into)
     if large:
         give(room)
 
@@ -95,8 +95,8 @@ def drop(mask: Mask, g: Array, *, out: Array, room: Array | None = None) -> None
     if room is None:
         room = take(mask.size, whole) if large else np.empty(mask.size, whole)
     bits = room.reshape(mask.shape)
-    np.subtract(mask.view(np.int8), 1, out=bits)
-    np.bitwise_and(np.asarray(g, out.dtype).view(whole), bits, out=out.view(whole))
+    bare.subtract(mask.view(np.int8), 1, out=bits)
+    bare.bitwise_and(np.asarray(g, out.dtype).view(whole), bits, out=out.view(whole))
     if large:
         give(room)
 
@@ -104,14 +104,14 @@ def drop(mask: Mask, g: Array, *, out: Array, room: Array | None = None) -> None
 @loose
 def reciprocal(x: Array, *, out: Array) -> None:
     """1 / x."""
-    np.divide(1, x, out=out)
+    bare.divide(1, x, out=out)
 
 
 @loose
 def rsqrt(x: Array, *, out: Array) -> None:
     """1 / sqrt(x)."""
-    np.sqrt(x, out=out)
-    np.divide(1, out, out=out)
+    bare.sqrt(x, out=out)
+    bare.divide(1, out, out=out)
 
 
 def nextafter_rounded(dtype: Any) -> Any:
@@ -127,7 +127,7 @@ def lcm(a: Array, b: Any, *, out: Array) -> None:
     """The least common multiple, not negative where it does not overflow twice."""
     divisor = np.gcd(a, b)
     np.floor_divide(a, bare.where(divisor == 0, 1, divisor), out=out)
-    np.multiply(out, b, out=out)
+    bare.multiply(out, b, out=out)
     np.absolute(out, out=out)
 
 
@@ -150,32 +150,32 @@ def _integer_power(a: Any, b: Any, out: Array) -> None:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         np.power(a, np.asarray(b).astype(out.dtype), out=out)
         return
-    negative = np.less(b, 0)
+    negative = bare.less(b, 0)
     if not bare.count_nonzero(negative):
         np.power(a, b, out=out)
         return
     np.power(a, bare.where(negative, 0, b), out=out, casting="same_kind")
     # of the whole numbers only 1 and -1 have a whole inverse; PyTorch truncates the others to 0
-    parity = bare.where(np.bitwise_and(b, 1) == 0, 1, a)
-    inverse = bare.where(np.equal(a, 1) | np.equal(a, -1), parity, 0)
+    parity = bare.where(bare.bitwise_and(b, 1) == 0, 1, a)
+    inverse = bare.where(bare.equal(a, 1) | bare.equal(a, -1), parity, 0)
     bare.copyto(out, inverse, where=negative, casting="same_kind")
 
 
 def _power_of_number(x: Any, b: float, out: Array) -> None:
     if b == 0.5:
-        np.sqrt(x, out=out)
+        bare.sqrt(x, out=out)
     elif b == -0.5:
         rsqrt(x, out=out)
     elif b == 2:
-        np.square(x, out=out)
+        bare.square(x, out=out)
     elif b == 3:
-        np.multiply(x, x, out=out)
-        np.multiply(out, x, out=out)
+        bare.multiply(x, x, out=out)
+        bare.multiply(out, x, out=out)
     elif b == -1:
-        np.divide(1, x, out=out)
+        bare.divide(1, x, out=out)
     elif b == -2:
-        np.multiply(x, x, out=out)
-        np.divide(1, out, out=out)
+        bare.multiply(x, x, out=out)
+        bare.divide(1, out, out=out)
     elif b == 1:
         out[...] = x
     else:
@@ -185,8 +185,8 @@ def _power_of_number(x: Any, b: float, out: Array) -> None:
 def exp2(x: Array, *, out: Array) -> None:
     """2 ** x, complex as well."""
     if out.dtype.kind == "c":
-        np.multiply(x, log(2), out=out)
-        np.exp(out, out=out)
+        bare.multiply(x, log(2), out=out)
+        bare.exp(out, out=out)
     else:
         np.exp2(x, out=out)
 
@@ -198,7 +198,7 @@ def ldexp(x: Array, n: Any, *, out: Array) -> None:
         return
     out[...] = n
     np.exp2(out, out=out)
-    np.multiply(x, out, out=out)
+    bare.multiply(x, out, out=out)
 
 
 def frexp_mantissa(x: Array, *, out: Array) -> None:
@@ -209,7 +209,7 @@ def frexp_mantissa(x: Array, *, out: Array) -> None:
 def frexp_exponent(x: Array, *, out: Array) -> None:
     """The e of x = m * 2 ** e; 0 for zeros, infinities and NaN."""
     np.frexp(x, np.empty(out.shape, np.asarray(x).dtype), out)
-    bare.copyto(out, 0, where=~np.isfinite(x))
+    bare.copyto(out, 0, where=~bare.isfinite(x))
 
 
 # Signs, rounding, limits
@@ -219,16 +219,16 @@ def frexp_exponent(x: Array, *, out: Array) -> None:
 def sign(x: Array, *, out: Array) -> None:
     """-1, 0 or 1; 0 for NaN (NumPy: NaN)."""
     if out.dtype.kind in "bu":
-        np.not_equal(x, 0, out=out)
+        bare.not_equal(x, 0, out=out)
         return
     if out.dtype.kind != "f" or out.size < BLENDED:
-        np.sign(x, out=out)
+        bare.sign(x, out=out)
         if may_have_nan(out):
-            bare.copyto(out, 0, where=np.isnan(out))
+            bare.copyto(out, 0, where=bare.isnan(out))
         return
     none = bare.zero(out.dtype)
-    above, below = np.greater(x, none), np.less(x, none)
-    out[...] = np.subtract(above.view(np.int8), below.view(np.int8))
+    above, below = bare.greater(x, none), bare.less(x, none)
+    out[...] = bare.subtract(above.view(np.int8), below.view(np.int8))
 
 
 def may_have_nan(x: Array) -> bool:
@@ -244,8 +244,8 @@ def sgn(x: Array, *, out: Array) -> None:
     if out.dtype.kind != "c":
         sign(x, out=out)
         return
-    np.divide(x, np.abs(x), out=out)
-    bare.copyto(out, 0, where=np.equal(x, 0))
+    bare.divide(x, bare.absolute(x), out=out)
+    bare.copyto(out, 0, where=bare.equal(x, 0))
 
 
 def signbit(x: Array, *, out: Array) -> None:
@@ -253,7 +253,7 @@ def signbit(x: Array, *, out: Array) -> None:
     if np.asarray(x).dtype.kind == "f":
         np.signbit(x, out=out)
     else:
-        np.less(x, 0, out=out)
+        bare.less(x, 0, out=out)
 
 
 def round(x: Array, decimals: int = 0, *, out: Array) -> None:
@@ -272,10 +272,11 @@ def round(x: Array, decimals: int = 0, *, out: Array) -> None:
 def frac(x: Array, *, out: Array) -> None:
     """x less its whole part, with x's sign."""
     np.trunc(x, out=out)
-    np.subtract(x, out, out=out)
+    bare.subtract(x, out, out=out)
 
 
-CLIP: Final[Any] = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
+_clip: Any = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
+CLIP: Final[Any] = _clip and bare.ufunc(_clip)
 _FAR: Final = 1e30
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
@@ -303,10 +304,10 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
             CLIP(x, low, high, out)
             return
     if low is not None:
-        np.maximum(low, x, out=out)
+        bare.maximum(low, x, out=out)
         x = out
     if high is not None:
-        np.minimum(high, x, out=out)
+        bare.minimum(high, x, out=out)
 
 
 def _is_plain(bound: Any) -> bool:
@@ -322,8 +323,8 @@ def _is_number(bound: Any) -> bool:
 def heaviside(x: Array, values: Any, *, out: Array) -> None:
     """1 above zero, `values` at zero, else 0; 0 for NaN (NumPy: NaN)."""
     none = bare.zero(x.dtype)
-    np.greater(x, none, out=out)
-    bare.copyto(out, values, where=np.equal(x, none), casting="same_kind")
+    bare.greater(x, none, out=out)
+    bare.copyto(out, values, where=bare.equal(x, none), casting="same_kind")
 
 
 @loose
@@ -344,10 +345,10 @@ def nan_to_num(
     if kind not in "fc":
         return
     for part in (out.real, out.imag) if kind == "c" else (out,):
-        if bare.count_nonzero(np.isfinite(part)) < part.size:
+        if bare.count_nonzero(bare.isfinite(part)) < part.size:
             largest = float(np.finfo(out.dtype).max)
             high, low = part == inf, part == -inf
-            bare.copyto(part, nan, where=np.isnan(part))
+            bare.copyto(part, nan, where=bare.isnan(part))
             bare.copyto(part, largest if posinf is None else posinf, where=high)
             bare.copyto(part, -largest if neginf is None else neginf, where=low)
 
@@ -356,16 +357,16 @@ def nan_to_num(
 
 
 def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
-    np.subtract(a, b, out=out)
+    bare.subtract(a, b, out=out)
     if may_have_nan(out):
-        bare.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
-    np.abs(out, out=out)
-    np.negative(out, out=out)
+        bare.copyto(out, 0, where=bare.equal(a, b))  # two equal infinities
+    bare.absolute(out, out=out)
+    bare.negative(out, out=out)
     exp(out, out=out)
-    np.log1p(out, out=out)
+    bare.log1p(out, out=out)
     if unit != 1:
-        np.multiply(out, unit, out=out)
-    np.add(out, np.maximum(a, b), out=out)
+        bare.multiply(out, unit, out=out)
+    bare.add(out, bare.maximum(a, b), out=out)
 
 
 @loose
@@ -374,20 +375,22 @@ def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     if out.dtype.kind != "c":
         _log_add(a, b, out, np.exp, 1)
         return
-    turned = np.less(np.real(a), np.real(b))
+    turned = bare.less(np.real(a), np.real(b))
     larger, smaller = bare.where(turned, b, a), bare.where(turned, a, b)
-    alike = np.equal(np.real(a), np.real(b)) & np.isinf(np.real(a))
+    alike = bare.equal(np.real(a), np.real(b)) & np.isinf(np.real(a))
     both = None
     if alike.any():
-        both = np.log(np.add(np.exp(a), np.exp(b)))
-        both = bare.where(np.less(np.real(a), 0), smaller, both)
-    np.subtract(smaller, larger, out=out)
-    np.exp(out, out=out)
-    np.log1p(out, out=out)
-    np.add(out, larger, out=out)
+        both = bare.log(bare.add(bare.exp(a), bare.exp(b)))
+        both = bare.where(bare.less(np.real(a), 0), smaller, both)
+    bare.subtract(smaller, larger, out=out)
+    bare.exp(out, out=out)
+    bare.log1p(out, out=out)
+    bare.add(out, larger, out=out)
     if both is not None:
         bare.copyto(out, both, where=alike)
-    bare.copyto(out, bare.literal(nan * 1j, out.dtype), where=np.isnan(smaller) | np.isnan(larger))
+    bare.copyto(
+        out, bare.literal(nan * 1j, out.dtype), where=bare.isnan(smaller) | bare.isnan(larger)
+    )
 
 
 @loose
@@ -402,22 +405,22 @@ def logaddexp2(a: Any, b: Any, *, out: Array) -> None:
 @loose
 def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
     """a + weight (b - a), from the nearer end: PyTorch's two formulas, exact at weights 0 and 1."""
-    np.subtract(b, a, out=out)
+    bare.subtract(b, a, out=out)
     if not weight.ndim:
         near = abs(weight.item()) < 0.5
-        np.multiply(out, weight if near else np.subtract(1, weight), out=out)
+        bare.multiply(out, weight if near else bare.subtract(1, weight), out=out)
         (np.add if near else np.subtract)(a if near else b, out, out=out)
         return
-    far = np.greater_equal(np.abs(weight), bare.literal(0.5, weight.dtype))
-    from_b = np.multiply(out, np.subtract(bare.literal(1, weight.dtype), weight))
-    np.subtract(b, from_b, out=from_b)
+    far = bare.greater_equal(bare.absolute(weight), bare.literal(0.5, weight.dtype))
+    from_b = bare.multiply(out, bare.subtract(bare.literal(1, weight.dtype), weight))
+    bare.subtract(b, from_b, out=from_b)
     if out.size < BLENDED:
-        np.multiply(out, weight, out=out)
-        np.add(a, out, out=out)
+        bare.multiply(out, weight, out=out)
+        bare.add(a, out, out=out)
         bare.copyto(out, from_b, where=far)
     else:
-        from_a = np.multiply(out, weight)
-        np.add(a, from_a, out=from_a)
+        from_a = bare.multiply(out, weight)
+        bare.add(a, from_a, out=from_a)
         select(far, from_b, from_a, out=out)
 
 
@@ -425,22 +428,22 @@ def lerp(a: Array, b: Any, weight: Array, *, out: Array) -> None:
 def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a * b."""
     if _is_one(value):
-        np.multiply(a, b, out=out)
+        bare.multiply(a, b, out=out)
     else:
-        np.multiply(value, a, out=out)
-        np.multiply(out, b, out=out)
-    np.add(x, out, out=out)
+        bare.multiply(value, a, out=out)
+        bare.multiply(out, b, out=out)
+    bare.add(x, out, out=out)
 
 
 @loose
 def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
     """x + value * a / b."""
     if _is_one(value):
-        np.divide(a, b, out=out)
+        bare.divide(a, b, out=out)
     else:
-        np.multiply(value, a, out=out)
-        np.divide(out, b, out=out)
-    np.add(x, out, out=out)
+        bare.multiply(value, a, out=out)
+        bare.divide(out, b, out=out)
+    bare.add(x, out, out=out)
 
 
 def _is_one(value: Any) -> bool:
@@ -455,8 +458,8 @@ def angle(x: Array, *, out: Array) -> None:
     if np.iscomplexobj(x):
         np.arctan2(x.imag, x.real, out=out)
         return
-    np.multiply(np.less(x, 0), out.dtype.type(pi), out=out)
-    bare.copyto(out, x, where=np.isnan(x))
+    bare.multiply(bare.less(x, 0), out.dtype.type(pi), out=out)
+    bare.copyto(out, x, where=bare.isnan(x))
 
 
 @loose
@@ -468,20 +471,20 @@ def complex(real: Array, imag: Array, *, out: Array) -> None:
 
 def polar(radius: Array, phase: Array, *, out: Array) -> None:
     """radius (cos phase + i sin phase)."""
-    np.multiply(radius, np.cos(phase), out=out.real)
-    np.multiply(radius, np.sin(phase), out=out.imag)
+    bare.multiply(radius, np.cos(phase), out=out.real)
+    bare.multiply(radius, np.sin(phase), out=out.imag)
 
 
 @loose
 def deg2rad(x: Array, *, out: Array) -> None:
     """x pi / 180."""
-    np.multiply(x, pi / 180, out=out)
+    bare.multiply(x, pi / 180, out=out)
 
 
 @loose
 def rad2deg(x: Array, *, out: Array) -> None:
     """x 180 / pi."""
-    np.multiply(x, 180 / pi, out=out)
+    bare.multiply(x, 180 / pi, out=out)
 
 
 # Tests
@@ -490,30 +493,30 @@ def rad2deg(x: Array, *, out: Array) -> None:
 @loose
 def isposinf(x: Array, *, out: Array) -> None:
     """Whether x is +inf."""
-    np.equal(x, inf, out=out)
+    bare.equal(x, inf, out=out)
 
 
 @loose
 def isneginf(x: Array, *, out: Array) -> None:
     """Whether x is -inf."""
-    np.equal(x, -inf, out=out)
+    bare.equal(x, -inf, out=out)
 
 
 def isreal(x: Array, *, out: Array) -> None:
     """Whether the imaginary part is 0."""
-    np.equal(np.imag(x), 0, out=out)
+    bare.equal(np.imag(x), 0, out=out)
 
 
 def larger_backward(g: Array, x: Array, y: Array, *, out: Array) -> None:
     """g where x is larger than y, half of it where they are equal, else 0."""
-    _shared(g, np.equal(x, y), np.less(x, y), out)
+    _shared(g, bare.equal(x, y), bare.less(x, y), out)
 
 
 def smaller_backward(g: Array, x: Array, y: Array, *, out: Array) -> None:
     """g where x is smaller than y, half of it where they are equal, else 0."""
-    _shared(g, np.equal(x, y), np.greater(x, y), out)
+    _shared(g, bare.equal(x, y), bare.greater(x, y), out)
 
 
 def _shared(g: Array, equal: Mask, loses: Mask, out: Array) -> None:
-    half = np.multiply(g, bare.number(0.5, g.dtype))
+    half = bare.multiply(g, bare.number(0.5, g.dtype))
     select(loses, bare.zero(out.dtype), bare.where(equal, half, g), out=out)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._kernels import recurrence_onednn
+from skimp._kernels import bare, recurrence_onednn
 from skimp._kernels.blas import multiplier, multiply
 from skimp._kernels.recurrence_onednn import Line
 from skimp._kernels.scratch import Scratch
@@ -56,7 +56,7 @@ def _bend(into: Array, tanh: bool, line: Line | None) -> None:
     if line is not None:
         into *= line[0]
     if tanh:
-        np.tanh(into, out=into)
+        bare.tanh(into, out=into)
     if line is not None:
         into *= line[0]
         into += line[1]
@@ -89,7 +89,7 @@ def project(x: Array, weights: Array | None, bias: Array | None, into: Array) ->
     if bias is None:
         into[...] = given
     else:
-        np.add(given, bias[:, None], out=into)
+        bare.add(given, bias[:, None], out=into)
 
 
 def _by_gate(product: Array, into: Array) -> Array:
@@ -108,7 +108,7 @@ def _project(x: Array, weights: Array, beside: Array | None, into: Array) -> Non
         if beside is None:
             into[...] = by_gate
         else:
-            np.add(by_gate, beside, out=into)
+            bare.add(by_gate, beside, out=into)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels import bare
 from skimp._kernels.bare import einsum
 
 Array = np.ndarray[Any, Any]
@@ -284,7 +285,7 @@ def less_column(x: Array, column: Array, out: Array | None = None) -> Array:
         out = column.repeat(x.shape[1], 1)
     else:
         out[...] = column
-    return np.subtract(x, out, out=out)
+    return bare.subtract(x, out, out=out)
 
 
 def over_column(x: Array, column: Array, out: Array) -> None:

@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from skimp._kernels import compiled
 
 _APART: Final = re.compile(  # what a file by itself imports
@@ -95,10 +97,11 @@ def _made(folder: Path) -> tuple[Path | None, str]:
         (folder / f"loops{kind}").write_text(_joined(kind), encoding="utf-8")
     text, made = folder / "loops.c", folder / "loops.so"
     directives = [word for one in compiled.DIRECTIVES for word in ("-X", one)]
-    include = sysconfig.get_paths()["include"]
+    headers = compiled.FOLDER, sysconfig.get_paths()["include"], np.get_include()
+    includes = [f"-I{path}" for path in headers]
     for command in (
         [sys.executable, "-m", "cython", "-3", *directives, "loops.py", "-o", text.name],
-        [*_compiler(), *compiled.FLAGS, f"-I{include}", text.name, "-o", made.name],
+        [*_compiler(), *compiled.FLAGS, *includes, text.name, "-o", made.name],
     ):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -24,6 +24,7 @@ from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import bare
 
 Function = Callable[..., Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,7 +45,9 @@ def named(f: F, name: str, doc: str | None = None) -> F:
 def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     """The ufunc that is the whole op, and the dtypes for which it is; or None and nothing."""
     kernel = next((k for d in _FIRST if type(k := row.kernels.get(d)) is Kernel), None)
-    if kernel is None or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
+    if kernel is None or kernel.ufunc is None or row.params or row.masks:
+        return None, NONE
+    if kernel.fn is not bare.ufunc(kernel.ufunc):
         return None, NONE
     ok = dtypes.FLOATING_AND_COMPLEX | dtypes.INTEGRAL if row.types is predicate else row.plain
     return kernel.fn, frozenset(d for d in ok if row.kernels.get(d) is kernel)
@@ -143,7 +146,7 @@ def unary(
             made.in_place(_UNARY_INPLACE, namespaces)
         return made.main
     # negative is only wrong where it writes with gaps (see eval.expr), and here the result is new
-    strided = ufunc is np.negative or direct_strided(row)[0] is not None
+    strided = ufunc is bare.ufunc(np.negative) or direct_strided(row)[0] is not None
     made = Forms(row, ufunc, ok, method, namespaces, aliases, doc, known)
     made.function(_UNARY, dense="" if strided else " and x.flags.c_contiguous")
     if inplace:

@@ -15,6 +15,7 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.interpreter import HELD_BY_VARIABLE
+from skimp._kernels import bare
 from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
@@ -51,7 +52,7 @@ _SLOW_WITH_NUMBERS: Final = frozenset((np.maximum, np.minimum, np.fmax, np.fmin)
 
 
 class Kernel:
-    """One elementwise function, `fn(*arrays, out=array)`.
+    """One elementwise function, `fn(*arrays, out=array)`: of NumPy's ufuncs by `bare.ufunc`.
 
     `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
     `strided`: the bits of the result do not depend on the strides of the inputs.
@@ -91,7 +92,7 @@ class Kernel:
         gate: Callable[..., None] | None = None,
     ) -> None:
         self.name: Final = name
-        self.fn: Final = fn
+        self.fn: Final = bare.ufunc(fn) if isinstance(fn, np.ufunc) else fn
         self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
         self.loose: Final = fn in _SAME_AT_ANY_STRIDE or getattr(fn, "loose", False)

@@ -161,10 +161,10 @@ def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
 def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
     """n multiples of 2**-24 in [0, 1): at::uniform_real_distribution<float>(0, 1)."""
     words = engine.random32(n)
-    np.bitwise_and(words, _LOW24, words)
+    bare.bitwise_and(words, _LOW24, words)
     result: F32 = np.empty(n, np.float32) if out is None else out
     result[:] = words.view(np.int32)
-    np.multiply(result, _STEP24, result)
+    bare.multiply(result, _STEP24, result)
     return result
 
 
@@ -175,7 +175,7 @@ def stays(
     kept = np.empty(n, np.bool_) if out is None else out
     if n <= FEW53:
         with engine.lock:
-            np.less(uniform53(n, engine), p, kept)
+            bare.less(uniform53(n, engine), p, kept)
         return kept
     bound = math.ceil(math.ldexp(p, 53))  # in steps of 2**-53
     with engine.lock:
@@ -186,8 +186,8 @@ def stays(
     start = 0
     with engine.lock:
         for words in engine.pairs(n, step):  # 8 bytes of words for one that is kept
-            np.bitwise_and(words, _LOW53, words)
-            np.less(words, end, kept[start : start + step])
+            bare.bitwise_and(words, _LOW53, words)
+            bare.less(words, end, kept[start : start + step])
             start += step
             del words  # before the next are there
     return kept
@@ -211,7 +211,7 @@ def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:
 
 def scaled(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) -> None:
     """Numbers of [0, 1) as such of [low, high), or `high` by rounding, into `out`."""
-    span = np.subtract(high, low)
+    span = bare.subtract(high, low)
     if is_exact(low, span):
         values *= span
         values += low

@@ -130,8 +130,8 @@ class _Normals:
             part[first : first + whole].reshape(-1, 2, GROUP // 2) for part in self._parts
         ]
         pairs = made[:whole].reshape(-1, 2, GROUP // 2)
-        np.multiply(radius[:, 0], cos[:, 1], out=pairs[:, 0])
-        np.multiply(radius[:, 0], sin[:, 1], out=pairs[:, 1])
+        bare.multiply(radius[:, 0], cos[:, 1], out=pairs[:, 0])
+        bare.multiply(radius[:, 0], sin[:, 1], out=pairs[:, 1])
         made += np.float32(0)  # -0.0 becomes 0.0
         return first, made
 

@@ -105,7 +105,7 @@ def _remainder(words: NDArray[Any], count: int) -> NDArray[Any]:
     """words % count, in place."""
     divisor = words.dtype.type(count)
     if words.size <= _FEW:
-        np.remainder(words, divisor, words)
+        bare.remainder(words, divisor, words)
         return words
     if count & (count - 1) == 0:
         words &= divisor - words.dtype.type(1)

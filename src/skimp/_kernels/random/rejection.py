@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import bare
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import to_uniform53, uniform53
 from skimp._kernels.threads import quietly
@@ -45,7 +46,7 @@ def standard_gamma(alpha: NDArray[Any], engine: Engine) -> NDArray[Any]:
         numbers = [_one_gamma(*parts, source) for parts in _of_gamma(alpha)]
         source.close()
     result = _shaped_like(alpha, numbers)
-    np.maximum(result, np.finfo(alpha.dtype).tiny, out=result)
+    bare.maximum(result, np.finfo(alpha.dtype).tiny, out=result)
     return result
 
 

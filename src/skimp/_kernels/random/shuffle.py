@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels import shaping
+from skimp._kernels import bare, compiled, shaping
 from skimp._kernels.random.mt19937 import KEY_WORDS, untempered
 
 I64 = NDArray[np.int64]
@@ -52,9 +52,14 @@ def permutation(words: U32) -> I64:
     is one more than there are words.
     """
     swaps = len(words)
+    loops = compiled.loops() if swaps < _ROOM else None
+    if loops is not None:
+        made = np.empty(swaps + 1, np.int64)
+        loops.shuffled(words, made)
+        return made
     left, last, numbers = _known(swaps + 1) if swaps < _LISTED else _of(swaps + 1)
-    places = np.remainder(words, left)
-    np.subtract(last, places, places)  # from the other end, from which `shuffle` comes
+    places = bare.remainder(words, left)
+    bare.subtract(last, places, places)  # from the other end, from which `shuffle` comes
     try:
         dealer = _idle.pop()
     except IndexError:  # there is none yet, or another thread uses it

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from skimp._kernels import bare
 from skimp._kernels.pieces import in_pieces
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,7 @@ def kernel(formula: Callable[..., F64], short: Callable[..., F64] | None = None)
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
     """Horner's rule, lowest power first, in x's own type."""
-    y: Array = np.multiply(x, coefficients[-1])
+    y: Array = bare.multiply(x, coefficients[-1])
     for c in coefficients[-2:0:-1]:
         y += c
         y *= x

@@ -201,11 +201,11 @@ _2_PI = 2.0 / pi
 
 
 def _i0e_large(a: F64) -> F64:
-    return np.asarray(polynomial(16.0 / a - 1.0, _I0L) / np.sqrt(a))
+    return np.asarray(polynomial(16.0 / a - 1.0, _I0L) / bare.sqrt(a))
 
 
 def _i1e_large(a: F64) -> F64:
-    return np.asarray(polynomial(16.0 / a - 1.0, _I1L) / np.sqrt(a))
+    return np.asarray(polynomial(16.0 / a - 1.0, _I1L) / bare.sqrt(a))
 
 
 def _i0_small(x: F64) -> F64:
@@ -218,50 +218,50 @@ def _i1_small(x: F64) -> F64:
 
 def i0e64(x: F64) -> F64:
     """exp(-|x|) I0(x)."""
-    a = np.abs(x)
-    return pieces(a, (a <= 8.0, lambda a: np.exp(-a) * _i0_small(a)), (a > 8.0, _i0e_large))
+    a = bare.absolute(x)
+    return pieces(a, (a <= 8.0, lambda a: bare.exp(-a) * _i0_small(a)), (a > 8.0, _i0e_large))
 
 
 def i1e64(x: F64) -> F64:
     """exp(-|x|) I1(x)."""
-    a = np.abs(x)
-    y = pieces(a, (a <= 8.0, lambda a: np.exp(-a) * _i1_small(a)), (a > 8.0, _i1e_large))
+    a = bare.absolute(x)
+    y = pieces(a, (a <= 8.0, lambda a: bare.exp(-a) * _i1_small(a)), (a > 8.0, _i1e_large))
     return bare.where(x < 0, -y, y)
 
 
 def i0_64(x: F64) -> F64:
     """I0; NaN at infinity, as PyTorch's exp(x) times 0 is."""
-    a = np.abs(x)
-    return pieces(a, (a <= 8.0, _i0_small), (a > 8.0, lambda a: np.exp(a) * _i0e_large(a)))
+    a = bare.absolute(x)
+    return pieces(a, (a <= 8.0, _i0_small), (a > 8.0, lambda a: bare.exp(a) * _i0e_large(a)))
 
 
 def i1_64(x: F64) -> F64:
     """I1; NaN at infinity, as PyTorch's exp(x) times 0 is."""
-    a = np.abs(x)
-    y = pieces(a, (a <= 8.0, _i1_small), (a > 8.0, lambda a: np.exp(a) * _i1e_large(a)))
+    a = bare.absolute(x)
+    y = pieces(a, (a <= 8.0, _i1_small), (a > 8.0, lambda a: bare.exp(a) * _i1e_large(a)))
     return bare.where(x < 0, -y, y)
 
 
 def _k0_small(x: F64) -> F64:
-    return np.asarray(ratio(x * x, _K0A_P, _K0A_Q) - 3.0 - np.log(0.5 * x) * _i0_small(x))
+    return np.asarray(ratio(x * x, _K0A_P, _K0A_Q) - 3.0 - bare.log(0.5 * x) * _i0_small(x))
 
 
 def _k1_small(x: F64) -> F64:
-    return np.asarray(ratio(x * x, _K1A_P, _K1A_Q) / x + np.log(0.5 * x) * _i1_small(x))
+    return np.asarray(ratio(x * x, _K1A_P, _K1A_Q) / x + bare.log(0.5 * x) * _i1_small(x))
 
 
 def _k0e_large(x: F64) -> F64:
-    return np.asarray(ratio(2.0 / x, _K0L_P, _K0L_Q) / np.sqrt(x))
+    return np.asarray(ratio(2.0 / x, _K0L_P, _K0L_Q) / bare.sqrt(x))
 
 
 def _k1e_large(x: F64) -> F64:
-    return np.asarray(ratio(2.0 / x, _K1L_P, _K1L_Q) / np.sqrt(x))
+    return np.asarray(ratio(2.0 / x, _K1L_P, _K1L_Q) / bare.sqrt(x))
 
 
 def modified_bessel_k0_64(x: F64) -> F64:
     """K0; infinite at 0, NaN below."""
     y = pieces(
-        x, ((x > 0) & (x <= 2.0), _k0_small), (x > 2.0, lambda x: np.exp(-x) * _k0e_large(x))
+        x, ((x > 0) & (x <= 2.0), _k0_small), (x > 2.0, lambda x: bare.exp(-x) * _k0e_large(x))
     )
     return bare.where(x == 0, inf, y)
 
@@ -269,20 +269,24 @@ def modified_bessel_k0_64(x: F64) -> F64:
 def modified_bessel_k1_64(x: F64) -> F64:
     """K1; infinite at 0, NaN below."""
     y = pieces(
-        x, ((x > 0) & (x <= 2.0), _k1_small), (x > 2.0, lambda x: np.exp(-x) * _k1e_large(x))
+        x, ((x > 0) & (x <= 2.0), _k1_small), (x > 2.0, lambda x: bare.exp(-x) * _k1e_large(x))
     )
     return bare.where(x == 0, inf, y)
 
 
 def scaled_modified_bessel_k0_64(x: F64) -> F64:
     """exp(x) K0(x)."""
-    y = pieces(x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k0_small(x)), (x > 2.0, _k0e_large))
+    y = pieces(
+        x, ((x > 0) & (x <= 2.0), lambda x: bare.exp(x) * _k0_small(x)), (x > 2.0, _k0e_large)
+    )
     return bare.where(x == 0, inf, y)
 
 
 def scaled_modified_bessel_k1_64(x: F64) -> F64:
     """exp(x) K1(x)."""
-    y = pieces(x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k1_small(x)), (x > 2.0, _k1e_large))
+    y = pieces(
+        x, ((x > 0) & (x <= 2.0), lambda x: bare.exp(x) * _k1_small(x)), (x > 2.0, _k1e_large)
+    )
     return bare.where(x == 0, inf, y)
 
 
@@ -299,14 +303,14 @@ def _j1_small(x: F64) -> F64:
 def _waves0(x: F64) -> tuple[F64, F64, F64]:
     """Phase, and modulus times P and Q, of J0 = P cos - Q sin and Y0 = P sin + Q cos."""
     w = (_JY_SPLIT / x) ** 2
-    scale = np.sqrt(_2_PI / x)
+    scale = bare.sqrt(_2_PI / x)
     q = ratio(w, _Q0_P, _Q0_Q) / x
     return x - 0.25 * pi, scale * ratio(w, _P0_P, _P0_Q), scale * q
 
 
 def _waves1(x: F64) -> tuple[F64, F64, F64]:
     w = (_JY_SPLIT / x) ** 2
-    scale = np.sqrt(_2_PI / x)
+    scale = bare.sqrt(_2_PI / x)
     q = ratio(w, _Q1_P, _Q1_Q) / x
     return x - 0.75 * pi, scale * ratio(w, _P1_P, _P1_Q), scale * q
 
@@ -321,7 +325,7 @@ def _second_kind(phase: F64, p: F64, q: F64) -> F64:
 
 def bessel_j0_64(x: F64) -> F64:
     """J0; NaN at infinity, as in PyTorch."""
-    a = np.abs(x)
+    a = bare.absolute(x)
     return pieces(
         a, (a <= _JY_SPLIT, _j0_small), (a > _JY_SPLIT, lambda a: _first_kind(*_waves0(a)))
     )
@@ -329,7 +333,7 @@ def bessel_j0_64(x: F64) -> F64:
 
 def bessel_j1_64(x: F64) -> F64:
     """J1; NaN at infinity, as in PyTorch."""
-    a = np.abs(x)
+    a = bare.absolute(x)
     y = pieces(a, (a <= _JY_SPLIT, _j1_small), (a > _JY_SPLIT, lambda a: _first_kind(*_waves1(a))))
     return bare.where(np.signbit(x), -y, y)
 
@@ -340,7 +344,7 @@ def bessel_y0_64(x: F64) -> F64:
         x,
         (
             (x > 0) & (x <= _JY_SPLIT),
-            lambda x: ratio(x * x, _Y0S_P, _Y0S_Q) - 3.0 + _2_PI * np.log(x) * _j0_small(x),
+            lambda x: ratio(x * x, _Y0S_P, _Y0S_Q) - 3.0 + _2_PI * bare.log(x) * _j0_small(x),
         ),
         (x > _JY_SPLIT, lambda x: _second_kind(*_waves0(x))),
     )
@@ -349,7 +353,7 @@ def bessel_y0_64(x: F64) -> F64:
 
 def _y1_small(x: F64) -> F64:
     smooth = x * (ratio(x * x, _Y1S_P, _Y1S_Q) - 2.0)
-    return np.asarray(smooth + _2_PI * (np.log(x) * _j1_small(x) - 1.0 / x))
+    return np.asarray(smooth + _2_PI * (bare.log(x) * _j1_small(x) - 1.0 / x))
 
 
 def bessel_y1_64(x: F64) -> F64:
@@ -371,28 +375,30 @@ def spherical_bessel_j0_64(x: F64) -> F64:
 
 
 def _airy_right(x: F64) -> F64:
-    root = np.sqrt(x)
+    root = bare.sqrt(x)
     zeta = 2.0 * x * root / 3.0
     return np.asarray(
-        np.exp(-zeta) * ratio(2.0 / zeta, _AI_DECAY_P, _AI_DECAY_Q) / (2 * sqrt(pi) * np.sqrt(root))
+        bare.exp(-zeta)
+        * ratio(2.0 / zeta, _AI_DECAY_P, _AI_DECAY_Q)
+        / (2 * sqrt(pi) * bare.sqrt(root))
     )
 
 
 def _airy_left(x: F64) -> F64:
-    root = np.sqrt(-x)
+    root = bare.sqrt(-x)
     zeta = -2.0 * x * root / 3.0
     w = (2.0 / zeta) ** 2
     phase = zeta - 0.25 * pi
     wave = np.cos(phase) * ratio(w, _AI_P_P, _AI_P_Q)
     wave += np.sin(phase) * ratio(w, _AI_Q_P, _AI_Q_Q) / zeta
-    return np.asarray(wave / (sqrt(pi) * np.sqrt(root)))
+    return np.asarray(wave / (sqrt(pi) * bare.sqrt(root)))
 
 
 def airy_ai64(x: F64) -> F64:
     """Ai; NaN at the infinities, as in PyTorch."""
     return pieces(
         x,
-        (np.abs(x) <= 2.1, lambda x: polynomial(x, _AI_MIDDLE)),
+        (bare.absolute(x) <= 2.1, lambda x: polynomial(x, _AI_MIDDLE)),
         ((x > 2.1) & (x < inf), _airy_right),
         ((x < -2.1) & (x > -inf), _airy_left),
     )

@@ -88,7 +88,7 @@ _CENTRE = 0.85  # |x| up to which erfinv is a function of x, beyond it of log(1 
 def _exp_square(x: F64, sign: float) -> F64:
     """exp(sign * x**2) without the rounding error of x**2: the square of x's head is exact."""
     head = np.rint(x * 16.0) / 16.0
-    return np.asarray(np.exp(sign * head * head) * np.exp(sign * (x - head) * (x + head)))
+    return np.asarray(bare.exp(sign * head * head) * bare.exp(sign * (x - head) * (x + head)))
 
 
 def _erfcx_right(x: F64) -> F64:
@@ -97,34 +97,34 @@ def _erfcx_right(x: F64) -> F64:
 
 def erfc64(x: F64) -> F64:
     """1 - erf(x), accurate in the right tail."""
-    a = np.abs(x)
-    y = _exp_square(np.minimum(a, 40.0), -1.0)
+    a = bare.absolute(x)
+    y = _exp_square(bare.minimum(a, 40.0), -1.0)
     y *= _erfcx_right(a)
     return bare.where(x < 0, 2.0 - y, y)
 
 
 def erf64(x: F64) -> F64:
     """The error function."""
-    a = np.abs(x)
+    a = bare.absolute(x)
     return pieces(
         x,
         (a < 1.0, lambda x: x * polynomial(x * x, _ERF)),
-        (a >= 1.0, lambda x: np.copysign(1.0 - erfc64(np.abs(x)), x)),
+        (a >= 1.0, lambda x: bare.copysign(1.0 - erfc64(bare.absolute(x)), x)),
     )
 
 
 def erfcx64(x: F64) -> F64:
     """exp(x**2) * erfc(x)."""
-    y = _erfcx_right(np.abs(x))
+    y = _erfcx_right(bare.absolute(x))
     left = x < 0
     if left.any():
-        bare.copyto(y, 2.0 * _exp_square(np.maximum(x, -40.0), 1.0) - y, where=left)
+        bare.copyto(y, 2.0 * _exp_square(bare.maximum(x, -40.0), 1.0) - y, where=left)
     return y
 
 
 def _tail(p: F64) -> F64:
     """y with erfc(y) = 2 p, for p up to exp(-1.6**2); infinite at 0, NaN below."""
-    r = np.sqrt(-np.log(p))
+    r = bare.sqrt(-bare.log(p))
     return pieces(
         r,
         (r <= 5.0, lambda r: ratio(r - 1.6, _TAIL1_P, _TAIL1_Q)),
@@ -139,11 +139,11 @@ def _centre(x: F64) -> F64:
 
 def erfinv64(x: F64) -> F64:
     """The inverse of erf; infinite at -1 and 1, NaN outside."""
-    a = np.abs(x)
+    a = bare.absolute(x)
     return pieces(
         x,
         (a <= _CENTRE, _centre),
-        (a > _CENTRE, lambda x: np.copysign(_tail(0.5 * (1.0 - np.abs(x))), x)),
+        (a > _CENTRE, lambda x: bare.copysign(_tail(0.5 * (1.0 - bare.absolute(x))), x)),
     )
 
 
@@ -159,7 +159,7 @@ def ndtri64(p: F64) -> F64:
     x = 2.0 * p - 1.0
     y = pieces(
         p,
-        (np.abs(x) <= _CENTRE, lambda p: _centre(2.0 * p - 1.0)),
+        (bare.absolute(x) <= _CENTRE, lambda p: _centre(2.0 * p - 1.0)),
         (x < -_CENTRE, lambda p: -_tail(p)),
         (x > _CENTRE, lambda p: _tail(1.0 - p)),
     )
@@ -170,24 +170,24 @@ def log_ndtr64(x: F64) -> F64:
     """log(ndtr(x)), accurate in both tails."""
     return pieces(
         x,
-        (x < -1.0, lambda x: np.log(0.5 * erfcx64(x * -_SQRT1_2)) - 0.5 * x * x),
-        (x >= -1.0, lambda x: np.log1p(-0.5 * erfc64(x * _SQRT1_2))),
+        (x < -1.0, lambda x: bare.log(0.5 * erfcx64(x * -_SQRT1_2)) - 0.5 * x * x),
+        (x >= -1.0, lambda x: bare.log1p(-0.5 * erfc64(x * _SQRT1_2))),
     )
 
 
 def erf_float32(x: Array, out: Array) -> None:
     """erf in float32, within 4 ulp: tanh of a rational function, no branch (exact GELU is this)."""
-    square = np.multiply(x, x)
-    square = np.minimum(square, 16.0)
+    square = bare.multiply(x, x)
+    square = bare.minimum(square, 16.0)
     q = polynomial(square, _ERF32_Q)
-    np.multiply(square, _ERF32_P[-1], out=out)
+    bare.multiply(square, _ERF32_P[-1], out=out)
     for c in _ERF32_P[-2:0:-1]:
         out += c
         out *= square
     out += _ERF32_P[0]
     out /= q
     out *= x
-    np.tanh(out, out=out)
+    bare.tanh(out, out=out)
 
 
 _erf_wide = kernel(erf64)
@@ -203,21 +203,21 @@ def erf(x: Array, *, out: Array) -> None:
 
 def _erfc_of_float32(x: F64) -> F64:
     """erfc for results of float32: a short polynomial, and no care for the digits of x**2."""
-    a = np.abs(x)
+    a = bare.absolute(x)
     y = polynomial(1.0 - 6.0 / (a + 3.0), _ERFCX32)
     y /= 1.0 + 2.0 * a
-    y *= np.exp(-a * a)
+    y *= bare.exp(-a * a)
     return bare.where(x < 0, 2.0 - y, y)
 
 
 def _erfinv_of_float32(x: F64) -> F64:
     """erfinv for float32, within .7 ulp."""
     w = (1.0 - x) * (1.0 + x)
-    np.negative(np.log(w, out=w), out=w)
+    bare.negative(bare.log(w, out=w), out=w)
     y = polynomial(w - 2.5, _ERFINV32_NEAR)
     far = w > 5.0
     if bare.count_nonzero(far):
-        root = np.sqrt(w[far])
+        root = bare.sqrt(w[far])
         y[far] = bare.where(root == np.inf, root, polynomial(root - _FAR_CENTRE, _ERFINV32_FAR))
     y *= x
     return y

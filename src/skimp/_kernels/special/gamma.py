@@ -37,7 +37,7 @@ def stirling_rest(x: F64) -> F64:
 
 def _lgamma_large(x: F64) -> F64:
     # (x - 1/2)(log x - 1) is infinite at infinity; (x - 1/2) log x - x would be NaN
-    y = (x - 0.5) * (np.log(x) - 1.0)
+    y = (x - 0.5) * (bare.log(x) - 1.0)
     y += 0.5 * log(2 * pi) - 0.5
     y += stirling_rest(x)
     return np.asarray(y)
@@ -50,9 +50,9 @@ def _lgamma_middle(x: F64) -> F64:
     product = bare.where(n > 2, x - 1.0, 1.0)
     for j in range(2, 9):
         product *= bare.where(n > j + 1, x - j, 1.0)
-    below = np.abs(bare.where(n < 2, x, 1.0))
+    below = bare.absolute(bare.where(n < 2, x, 1.0))
     below *= bare.where(n < 1, x + 1.0, 1.0)
-    return np.asarray(t * ratio(t, _LGAMMA_P, _LGAMMA_Q) + np.log(product) - np.log(below))
+    return np.asarray(t * ratio(t, _LGAMMA_P, _LGAMMA_Q) + bare.log(product) - bare.log(below))
 
 
 def lgamma64(x: F64) -> F64:
@@ -61,7 +61,10 @@ def lgamma64(x: F64) -> F64:
         x,
         (x >= _LARGE, _lgamma_large),
         ((x > -0.5) & (x < _LARGE), _lgamma_middle),
-        ((x <= -0.5) & (x > -inf), lambda x: np.log(pi / np.abs(sin_pi(x))) - lgamma64(1.0 - x)),
+        (
+            (x <= -0.5) & (x > -inf),
+            lambda x: bare.log(pi / bare.absolute(sin_pi(x))) - lgamma64(1.0 - x),
+        ),
         (x == -inf, lambda x: -x),
     )
 
@@ -69,7 +72,7 @@ def lgamma64(x: F64) -> F64:
 def _digamma_large(x: F64) -> F64:
     inverse = 1.0 / x
     square = inverse * inverse
-    return np.asarray(np.log(x) - 0.5 * inverse - square * polynomial(square, _DIGAMMA))
+    return np.asarray(bare.log(x) - 0.5 * inverse - square * polynomial(square, _DIGAMMA))
 
 
 def _digamma_small(x: F64) -> F64:
@@ -86,7 +89,7 @@ def digamma64(x: F64) -> F64:
         (x >= _LARGE, _digamma_large),
         ((x >= 0) & (x < _LARGE), _digamma_small),
         (
-            (x < 0) & (x != np.floor(x)),
+            (x < 0) & (x != bare.floor(x)),
             lambda x: digamma64(1.0 - x) - pi / np.tan(pi * (x - np.rint(x))),
         ),
     )
@@ -100,7 +103,7 @@ def _zeta_right(s: F64, q: F64) -> F64:
     a = q + 10.0
     b = np.power(a, -s)
     total += b * a / (s - 1.0) + 0.5 * b
-    s = np.minimum(s, 1e6)  # beyond it b is 0, and 0 times an overflow would be NaN
+    s = bare.minimum(s, 1e6)  # beyond it b is 0, and 0 times an overflow would be NaN
     inverse = 1.0 / a
     term = b * s * inverse
     for k, divisor in enumerate(_EULER_MACLAURIN):
@@ -111,7 +114,7 @@ def _zeta_right(s: F64, q: F64) -> F64:
 
 def _zeta_left(s: F64, q: F64) -> F64:
     """For q < 0 and whole s: the terms left of 0 are a difference of two sums from the right."""
-    f = -q - np.floor(-q)
+    f = -q - bare.floor(-q)
     sign = bare.where(np.fmod(s, 2.0) == 0, 1.0, -1.0)
     return np.asarray(
         _zeta_right(s, 1.0 - f) + sign * (_zeta_right(s, f) - _zeta_right(s, 1.0 - q))
@@ -122,14 +125,14 @@ def zeta64(s: F64, q: F64) -> F64:
     """Hurwitz zeta, sum of (q + k)**-s; infinite at s = 1 and at q = 0, -1, ... as in PyTorch."""
     s, q = np.broadcast_arrays(s, q)
     y = np.full(s.shape, np.nan)
-    whole = q == np.floor(q)
+    whole = q == bare.floor(q)
     y[(s == 1) | (~(s < 1) & (q <= 0) & whole)] = inf
     y[(s == inf) & (q < 1)] = inf  # as in PyTorch, which stops at NaN above
     y[(s == inf) & (q == 1)] = 1.0
     right = (s > 1) & (s < inf) & (q > 0) & (q < inf)
     if right.any():
         y[right] = _zeta_right(s[right], q[right])
-    left = (s > 1) & (s < inf) & (q < 0) & ~whole & (s == np.floor(s))
+    left = (s > 1) & (s < inf) & (q < 0) & ~whole & (s == bare.floor(s))
     if left.any():
         y[left] = _zeta_left(s[left], q[left])
     return y
@@ -145,7 +148,7 @@ def trigamma(x: Array, *, out: Array) -> None:
     gives.
     """
     _trigamma(x, out=out)
-    pole = (x < 0) & (x == np.floor(x))
+    pole = (x < 0) & (x == bare.floor(x))
     if np.any(pole):
         x = np.atleast_1d(x)[np.atleast_1d(pole)].astype(out.dtype)
         sine = np.sin(out.dtype.type(pi) * x)

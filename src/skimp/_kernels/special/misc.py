@@ -12,23 +12,23 @@ from skimp._kernels.special.base import Array
 
 def entr(x: Array, *, out: Array) -> None:
     """-x log(x); 0 at 0, -inf below."""
-    np.log(x, out=out)
+    bare.log(x, out=out)
     out *= x
-    np.negative(out, out=out)
+    bare.negative(out, out=out)
     bare.copyto(out, 0, where=x == 0)
     bare.copyto(out, -inf, where=x < 0)
 
 
 def xlogy(x: Array, y: Array, *, out: Array) -> None:
     """x log(y), and 0 where x is 0 unless y is NaN."""
-    np.log(y, out=out)
+    bare.log(y, out=out)
     out *= x
     bare.copyto(out, 0, where=(x == 0) & (y == y))
 
 
 def xlog1py(x: Array, y: Array, *, out: Array) -> None:
     """x log(1 + y), and 0 where x is 0 unless y is NaN."""
-    np.log1p(y, out=out)
+    bare.log1p(y, out=out)
     out *= x
     bare.copyto(out, 0, where=(x == 0) & (y == y))
 
@@ -36,15 +36,15 @@ def xlog1py(x: Array, y: Array, *, out: Array) -> None:
 def logit(x: Array, eps: float | None = None, *, out: Array) -> None:
     """log(x / (1 - x)), of x clamped to [eps, 1 - eps] if eps is given."""
     if eps is not None:
-        x = np.minimum(np.maximum(x, eps), 1 - eps)
-    np.subtract(1, x, out=out)
-    np.divide(x, out, out=out)
-    np.log(out, out=out)
+        x = bare.minimum(bare.maximum(x, eps), 1 - eps)
+    bare.subtract(1, x, out=out)
+    bare.divide(x, out, out=out)
+    bare.log(out, out=out)
 
 
 def sinc(x: Array, *, out: Array) -> None:
     """sin(pi x) / (pi x), 1 at 0; pi x is rounded, as in PyTorch."""
-    angle = np.multiply(x, pi)
+    angle = bare.multiply(x, pi)
     np.sin(angle, out=out)
     out /= angle
     bare.copyto(out, 1, where=x == 0)

@@ -22,7 +22,7 @@ def _recur(y: Array, x: Array, n: Array, q: Array, step: Step) -> None:
     p = np.ones_like(x)
     bare.copyto(y, q, where=n >= 1)
     k = 1
-    while ((n > k) & ~np.isnan(q)).any():
+    while ((n > k) & ~bare.isnan(q)).any():
         p, q = q, step(x, p, q, k)
         k += 1
         bare.copyto(y, q, where=n >= k)
@@ -33,7 +33,7 @@ def _prepare(out: Array, x: Any, n: Any) -> tuple[Array, Array, Array]:
     x = shaping.broadcast(np.asarray(x, y.dtype), y.shape)
     n = shaping.broadcast(np.trunc(np.asarray(n, np.float64)), y.shape)
     n = bare.where(
-        np.isfinite(n), n, -1.0
+        bare.isfinite(n), n, -1.0
     )  # PyTorch turns what is no number into a negative degree
     y[...] = bare.where(n < 0, 0.0, 1.0)
     return x, n, y
@@ -60,8 +60,8 @@ def _chebyshev(
     """
 
     def run(x: Array, n: Array, y: Array) -> None:
-        trigonometric = (n > at) & (np.abs(x) < 1)
-        end = (np.abs(x) == 1) & (n >= 0)
+        trigonometric = (n > at) & (bare.absolute(x) < 1)
+        end = (bare.absolute(x) == 1) & (n >= 0)
         low = bare.where(trigonometric | end, 0, n)
         _recur(y, x, low, first(x), lambda x, p, q, k: (x + x) * q - p)
         if trigonometric.any():

@@ -320,7 +320,7 @@ def divided(target: Array, count: Array) -> None:
     if target.dtype.kind in "iu":
         np.floor_divide(target, count, out=target, casting="unsafe")
     elif target.dtype.kind == "c" or target.dtype.itemsize > 2:
-        np.divide(target, count, out=target, casting="unsafe")
+        bare.divide(target, count, out=target, casting="unsafe")
     else:
         target[...] = (target.astype(np.float32) / count).astype(target.dtype)
 
@@ -440,7 +440,7 @@ def _small_scatter_reduce(
     UFUNCS[reduce].at(flat, at, values)
     if reduce == "mean":
         counts = bare.bincount(at, minlength=x.size) + int(include_self)
-        divided(flat, np.maximum(counts, 1))
+        divided(flat, bare.maximum(counts, 1))
     return True
 
 
@@ -478,7 +478,7 @@ def scatter_reduce(
     if reduce == "mean":
         count = np.full(target.shape, int(include_self), np.int64)
         write_along(count, dim, where, np.ones((), np.int64), np.add)
-        divided(target, np.maximum(count, 1))
+        divided(target, bare.maximum(count, 1))
 
 
 SAYS = """\

@@ -495,7 +495,7 @@ def index_reduce(
     if reduce == "mean":
         counts = bare.bincount(where, minlength=rows.shape[dim]) + int(include_self)
         divided(
-            rows, np.maximum(counts, 1).reshape([-1 if d == dim else 1 for d in range(rows.ndim)])
+            rows, bare.maximum(counts, 1).reshape([-1 if d == dim else 1 for d in range(rows.ndim)])
         )
 
 

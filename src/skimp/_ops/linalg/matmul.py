@@ -27,6 +27,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
+from skimp._kernels import bare
 from skimp._kernels.blas import FEW, multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
@@ -225,8 +226,8 @@ def _row_second_back(g: Tensor, input: Tensor, other_shape: Ints, other_strides:
     if x is None or y is None or modes.state.grad or math.prod(other_shape) >= config.small_below:
         return mm_second_back(g.unsqueeze(0), input.unsqueeze(0), other_shape, other_strides)
     if other_strides[0] == 1 and lies_in_columns(other_shape, other_strides):
-        return _turned(np.multiply(y[:, None], x), g._dtype)
-    return fresh(np.multiply(x[:, None], y), g._dtype)
+        return _turned(bare.multiply(y[:, None], x), g._dtype)
+    return fresh(bare.multiply(x[:, None], y), g._dtype)
 
 
 _recording_row = recording(

@@ -28,7 +28,7 @@ from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import gemm, products, shaping
+from skimp._kernels import bare, gemm, products, shaping
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
@@ -160,7 +160,7 @@ def _add_in_blocks(
         if beta != 0:
             mine = input[where].astype(block.dtype)
             once = block.shape != mine.shape  # of batches that repeat one pair
-            block = np.add(block, mine if beta == 1 else mine * beta, out=None if once else block)
+            block = bare.add(block, mine if beta == 1 else mine * beta, out=None if once else block)
         into[where] = block
 
     if a.shape[-1]:
@@ -266,7 +266,7 @@ def _small_addr(
         return None
     if w.size >= config.small_below:
         return None
-    made = np.multiply(x[:, None], y)
+    made = bare.multiply(x[:, None], y)
     made += w
     return fresh(made, dtype)
 
@@ -480,8 +480,10 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     _check_factors(dtype, beta, alpha)
     outer = mul(vec1.to(dtype).unsqueeze(1), vec2.to(dtype))
     if dtype is dtypes.bool:
-        both = np.logical_and(outer._skimp_array(), bool(alpha))
-        return fresh(np.logical_or(both, np.logical_and(input._skimp_array(), bool(beta))), dtype)
+        both = bare.logical_and(outer._skimp_array(), bool(alpha))
+        return fresh(
+            bare.logical_or(both, bare.logical_and(input._skimp_array(), bool(beta))), dtype
+        )
     scaled_ = outer if alpha == 1 else mul(outer, alpha)
     return scaled_ if beta == 0 else add(scaled_, input, alpha=beta)
 

@@ -186,7 +186,7 @@ def outer_adjoint(a: Tensor, b: Tensor) -> Tensor:
         or not x.size * y.shape[-1] < config.small_below
     ):
         return a.unsqueeze(-1) * conj(b).unsqueeze(-2)  # type: ignore[no-any-return]
-    return fresh(np.multiply(x[..., None], y[..., None, :], order="C"), a._dtype)
+    return fresh(bare.multiply(x[..., None], y[..., None, :], order="C"), a._dtype)
 
 
 def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import division
+from skimp._kernels import bare, division
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
 
@@ -91,7 +91,7 @@ def _fused(name: str, step: Any) -> Any:
     """input + alpha * other in one pass, the product rounded as the op's type rounds."""
 
     def kernel(a: Any, b: Any, alpha: Any, *, out: Any) -> None:
-        step(a, np.multiply(b, alpha, dtype=out.dtype), out=out)
+        step(a, bare.multiply(b, alpha, dtype=out.dtype), out=out)
 
     kernel.__name__ = name
     return kernel
@@ -181,7 +181,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         y = other._np if target_is_small(input, other) else None
         if y is None:
             return None
-        product = np.multiply(y, number(_factor(row, alpha), input._dtype))
+        product = bare.multiply(y, number(_factor(row, alpha), input._dtype))
         step(x, product, out=to_write(input))
         return input  # type: ignore[no-any-return]
 
@@ -327,8 +327,8 @@ def _divisor_back(g: Tensor, input: Any, other: Tensor) -> Any:
     if found is None:
         return -g * conj((input / other) / other)
     a, x, y = found
-    shares = np.divide(np.divide(x, y), y)
-    return fresh(np.multiply(np.negative(a), shares), g._dtype)
+    shares = bare.divide(bare.divide(x, y), y)
+    return fresh(bare.multiply(bare.negative(a), shares), g._dtype)
 
 
 DIV = Pointwise(

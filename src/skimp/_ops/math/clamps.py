@@ -61,10 +61,10 @@ def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
     found = unrecorded(g, input)
     if found is not None and found[0].shape == found[1].shape and _numbers(g._dtype, min, max):
         a, x = found
-        inside: Any = None if min is None else np.greater_equal(x, min)
+        inside: Any = None if min is None else bare.greater_equal(x, min)
         if max is not None:
-            below = np.less_equal(x, max)
-            inside = below if inside is None else np.logical_and(inside, below)
+            below = bare.less_equal(x, max)
+            inside = below if inside is None else bare.logical_and(inside, below)
         return fresh(bare.where(inside, a, bare.zero(a.dtype)), g._dtype)
     if min is None or max is None:
         return where(input <= max if min is None else input >= min, g, 0)
@@ -266,15 +266,15 @@ def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
     if x is None or y is None:  # another thread's budget has taken them meanwhile
         return None
     share, near = (_share if weight else _share.__wrapped__)(weight, x.dtype)  # zeros have signs
-    step = np.subtract(y, x)
+    step = bare.subtract(y, x)
     if not x.ndim:  # NumPy made a number
         step = np.asarray(step)
     out = to_write(input)
-    np.multiply(step, share, out=step)
+    bare.multiply(step, share, out=step)
     if near:
-        np.add(x, step, out=out)
+        bare.add(x, step, out=out)
     else:
-        np.subtract(y, step, out=out)
+        bare.subtract(y, step, out=out)
     return input  # type: ignore[no-any-return]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, call
@@ -54,13 +52,13 @@ def _all(mask: Any) -> bool:
 
 
 def _close(a: Array, b: Array, rtol: Array, atol: Array, equal_nan: Array, *, out: Array) -> None:
-    np.equal(a, b, out=out)
+    bare.equal(a, b, out=out)
     if equal_nan:
         out |= (a != a) & (b != b)
     if rtol == 0 and atol == 0:
         return
-    away = np.abs(a - b)
-    out |= (away <= atol + np.abs(rtol * b)) & np.isfinite(away)
+    away = bare.absolute(a - b)
+    out |= (away <= atol + bare.absolute(rtol * b)) & bare.isfinite(away)
 
 
 def _compared(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:

@@ -17,7 +17,7 @@ from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import pointwise as K
+from skimp._kernels import bare, pointwise as K
 from skimp._ops.index.masks import where
 from skimp._ops.shape.complex_views import imag, real
 
@@ -30,8 +30,8 @@ def _to_number_back(g: Tensor, input: Tensor, exponent: Any) -> Any:
         a, x = found
         slope = np.empty(x.shape, x.dtype)
         K.power(x, exponent - 1, out=slope)
-        np.multiply(exponent, slope, slope)
-        return fresh(np.multiply(a, slope, slope), g._dtype)
+        bare.multiply(exponent, slope, slope)
+        return fresh(bare.multiply(a, slope, slope), g._dtype)
     return g * conj(exponent * input.pow(exponent - 1))
 
 
@@ -60,14 +60,14 @@ def _of_number_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> 
     base = np.asarray(
         input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64
     )
-    slope: Any = np.log(base).item()
+    slope: Any = bare.log(base).item()
     if isinstance(slope, complex) and not result._dtype.is_complex:
         slope = float("nan")
     return g * conj(result * slope)
 
 
 def _truth(x: Any, exponent: bool, *, out: Any) -> None:
-    np.logical_or(x, not exponent, out=out)
+    bare.logical_or(x, not exponent, out=out)
 
 
 POW_KINDS = {INT: K.power, FLOAT: K.power, COMPLEX: K.power}

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd.rules import Rule, parameters
 from skimp._engine.dispatch.alike import alike
 from skimp._engine.dispatch.bodies import in_place_of
@@ -163,7 +161,7 @@ def _relu_back(g: Tensor, result: Tensor) -> Tensor:
     found = unrecorded(g, result)
     if found is not None and found[0].size < BLENDED and found[0].shape == found[1].shape:
         none = bare.zero(g._dtype.np)  # as `drop` does for so few, without an array to write to
-        return fresh(bare.where(np.less_equal(found[1], none), none, found[0]), g._dtype)
+        return fresh(bare.where(bare.less_equal(found[1], none), none, found[0]), g._dtype)
     made = THRESHOLD_BACK.fast(g, result, 0.0)  # as `call` asks it first
     return call(THRESHOLD_BACK, (g, result), (0.0,)) if made is None else made
 

@@ -106,7 +106,7 @@ export("prelu", prelu, EVERYWHERE, autocast="lower")
 
 
 def _by_noise(g: Any, x: Any, noise: Any, *, out: Any) -> None:
-    np.multiply(g, noise, out=out)
+    bare.multiply(g, noise, out=out)
 
 
 NOISE_BACK: Pointwise = Pointwise(

@@ -151,13 +151,13 @@ def _line_back(
         a, weighted = r.repeat(many), sums
     else:
         w = weight.reshape(groups, -1).astype(np.float64)
-        a, weighted = np.multiply(r, w).reshape(-1), np.multiply(sums, w)
+        a, weighted = bare.multiply(r, w).reshape(-1), bare.multiply(sums, w)
     c, b = np.add.reduce(weighted, 3, keepdims=True)
-    share = np.divide(r, bare.number(-many * places, r.dtype))
-    np.multiply(b, np.multiply(np.square(r), share), out=b)
-    np.multiply(c, share, out=c)
-    np.subtract(c, np.multiply(b, m), out=c)
-    np.multiply(product, r, out=product)
+    share = bare.divide(r, bare.number(-many * places, r.dtype))
+    bare.multiply(b, bare.multiply(bare.square(r), share), out=b)
+    bare.multiply(c, share, out=c)
+    bare.subtract(c, bare.multiply(b, m), out=c)
+    bare.multiply(product, r, out=product)
     db, dw = sums[:, 0] if n == 1 else np.add.reduce(sums, 1)
     each = (a, b.repeat(many), c.repeat(many), dw.reshape(-1), db.reshape(-1))
     return [v.astype(mean.dtype) for v in each]
@@ -196,7 +196,7 @@ def _places_moments(images: Array, groups: int) -> tuple[Array, Array]:
     """Mean and variance of each group, (n, groups, 1), of images that lie channels last."""
     mean, var = [v.reshape(len(v), groups, -1) for v in channel_places.moments(images)]
     middle = np.add.reduce(mean, 2, keepdims=True) / mean.shape[2]
-    var += np.square(mean - middle)
+    var += bare.square(mean - middle)
     return middle, np.add.reduce(var, 2, keepdims=True) / var.shape[2]
 
 
@@ -231,22 +231,22 @@ def _grouped(x: Array, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     n, c = x.shape[:2]
     rows = x.reshape(n * groups, -1, 1)
     length = bare.number(rows.shape[1], x.dtype)
-    mean = np.divide(reducers.add_up(rows), length)
-    apart = np.subtract(rows, mean[:, None])
-    squares = reducers.add_up(np.square(apart, out=apart))
+    mean = bare.divide(reducers.add_up(rows), length)
+    apart = bare.subtract(rows, mean[:, None])
+    squares = reducers.add_up(bare.square(apart, out=apart))
     if x.dtype.itemsize < 8 and not reducers.in_range(squares):
         return None
-    rstd = np.add(np.divide(squares, length), bare.number(eps, x.dtype))
-    np.divide(bare.number(1, x.dtype), np.sqrt(rstd, out=rstd), out=rstd)
+    rstd = bare.add(bare.divide(squares, length), bare.number(eps, x.dtype))
+    bare.divide(bare.number(1, x.dtype), bare.sqrt(rstd, out=rstd), out=rstd)
     beside = (1, groups, c // groups, 1)
     middle, scale = mean.reshape(n, groups, 1, 1), rstd.reshape(n, groups, 1, 1)
-    a = scale if weight is None else np.multiply(scale, weight.reshape(beside))
+    a = scale if weight is None else bare.multiply(scale, weight.reshape(beside))
     if bias is None:
-        b = np.multiply(np.negative(middle), a)
+        b = bare.multiply(bare.negative(middle), a)
     else:
-        b = np.subtract(bias.reshape(beside), np.multiply(middle, a))
-    y = np.multiply(x.reshape(n, groups, c // groups, -1), a)
-    np.add(y, b, out=y)
+        b = bare.subtract(bias.reshape(beside), bare.multiply(middle, a))
+    y = bare.multiply(x.reshape(n, groups, c // groups, -1), a)
+    bare.add(y, b, out=y)
     return y.reshape(x.shape), mean.reshape(n, groups), rstd.reshape(n, groups)
 
 

@@ -43,28 +43,28 @@ def _weighted(loss: Any, weight: Any) -> Any:
 
 
 def _square(x: Array, y: Array, *, out: Array) -> None:
-    np.subtract(x, y, out=out)
-    np.multiply(out, out, out=out)
+    bare.subtract(x, y, out=out)
+    bare.multiply(out, out, out=out)
 
 
 def _smooth(x: Array, y: Array, beta: Any, *, out: Array) -> None:
     """Quadratic below beta, linear above."""
-    np.subtract(x, y, out=out)
+    bare.subtract(x, y, out=out)
     np.absolute(out, out=out)
     near = out < beta
     far = None if _all(near) else out - 0.5 * np.asarray(beta, out.dtype)
-    np.multiply(out, out, out=out)
-    np.multiply(out, 0.5 / beta, out=out)
+    bare.multiply(out, out, out=out)
+    bare.multiply(out, 0.5 / beta, out=out)
     _unless(near, far, out)
 
 
 def _huber(x: Array, y: Array, delta: Any, *, out: Array) -> None:
-    np.subtract(x, y, out=out)
+    bare.subtract(x, y, out=out)
     np.absolute(out, out=out)
     near = out <= delta
     far = None if _all(near) else (out - 0.5 * np.asarray(delta, out.dtype)) * delta
-    np.multiply(out, out, out=out)
-    np.multiply(out, 0.5, out=out)
+    bare.multiply(out, out, out=out)
+    bare.multiply(out, 0.5, out=out)
     _unless(near, far, out)
 
 
@@ -270,15 +270,15 @@ def _scaled(loss: Any, weight: Any) -> Any:
 
 def _bce(x: Array, y: Array, *, out: Array) -> None:
     """(y - 1) max(log(1 - x), -100) - y max(log(x), -100)."""
-    np.negative(x, out=out)
-    np.log1p(out, out=out)
-    np.maximum(out, -100, out=out)
-    first = np.subtract(y, 1, out=np.empty_like(out))
-    np.multiply(out, first, out=first)
-    np.log(x, out=out)
-    np.maximum(out, -100, out=out)
-    np.multiply(out, y, out=out)
-    np.subtract(first, out, out=out)
+    bare.negative(x, out=out)
+    bare.log1p(out, out=out)
+    bare.maximum(out, -100, out=out)
+    first = bare.subtract(y, 1, out=np.empty_like(out))
+    bare.multiply(out, first, out=first)
+    bare.log(x, out=out)
+    bare.maximum(out, -100, out=out)
+    bare.multiply(out, y, out=out)
+    bare.subtract(first, out, out=out)
 
 
 def _bce_back(g: Any, input: Any, target: Any) -> Any:
@@ -301,12 +301,12 @@ def _bce_back(g: Any, input: Any, target: Any) -> Any:
 def _bce_slope(g: Array, x: Array, y: Array) -> Array:
     """The steps of the formula in ops, in two arrays."""
     slope, variance = np.empty_like(x), np.empty_like(x)
-    np.subtract(x, y, out=slope)
-    np.multiply(g, slope, out=slope)
-    np.subtract(1, x, out=variance)
-    np.multiply(variance, x, out=variance)
-    np.maximum(variance, 1e-12, out=variance)
-    np.divide(slope, variance, out=slope)
+    bare.subtract(x, y, out=slope)
+    bare.multiply(g, slope, out=slope)
+    bare.subtract(1, x, out=variance)
+    bare.multiply(variance, x, out=variance)
+    bare.maximum(variance, 1e-12, out=variance)
+    bare.divide(slope, variance, out=slope)
     return slope
 
 
@@ -377,11 +377,11 @@ def _bce_logits(x: Array, y: Array, *, out: Array) -> None:
     both = x.dtype.type(1) - y
     both *= x
     np.absolute(x, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
-    np.log1p(out, out=out)
-    np.subtract(np.minimum(x, x.dtype.type(0)), out, out=out)
-    np.subtract(both, out, out=out)
+    bare.negative(out, out=out)
+    bare.exp(out, out=out)
+    bare.log1p(out, out=out)
+    bare.subtract(bare.minimum(x, x.dtype.type(0)), out, out=out)
+    bare.subtract(both, out, out=out)
 
 
 BCE_LOGITS = Pointwise(

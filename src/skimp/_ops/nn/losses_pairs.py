@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd import errors, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
@@ -66,10 +64,10 @@ def margin_ranking_loss(
 
 
 def _soft_margin(x: Array, y: Array, *, out: Array) -> None:
-    np.multiply(x, y, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
-    np.log1p(out, out=out)
+    bare.multiply(x, y, out=out)
+    bare.negative(out, out=out)
+    bare.exp(out, out=out)
+    bare.log1p(out, out=out)
 
 
 SOFT_MARGIN = Pointwise(

@@ -179,7 +179,7 @@ def _go_back(
             slope = slopes[t - steps.start]
             if loops is None:
                 reset = gates[t, 0] if resets is None else resets[t]
-                np.multiply(dh, gates[t, 1], out=through)  # before the gates are written over
+                bare.multiply(dh, gates[t, 1], out=through)  # before the gates are written over
                 _go_through(dh, reset, slope, by_gate[t], to_behind)
             else:
                 before = results[t - 1] if t and results is not None else first
@@ -192,10 +192,10 @@ def _go_back(
 
 def _go_through(dh: Array, reset: Array, slope: Array, into: Array, behind: Array) -> None:
     """into = the gradients of a step's gates; those behind its hidden part."""
-    np.multiply(slope, dh, out=into)
-    np.multiply(slope[:2], dh, out=behind[:2])
+    bare.multiply(slope, dh, out=into)
+    bare.multiply(slope[:2], dh, out=behind[:2])
     slope[2] *= dh
-    np.multiply(slope[2], reset, out=behind[2])
+    bare.multiply(slope[2], reset, out=behind[2])
 
 
 def _slopes(kept: Kept, steps: slice, out: Array) -> None:
@@ -204,9 +204,9 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
     a = gates[steps]
     reset, update, new = a[:, 0], a[:, 1], a[:, 2]
     to_reset, to_update, to_new = out[:, 0], out[:, 1], out[:, 2]
-    np.subtract(1, a, out=out)
-    np.multiply(new, new, out=to_new)
-    np.subtract(1, to_new, out=to_new)
+    bare.subtract(1, a, out=out)
+    bare.multiply(new, new, out=to_new)
+    bare.subtract(1, to_new, out=to_new)
     to_new *= to_update
     for factor in (reset, hidden_part[steps], to_new):
         to_reset *= factor
@@ -312,15 +312,15 @@ def _go(steps: Any, x: Array, h: Array, made: Any, reverse: bool) -> None:
 def _show(h: Array, gates: Array, hidden: Array, into: Array) -> None:
     """The new gate, and into = what it is together with h."""
     reset, update, new = gates
-    np.multiply(reset, hidden, out=into)
-    np.add(new, into, out=new)
-    np.tanh(new, out=new)
+    bare.multiply(reset, hidden, out=into)
+    bare.add(new, into, out=new)
+    bare.tanh(new, out=new)
     if (loops := compiled.taking(gates, h, into)) is not None:
         loops.gru_shown(gates, h, into)
         return
-    np.subtract(h, new, out=into)
-    np.multiply(into, update, out=into)
-    np.add(into, new, out=into)
+    bare.subtract(h, new, out=into)
+    bare.multiply(into, update, out=into)
+    bare.add(into, new, out=into)
 
 
 @called("gru")

@@ -114,7 +114,7 @@ def _gates_back(d: Array, dh: Array | None, dc: Array | None, kept: Kept, into: 
         zeros = np.zeros(cell.shape, d.dtype)
         dh, dc = zeros if dh is None else dh, zeros if dc is None else dc
     if (loops := compiled.taking(d, dh, dc, gates, before, into)) is not None:
-        loops.lstm_back(gates, before, np.tanh(cell), dh, dc, factors[0, :4], d, into)
+        loops.lstm_back(gates, before, bare.tanh(cell), dh, dc, factors[0, :4], d, into)
         return
     _slopes((gates[None], cell[None], before), slice(0, 1), factors)
     by_gate = d.reshape(batch, 4, n).transpose(1, 0, 2)
@@ -175,7 +175,7 @@ def _go_back(
         if loops is None:
             _slopes(kept, steps, slopes)
         else:
-            np.tanh(cells[steps], out=slopes[:, 4])
+            bare.tanh(cells[steps], out=slopes[:, 4])
         for t in one_by_one(steps, True):
             if g is not None:
                 dh += g[t]
@@ -195,11 +195,11 @@ def _go_through(
 ) -> None:
     """into = the gradients of a step's gates, in whose memory `forget` may be, before = that of the
     cell before it; whole, which may be dc, that of the cell."""
-    np.multiply(dh, slope[4], out=before)
-    np.add(dc, before, out=whole)
-    np.multiply(whole, forget, out=before)  # before the step's gates are written over
-    np.multiply(slope[:3], whole, out=into[:3])
-    np.multiply(slope[3], dh, out=into[3])
+    bare.multiply(dh, slope[4], out=before)
+    bare.add(dc, before, out=whole)
+    bare.multiply(whole, forget, out=before)  # before the step's gates are written over
+    bare.multiply(slope[:3], whole, out=into[:3])
+    bare.multiply(slope[3], dh, out=into[3])
 
 
 def _slopes(kept: Kept, steps: slice, out: Array) -> None:
@@ -208,18 +208,18 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
     gates, cells, first = kept
     a = gates[steps]
     slopes, top = out[:, :4], out[:, 4]
-    np.subtract(1, a, out=slopes)
+    bare.subtract(1, a, out=slopes)
     slopes *= a
     i, new, o = a[:, 0], a[:, 2], a[:, 3]
     slopes[:, 0] *= new
     times_last(slopes[:, 1], first, cells, steps)
-    np.multiply(new, new, out=slopes[:, 2])
-    np.subtract(1, slopes[:, 2], out=slopes[:, 2])
+    bare.multiply(new, new, out=slopes[:, 2])
+    bare.subtract(1, slopes[:, 2], out=slopes[:, 2])
     slopes[:, 2] *= i
-    np.tanh(cells[steps], out=top)
+    bare.tanh(cells[steps], out=top)
     slopes[:, 3] *= top
-    np.multiply(top, top, out=top)
-    np.subtract(1, top, out=top)
+    bare.multiply(top, top, out=top)
+    bare.subtract(1, top, out=top)
     top *= o
 
 
@@ -322,15 +322,15 @@ def _carry(c: Array, gates: Array, into: Array, part: Array) -> None:
     if (loops := compiled.taking(gates, c, into)) is not None:
         loops.lstm_carried(gates, c, into)
         return
-    np.multiply(gates[1], c, out=into)
-    np.multiply(gates[0], gates[2], out=part)
-    np.add(into, part, out=into)
+    bare.multiply(gates[1], c, out=into)
+    bare.multiply(gates[0], gates[2], out=part)
+    bare.add(into, part, out=into)
 
 
 def _show(cell: Array, gates: Array, into: Array) -> None:
     """into = o * tanh(cell)"""
-    np.tanh(cell, out=into)
-    np.multiply(gates[3], into, out=into)
+    bare.tanh(cell, out=into)
+    bare.multiply(gates[3], into, out=into)
 
 
 @called("lstm")

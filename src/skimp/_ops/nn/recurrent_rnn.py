@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import named as called
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import recurrence
+from skimp._kernels import bare, recurrence
 from skimp._kernels.blas import multiply
 from skimp._kernels.recurrence import Step
 from skimp._kernels.threads import quietly
@@ -104,8 +104,8 @@ def _steps_back(d: Array, dh: Array, g: Array, out: Array, w: Array, relu: bool)
 def _tanh_back(d: Array, dh: Array, g: Array, out: Array, times_w: Any) -> None:
     for steps in some_steps(len(d), dh.size, True):
         slopes = d[steps]
-        np.multiply(out[steps], out[steps], out=slopes)
-        np.subtract(1, slopes, out=slopes)
+        bare.multiply(out[steps], out[steps], out=slopes)
+        bare.subtract(1, slopes, out=slopes)
         for t in one_by_one(steps, True):
             dh += g[t]
             into = d[t]
@@ -119,11 +119,11 @@ def _relu_back(d: Array, dh: Array, g: Array, out: Array, times_w: Any) -> None:
     bits, given = d.view(kind), dh.view(kind)
     for steps in some_steps(len(d), dh.size, True):
         masks = bits[steps]
-        np.less_equal(out[steps], 0, out=masks)
+        bare.less_equal(out[steps], 0, out=masks)
         masks -= 1
         for t in one_by_one(steps, True):
             dh += g[t]
-            np.bitwise_and(bits[t], given, out=bits[t])
+            bare.bitwise_and(bits[t], given, out=bits[t])
             times_w(d[t])
 
 
@@ -167,7 +167,7 @@ def _go(step: Step, h: Array, into: Array, relu: bool) -> Array:
     """The next state, in whose place is what comes from the input."""
     step(h, into)
     if relu:  # by oneDNN a NaN were 0
-        np.maximum(into, 0, out=into)
+        bare.maximum(into, 0, out=into)
     new: Array = into[0]
     return new
 

@@ -23,7 +23,7 @@ from skimp._engine.tensor import dtypes, formats, meta, promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import shaping
+from skimp._kernels import bare, shaping
 from skimp._kernels.random import (
     draws,
     few as draws_few,
@@ -394,7 +394,7 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
         numbers = draws_few.drawn_uniforms(row.size, engine)
     if numbers is None:
         return None
-    np.less(numbers, row, out=numbers)
+    bare.less(numbers, row, out=numbers)
     return fresh(numbers.reshape(x.shape), dtypes.float32)
 
 

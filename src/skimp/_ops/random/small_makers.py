@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp._kernels.random import few as draws_few, integers as draws_integers
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.shuffle import permutation
@@ -132,7 +133,7 @@ def _few_between(
         return fresh(made, dtype)
     with engine.lock:
         words = engine.seen32(n)
-    made = np.remainder(words, _span(high - low))
+    made = bare.remainder(words, _span(high - low))
     if low:
         made = made.astype(np.int64)
         made += low

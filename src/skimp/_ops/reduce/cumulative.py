@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from types import NoneType
 from typing import Any
 
@@ -21,7 +22,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, shaping
+from skimp._kernels import bare, compiled, shaping
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small, small_order
 
@@ -165,8 +166,21 @@ def _small(ufunc: Any) -> Any:
 
 def _in_doubles(ufunc: Any, x: Array, dim: int) -> Array:
     """Running results of floats, which are made wide first: sooner than as it goes."""
+    loops = compiled.loops() if ufunc is np.add and x.dtype.char == "f" and x.size else None
+    if loops is not None:
+        made = np.empty(x.shape, x.dtype)
+        form = _around(x.shape, dim)
+        loops.summed(x.reshape(form), made.reshape(form))
+        return made
     found: Array = ufunc.accumulate(x.astype(np.float64, copy=False), dim)
     return found.astype(x.dtype, copy=False)
+
+
+@lru_cache(maxsize=256)
+def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """How many elements dims before a dim have, it has itself, and those after it."""
+    dim %= len(shape)
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 @rowwise(batch=batching.dims.by_dims("dim"),
@@ -255,11 +269,11 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
         if not x.size or not x.flags.c_contiguous or input._dtype not in dtypes.FLOATING:
             return None
         values = compare.accumulate(x, dim)
-        if np.isnan(compare.reduce(values, None)):
+        if bare.isnan(compare.reduce(values, None)):
             return None
         n = x.shape[dim]
         steps = np.arange(n).reshape(n, *(1,) * (x.ndim - 1 - dim % x.ndim))
-        at = np.maximum.accumulate(np.multiply(x == values, steps), dim)
+        at = np.maximum.accumulate(bare.multiply(x == values, steps), dim)
         return getattr(return_types, name)(  # type: ignore[no-any-return]
             fresh(values, input._dtype), fresh(at, dtypes.int64)
         )
@@ -352,7 +366,7 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
         if carry is not None:
             high = bare.where(carry.real >= block[k].real, carry, block[k])
             low = bare.where(carry.real >= block[k].real, block[k], carry)
-            both = high + np.log1p(np.exp(low - high))
+            both = high + bare.log1p(bare.exp(low - high))
             block[k] = bare.where(np.isneginf(high.real), high, both)
         carry = block[k].copy()
     return block

@@ -136,7 +136,7 @@ def _search(
     if not target.size:
         return result
     # NumPy sorts them, PyTorch does not
-    has_nan = rows.dtype.kind == "f" and bare.count_nonzero(np.isnan(rows)) > 0
+    has_nan = rows.dtype.kind == "f" and bare.count_nonzero(bare.isnan(rows)) > 0
     if rows.ndim == 1 and not has_nan:
         ordered = rows if sorter is None else rows[sorter]
         side: Any = "right" if right else "left"
@@ -166,14 +166,14 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
     high = np.full(values.shape, rows.shape[1], np.int64)
     for _ in range(rows.shape[1].bit_length()):
         middle = (low + high) >> 1
-        at = np.minimum(middle, rows.shape[1] - 1)
+        at = bare.minimum(middle, rows.shape[1] - 1)
         if sorter is not None:
             at = shaping.along(sorter, at, 1)
         here = shaping.along(rows, at, 1)
         further = ~(here > values) if right else ~(here >= values)
         further &= low < high
         low = bare.where(further, middle + 1, low)
-        high = bare.where(further, high, np.minimum(high, middle))
+        high = bare.where(further, high, bare.minimum(high, middle))
     return low
 
 
@@ -202,7 +202,7 @@ def _extent(name: str, array: Array, low: float, high: float, margin: float) -> 
         low, high = array.min(), array.max()
     if low == high:
         low, high = low - margin, high + margin
-    if not (np.isfinite(low) and np.isfinite(high)):
+    if not (bare.isfinite(low) and bare.isfinite(high)):
         raise RuntimeError(f"{name}: range of [{_number(low)}, {_number(high)}] is not finite")
     if not low < high:
         raise RuntimeError(f"{name}: max must be larger than min")
@@ -240,7 +240,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         values = array[box]
         values = values[(values >= low) & (values <= high)]
         at = ((values - low) * bins / (high - low)).astype(np.int64)
-        counts += bare.bincount(np.minimum(at, bins - 1), minlength=bins)
+        counts += bare.bincount(bare.minimum(at, bins - 1), minlength=bins)
     return fresh(counts.astype(input._dtype.np), input._dtype)
 
 
@@ -273,7 +273,7 @@ def histogram(
                 "the input tensor excluding its innermost dimension"
             )
     inside = (array >= edges[0]) & (array <= edges[-1])
-    at = np.minimum(np.searchsorted(edges, array[inside], "right"), len(edges) - 1) - 1
+    at = bare.minimum(np.searchsorted(edges, array[inside], "right"), len(edges) - 1) - 1
     hist = bare.bincount(
         at, None if weights is None else weights[inside], minlength=len(edges) - 1
     ).astype(array.dtype)
@@ -318,7 +318,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
 
 
 def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
-    if not (np.isfinite(low) and np.isfinite(high)):
+    if not (bare.isfinite(low) and bare.isfinite(high)):
         raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError(
@@ -405,7 +405,7 @@ def isin(
 
     def work(box: Any) -> None:
         values = source[box]
-        at = np.minimum(np.searchsorted(tests, values), tests.size - 1)
+        at = bare.minimum(np.searchsorted(tests, values), tests.size - 1)
         found = tests[at] == values
         target[box] = ~found if invert else found
 

@@ -13,7 +13,7 @@ import numpy as np
 from skimp._engine.eval import ranks
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.scratch import starts
 from skimp._ops.reduce.small import ROWS, WHOLE, floats, highest, row_major
 from skimp._ops.reduce.small_sums import all_finite
@@ -21,6 +21,7 @@ from skimp._ops.reduce.small_sums import all_finite
 ORDERED: Final = dtypes.FLOATING | WHOLE
 _SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
 _KEPT: Final = 1 << 9  # places up to which each one's origin is kept, which spares an iterator
+_FEW: Final = 16  # of a row that are kept in order while the others are looked at
 _FAR: Final = 8  # times as many as are asked for are in a row, where it may not be sorted
 # ns. The first of rows is looked for again and again: what that takes, each time, of each row (and
 # an eighth of each number)
@@ -83,6 +84,9 @@ def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k
         return None
     if k == 1:
         return _first(x, dtype, dim, descending)
+    if k <= _FEW and dtype is dtypes.float32 and dim in (-1, x.ndim - 1):
+        if (loops := compiled.taking(x)) is not None:
+            return _topped(loops, x, descending, k)
     if n > _FAR * k and dim in (-1, x.ndim - 1):
         rows, sorting = x.size // n, x.size * n.bit_length()
         bounding = rows * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
@@ -109,6 +113,17 @@ def _first(x: Array, dtype: dtypes.dtype, dim: int, descending: bool) -> Any:
     return fresh(values, dtype), fresh(places, dtypes.int64)
 
 
+def _topped(loops: Any, x: Array, descending: bool, k: int) -> Any:
+    """`in_order` along the last dim, by a loop that keeps the first so far in order."""
+    rows = x.size // x.shape[-1]
+    values, places = np.empty((rows, k), np.float32), np.empty((rows, k), np.int64)
+    if not loops.topped(x.reshape(rows, -1), descending, values, places):
+        return None
+    shape = (*x.shape[:-1], k)
+    made = fresh(values.reshape(shape), dtypes.float32)
+    return made, fresh(places.reshape(shape), dtypes.int64)
+
+
 def _one_by_one(x: Array, dtype: dtypes.dtype, descending: bool, k: int) -> Any:
     """`in_order` along the last dim: what was found is put out of the way of the next. None where
     that can't be told from the numbers, or some may be NaN."""
@@ -120,13 +135,13 @@ def _one_by_one(x: Array, dtype: dtypes.dtype, descending: bool, k: int) -> Any:
     found = np.empty((k, len(rows)), np.int64)
     for at in found:
         find(1, at)
-        np.add(at, begins, at)
+        bare.add(at, begins, at)
         flat[at] = gone
     at = found.T.copy().reshape((*x.shape[:-1], k))
     values = x.ravel().take(at)
     if (gone in values) if dtype in WHOLE else not all_finite(values):
         return None
-    places = np.subtract(at, _origins(x.shape, -1, k if at.size <= _KEPT else 1)[0])
+    places = bare.subtract(at, _origins(x.shape, -1, k if at.size <= _KEPT else 1)[0])
     return fresh(values, dtype), fresh(places, dtypes.int64)
 
 
@@ -181,7 +196,7 @@ def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
         num_classes = int(highest(x, None)) + 1
     if num_classes < 1 or x.size * num_classes > ROWS:
         return None
-    found = np.equal(x[..., None], starts(num_classes, 1), order="C")
+    found = bare.equal(x[..., None], starts(num_classes, 1), order="C")
     if bare.count_nonzero(found) != x.size:
         return None
     return fresh(found.astype(np.int64), dtypes.int64)

@@ -68,8 +68,8 @@ def member(
         return None
     if x.size * tests.size > _PAIRS:
         return None
-    found = np.logical_or.reduce(np.equal(x[..., None], tests.reshape(-1)), -1)
-    return fresh(np.logical_not(found) if invert else found, dtypes.bool)
+    found = np.logical_or.reduce(bare.equal(x[..., None], tests.reshape(-1)), -1)
+    return fresh(bare.logical_not(found) if invert else found, dtypes.bool)
 
 
 def distinct(
@@ -88,7 +88,7 @@ def distinct(
         return None
     other = np.empty(x.size, np.bool_)
     other[0] = True
-    np.not_equal(x[1:], x[:-1], out=other[1:])
+    bare.not_equal(x[1:], x[:-1], out=other[1:])
     values = x[other]
     found = [fresh(values, input._dtype)]
     if return_inverse:
@@ -96,7 +96,7 @@ def distinct(
     if return_counts:
         first = other.nonzero()[0]
         ends = np.append(first[1:], x.size)
-        found.append(fresh(np.subtract(ends, first, out=ends), dtypes.int64))
+        found.append(fresh(bare.subtract(ends, first, out=ends), dtypes.int64))
     return tuple(found) if len(found) > 1 else found[0]
 
 

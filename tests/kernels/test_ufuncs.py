@@ -1,0 +1,120 @@
+"""NumPy's loops called straight (`ufuncs.h`): what its ufuncs do, with their bits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from numpy._core import umath
+
+import skimp
+from skimp._kernels import bare, compiled, loops
+
+UFUNCS = [
+    *[u for u in vars(np).values() if isinstance(u, np.ufunc) and u.nin < 3 and u.nout == 1],
+    umath.clip,
+]
+SHAPES = ((), (1,), (4,), (33,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 1), (0,), (70, 60))
+NUMBERS = (2.5, -0.0, 0, 3, -7, 1 << 30, 1e300, True, np.float32(0.5))
+Draw = Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_loops() -> None:
+    if compiled.loops() is None:
+        pytest.skip("no loops are compiled")
+
+
+def test_as_it_stands_it_is_the_ufunc() -> None:
+    assert loops.ufunc(np.add) is np.add
+
+
+@st.composite
+def operands(draw: Draw) -> Any:
+    ufunc = draw(st.sampled_from(UFUNCS))
+    made, kind = [], draw(st.sampled_from("?bBil" + 4 * "fd"))
+    numbers = np.random.default_rng(draw(st.integers(0, 99)))
+    for _ in range(ufunc.nin):
+        a = numbers.standard_normal(draw(st.sampled_from(SHAPES))) * 10.0 ** numbers.integers(-3, 4)
+        if a.size > 4 and kind in "fd":
+            a.reshape(-1)[:4] = np.inf, -np.inf, np.nan, -0.0
+            numbers.shuffle(a.reshape(-1))
+        a = np.asarray(np.clip(a, -100, 100) if kind not in "fd" else a).astype(kind)
+        how = draw(st.sampled_from(["row by row"] * 5 + ["turned", "swapped", "number", "gaps"]))
+        if how == "number" and made:
+            a = draw(st.sampled_from(NUMBERS))
+        elif how == "swapped":
+            a = a.astype(a.dtype.newbyteorder())
+        elif how != "row by row" and a.ndim:
+            a = a.T if how == "turned" else a[::2]
+        made.append(a)
+    return ufunc, made, draw(st.sampled_from(["new", "new", "out", "over", "shifted"]))
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def result(call: Any, args: list[Any], like: Any, way: str) -> Any:
+    """What a call makes of copies of its operands: new, or into what lies in this way."""
+    args = [a.copy("K") if isinstance(a, np.ndarray) else a for a in args]
+    if way == "new":
+        return np.asarray(call(*args))
+    out = np.empty(like.shape, like.dtype)
+    same = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.shape == out.shape]
+    same = [i for i in same if args[i].dtype == out.dtype]
+    if way == "over" and same:
+        out = args[same[0]]
+    elif way == "shifted" and same and out.ndim == 1:
+        room = np.zeros(out.size + 1, out.dtype)
+        room[:-1] = args[same[0]]
+        args[same[0]], out = room[:-1], room[1:]
+    assert call(*args, out=out) is out
+    return out
+
+
+@given(operands())
+def test_small_arrays_have_the_ufuncs_results(given: Any) -> None:
+    ufunc, args, way = given
+    try:
+        like = np.asarray(ufunc(*args))
+        want = result(ufunc, args, like, way)
+    except (TypeError, ValueError, OverflowError) as error:
+        with pytest.raises(type(error)):
+            bare.ufunc(ufunc)(*args)
+        return
+    got = result(bare.ufunc(ufunc), args, like, way)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    if want.size > 1 and 1 not in want.shape:
+        assert got.strides == want.strides
+    real = ~np.isnan(want) if want.dtype.kind == "f" else np.full(want.shape, True)
+    assert got[real].tobytes() == want[real].tobytes()
+    assert np.array_equal(got, want, equal_nan=want.dtype.kind == "f")
+
+
+def test_what_is_no_array_or_another_word_is_the_ufuncs() -> None:
+    x = np.arange(4.0)
+    assert bare.add(1, 2) == 3
+    assert bare.add(x, x, where=x > 1, out=np.zeros(4)).tolist() == [0, 0, 4, 6]
+    assert bare.add(x, x, dtype=np.float32).dtype == np.float32
+    assert bare.multiply([1, 2], x[:2]).tolist() == [0, 2]
+    with pytest.raises(TypeError):
+        bare.add(x)
+    with pytest.raises(ValueError, match="broadcast"):
+        bare.add(x, x[:3])
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        bare.add(x, x, out=x)
+
+
+def test_who_asks_numpy_to_raise_is_not_asked_by_small_ops() -> None:
+    with np.errstate(all="raise"):  # PyTorch's are silent
+        assert (skimp.ones(2) / skimp.zeros(2)).tolist() == [float("inf")] * 2
+        assert (skimp.ones(2).log() * 2).tolist() == [0, 0]
