@@ -15,11 +15,15 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, source_hash, spec_from_loader
 from typing import Any, Final
 
+from skimp._kernels import teams
 from skimp._kernels.locks import reentrant
 from skimp.config import choice
 
 SOURCES: Final = tuple(
-    [os.path.join(os.path.dirname(__file__), f"loops{kind}") for kind in (".py", ".pxd")]
+    [
+        os.path.join(os.path.dirname(__file__), name)
+        for name in ("loops.py", "loops.pxd", "passes.h")
+    ]
 )
 # Without checks that would cost each element: who calls has seen to sizes.
 DIRECTIVES: Final = (
@@ -29,6 +33,7 @@ DIRECTIVES: Final = (
 # No operation is joined with another, so that bits are NumPy's.
 FLAGS: Final = (
     "-shared", "-fPIC", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing",
+    "-fopenmp",
 )  # fmt: skip
 _PROCESSOR: Final = "/proc/cpuinfo"
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -114,7 +119,8 @@ def load(file: str) -> Any:
     """The module of this file."""
     spec = spec_from_loader("loops", ExtensionFileLoader("loops", file))
     assert spec is not None
-    found = module_from_spec(spec)
+    with teams.patience():  # OpenMP is loaded with it
+        found = module_from_spec(spec)
     assert spec.loader is not None
     spec.loader.exec_module(found)
     return found

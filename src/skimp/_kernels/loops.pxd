@@ -21,11 +21,21 @@ cdef void _temper(unsigned int[::1] key, Py_ssize_t at, unsigned int[::1] words,
 cdef void _below(unsigned int[::1] words, unsigned char[::1] out, Py_ssize_t to, Py_ssize_t count,
                  unsigned int high, unsigned int low) noexcept
 
-@cython.locals(i=Py_ssize_t)
-cpdef kept(const float[::1] x, const unsigned char[::1] stays, float scale, float[::1] out)
+@cython.locals(n=Py_ssize_t, t=Py_ssize_t)
+cpdef kept(const float[::1] x, const unsigned char[::1] stays, float scale, float[::1] out,
+           Py_ssize_t threads)
 
 @cython.locals(i=Py_ssize_t)
-cpdef passed(const float[::1] g, const float[::1] x, float low, float high, float[::1] out)
+cdef void _kept(const float[::1] x, const unsigned char[::1] stays, float scale, float[::1] out,
+                Py_ssize_t first, Py_ssize_t last) noexcept nogil
+
+@cython.locals(n=Py_ssize_t, t=Py_ssize_t)
+cpdef passed(const float[::1] g, const float[::1] x, float low, float high, float[::1] out,
+             Py_ssize_t threads)
+
+@cython.locals(i=Py_ssize_t)
+cdef void _passed(const float[::1] g, const float[::1] x, float low, float high, float[::1] out,
+                  Py_ssize_t first, Py_ssize_t last) noexcept nogil
 
 @cython.locals(i=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t)
 cpdef bint added(float[:, ::1] target, const long long[::1] places, const float[:, ::1] rows)
@@ -54,6 +64,17 @@ cpdef gru_back(const float[:, :, ::1] gates, const float[:, ::1] hidden,
                const float[:, ::1] before, const float[:, ::1] dh, float[:, ::1] room,
                float[:, ::1] d, float[:, ::1] behind, float[:, ::1] resets, float[:, ::1] out)
 
-@cython.locals(r=Py_ssize_t, k=Py_ssize_t)
+@cython.locals(n=Py_ssize_t, t=Py_ssize_t)
 cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
-             float[:, ::1] out)
+             float[:, ::1] out, Py_ssize_t threads)
+
+@cython.locals(r=Py_ssize_t, k=Py_ssize_t)
+cdef void _filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
+                  float[:, ::1] out, Py_ssize_t first, Py_ssize_t last) noexcept nogil
+
+cdef extern from "passes.h":
+    bint passes_ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
+                    int outs, int threads) except -1
+
+cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
+               int outs, int threads) except -1

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
+from cython.parallel import prange
+
 __all__ = [
     "added", "filled", "gru_back", "gru_shown", "kept", "lstm_back", "lstm_carried", "passed",
-    "stays", "weighed",
+    "ran", "stays", "weighed",
 ]  # fmt: skip
 
 
@@ -67,15 +70,34 @@ def _below(words: Any, out: Any, to: Any, count: Any, high: Any, low: Any) -> No
         out[to + i] = (first < high) | ((first == high) & (words[2 * i + 1] < low))
 
 
-def kept(x: Any, stays: Any, scale: Any, out: Any) -> None:
-    """out = x * (stays * scale)"""
-    for i in range(out.shape[0]):
+def kept(x: Any, stays: Any, scale: Any, out: Any, threads: Any) -> None:
+    """out = x * (stays * scale), by so many threads"""
+    n = out.shape[0]
+    if threads < 2:
+        _kept(x, stays, scale, out, 0, n)
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _kept(x, stays, scale, out, t * n // threads, (t + 1) * n // threads)
+
+
+def _kept(x: Any, stays: Any, scale: Any, out: Any, first: Any, last: Any) -> None:
+    for i in range(first, last):
         out[i] = x[i] * (stays[i] * scale)
 
 
-def passed(g: Any, x: Any, low: Any, high: Any, out: Any) -> None:
-    """out = g where x is between the limits or NaN, else 0; NaN as a limit is none."""
-    for i in range(out.shape[0]):
+def passed(g: Any, x: Any, low: Any, high: Any, out: Any, threads: Any) -> None:
+    """out = g where x is between the limits or NaN, else 0, by so many threads; NaN as a limit is
+    none."""
+    n = out.shape[0]
+    if threads < 2:
+        _passed(g, x, low, high, out, 0, n)
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _passed(g, x, low, high, out, t * n // threads, (t + 1) * n // threads)
+
+
+def _passed(g: Any, x: Any, low: Any, high: Any, out: Any, first: Any, last: Any) -> None:
+    for i in range(first, last):
         out[i] = 0 if (x[i] <= low) | (x[i] >= high) else g[i]
 
 
@@ -186,8 +208,34 @@ def gru_back(
             d[r, 2 * n + k] = room[r, k]
 
 
-def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
-    """out = value where the mask is set, else x, of as many rows as are repeated of the mask."""
+def filled(mask: Any, value: Any, x: Any, out: Any, threads: Any) -> None:
+    """out = value where the mask is set, else x, of as many rows as are repeated of the mask, by so
+    many threads."""
+    n = out.shape[1]
+    if threads < 2:
+        _filled(mask, value, x, out, 0, n)
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _filled(mask, value, x, out, t * n // threads, (t + 1) * n // threads)
+
+
+def _filled(mask: Any, value: Any, x: Any, out: Any, first: Any, last: Any) -> None:
     for r in range(out.shape[0]):
-        for k in range(out.shape[1]):
+        for k in range(first, last):
             out[r, k] = value if mask[k] else x[r, k]
+
+
+def ran(
+    steps: Any, operands: Any, n: Any, block: Any, registers: Any, outs: Any, threads: Any
+) -> Any:
+    """Steps (ufunc, numbers of operands, of which the last is written) over runs of n elements,
+    `block` of them at a time, by so many threads; from `registers` to `outs` operands are registers
+    of a block for each. By NumPy's own loops (`passes.h`). Whether it is done, as nothing is where
+    types or layouts are none of theirs."""
+    if cython.compiled:
+        return passes_ran(steps, operands, n, block, registers, outs, threads)  # noqa: F821
+    for ufunc, *args, out in steps:
+        whole = [registers <= k < outs for k in (*args, out)]
+        read = [operands[k][:n] if own else operands[k] for k, own in zip(args, whole, strict=False)]
+        ufunc(*read, out=operands[out][:n] if whole[-1] else operands[out])
+    return True

@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from skimp._kernels import compiled
 
 
@@ -84,10 +86,10 @@ def _made(folder: Path) -> tuple[Path | None, str]:
         shutil.copy(source, folder)
     text, made = folder / "loops.c", folder / "loops.so"
     directives = [word for one in compiled.DIRECTIVES for word in ("-X", one)]
-    include = sysconfig.get_paths()["include"]
+    include = sysconfig.get_paths()["include"], np.get_include()
     for command in (
         [sys.executable, "-m", "cython", "-3", *directives, "loops.py", "-o", text.name],
-        [*_compiler(), *compiled.FLAGS, f"-I{include}", text.name, "-o", made.name],
+        [*_compiler(), *compiled.FLAGS, *[f"-I{one}" for one in include], text.name, "-o", made.name],
     ):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -23,7 +23,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import repeats, shaping
+from skimp._kernels import repeats, shaping, sharing
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "            kernel = kernels[dtype]",
         f"            if {whole}:",
         "                array = empty(x0.shape, x0.dtype)",
-        f"                kernel.fn({names.passed}, out=array)",
+        "                fn = kernel.fn if array.nbytes < long else kernel.shared",
+        f"                fn({names.passed}, out=array)",
         "                made = fresh(array, dtype)",
         f"                if ({needs}) and recording is not None and state.grad:",
         f"                    recording.record(made, {names.given})",
@@ -97,7 +98,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
-        f"        typed.kernel.fn({names.passed}, out=array)",
+        "        fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
+        f"        fn({names.passed}, out=array)",
         "        if typed.rounded is not None:",
         "            array = array.astype(typed.rounded)",
         "        made = fresh(array, typed.result)",
@@ -214,7 +216,8 @@ def _over_text(names: _Names, apart: str) -> Lines:
         "    array = empty(mine.shape, typed.made) if apart else mine",
         "    if odd:",
         f"        {arrays}, = spread(typed.kernel, [{arrays}], array, apart)",
-        f"    typed.kernel.fn({names.passed}, out=array)",
+        "    fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
+        f"    fn({names.passed}, out=array)",
         "    if apart:",
         "        mine[...] = array",
     ]
@@ -358,7 +361,7 @@ def _space(row: Pointwise) -> dict[str, Any]:
     return {
         "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
-        "known": row.typed, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
+        "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
         "recording": row.recording, "row": row, "small_array": small_array,
         "state": modes.state,
     }  # fmt: skip

@@ -139,10 +139,10 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         return
     kernel, read = root.kernel, _operands(root, out.shape)
     if kernel.aliases or not _meets(out, root.leaves):
-        quietly(partial(kernel.fn, *read, out=out))
+        quietly(partial(kernel.shared, *read, out=out))
         return
     value = np.empty(root.shape, root.dtype)
-    quietly(partial(kernel.fn, *read, out=value))
+    quietly(partial(kernel.shared, *read, out=value))
     out[...] = value
 
 
