@@ -59,14 +59,15 @@ def test_what_stays_is_what_numpy_and_pytorch_draw(
     assert_array_equal(one.get_state(), theirs.get_state().numpy())
 
 
-def test_what_is_kept_has_numpys_bits(made: Any) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_kept_has_numpys_bits(made: Any, threads: int) -> None:
     given = np.random.default_rng(0)
     x = given.standard_normal(500).astype("f")
     x[:4] = np.inf, -np.inf, np.nan, -0.0
     stays = given.integers(0, 2, x.size, dtype=np.uint8)
     out, scale = np.empty_like(x), np.float32(1 / 0.7)
     with np.errstate(invalid="ignore"):
-        made.kept(x, stays, scale, out)
+        made.kept(x, stays, scale, out, threads)
         assert_array_equal(out.view(np.int32), (x * (stays * scale)).view(np.int32))
 
 

@@ -74,7 +74,7 @@ cdef void _filled(const unsigned char[::1] mask, float value, const float[:, ::1
 
 cdef extern from "passes.h":
     bint passes_ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
-                    int outs, int threads) except -1
+                    int outs, int threads, bint asked) except -1
 
 cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
-               int outs, int threads) except -1
+               int outs, int threads, bint asked=*) except -1

@@ -226,16 +226,21 @@ def _filled(mask: Any, value: Any, x: Any, out: Any, first: Any, last: Any) -> N
 
 
 def ran(
-    steps: Any, operands: Any, n: Any, block: Any, registers: Any, outs: Any, threads: Any
-) -> Any:
+    steps: Any, operands: Any, n: Any, block: Any, registers: Any, outs: Any, threads: Any,
+    asked: Any = False,
+) -> Any:  # fmt: skip
     """Steps (ufunc, numbers of operands, of which the last is written) over runs of n elements,
     `block` of them at a time, by so many threads; from `registers` to `outs` operands are registers
     of a block for each. By NumPy's own loops (`passes.h`). Whether it is done, as nothing is where
-    types or layouts are none of theirs."""
+    types or layouts are none of theirs; or whether it would be, if that is what is `asked`."""
     if cython.compiled:
-        return passes_ran(steps, operands, n, block, registers, outs, threads)  # noqa: F821
-    for ufunc, *args, out in steps:
-        whole = [registers <= k < outs for k in (*args, out)]
-        read = [operands[k][:n] if own else operands[k] for k, own in zip(args, whole, strict=False)]
-        ufunc(*read, out=operands[out][:n] if whole[-1] else operands[out])
+        return passes_ran(steps, operands, n, block, registers, outs, threads, asked)  # type: ignore[name-defined] # noqa: F821
+    for first in range(0, 0 if asked else n, block):
+        last = min(first + block, n)
+        parts = [a.reshape(-1)[first:last] if a.ndim else a for a in operands]
+        for k in range(registers, outs):
+            parts[k] = operands[k][: last - first]
+        for ufunc, *args in steps:
+            *read, out = [parts[k] for k in args]
+            ufunc(*read, out=out)
     return True

@@ -1,16 +1,17 @@
-"""Passes over memory that a team shares (`teams`), where `skimp compile` was run: NumPy's ufuncs, by
-its own loops, and loops of ours that are told how many threads run them.
+"""Passes over memory that a team shares (`teams`), where `skimp compile` was run: NumPy's ufuncs,
+by its own loops, and loops of ours that are told how many threads run them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from skimp._kernels import bare, compiled, teams
-from skimp._kernels.threads import alone
+from skimp._kernels import bare, compiled, shaping, teams
+from skimp._kernels.threads import Call, alone
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -48,65 +49,106 @@ COSTS: Final[dict[Any, float]] = {
     ),
 }
 _NUMBERS: Final = (int, float)
+_BOOL: Final = np.dtype(np.bool_)
+_LINE: Final = 64  # bytes
+_FAR: Final = 1e30  # what every type holds is nearer to 0
+
+
+class Shared(NamedTuple):
+    """A call of C, when its work began and how long one thread takes, as `teams.done` is told."""
+
+    call: Call
+    began: float
+    seconds: float
 
 
 def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
     """loop(*args, threads), of which a thread takes `cost` seconds for each of the elements."""
-    began = _begun(elements, cost)
+    began = begun(elements, cost)
     if not began:
         return loop(*args, 1)
-    found = loop(*args, _team())
+    found = loop(*args, team())
     teams.done(began, elements * cost)
     return found
 
 
 def run(ufunc: Any, *arrays: Any, out: Array) -> None:
     """ufunc(*arrays, out=out)"""
-    if _ran(ufunc, arrays, out) is None:
+    read = _read(arrays, out) if out.size >= FROM else None
+    if read is None or not _ran(ufunc, read, out):
         ufunc(*arrays, out=out)
 
 
 def made(ufunc: Any, *arrays: Any) -> Any:
-    """ufunc(*arrays), of arrays the first of which is the largest."""
-    found = _ran(ufunc, arrays, None)
-    return ufunc(*arrays) if found is None else found
+    """ufunc(*arrays), of arrays of one type and numbers."""
+    like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
+    if ufunc not in COSTS or like.dtype.char not in "fd" or not like.flags.c_contiguous:
+        return ufunc(*arrays)
+    read = _read(arrays, like)
+    if read is None:
+        return ufunc(*arrays)
+    out = _aligned(like.shape, _BOOL if ufunc in _PREDICATES else like.dtype)
+    if not _ran(ufunc, read, out):
+        ufunc(*read, out=out)
+    return out
 
 
-def _ran(ufunc: Any, arrays: tuple[Any, ...], out: Array | None) -> Array | None:
-    """The result, if a team made it."""
-    cost, loops, first = COSTS.get(ufunc), compiled.loops(), arrays[0]
-    like = first if out is None else out
-    if cost is None or loops is None or not like.flags.c_contiguous:
-        return None
-    n, dtype = like.size, like.dtype
-    read: list[Any] = []
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A new array that begins with a line of the cache: NumPy's begin 16 bytes behind one, and what
+    goes over the ends of lines takes up to twice as long."""
+    room = np.empty(math.prod(shape) * dtype.itemsize + _LINE, np.uint8)
+    return np.ndarray(shape, dtype, room, -shaping.address(room) % _LINE)
+
+
+def _ran(ufunc: Any, read: list[Any], out: Array) -> bool:
+    """Whether a team did it."""
+    cost, loops = COSTS.get(ufunc), compiled.loops()
+    if cost is None or loops is None or not (began := begun(out.size, cost)):
+        return False
+    found: bool = loops.ran(*_single(ufunc, read, out), team())
+    teams.done(began, out.size * cost)
+    return found
+
+
+def _read(arrays: Sequence[Any], like: Array) -> list[Any] | None:
+    """Arrays of the shape of one, and numbers as arrays; None where there are others."""
+    found: list[Any] = []
     for a in arrays:
         if type(a) is not np.ndarray:
-            if type(a) not in _NUMBERS or first is a or first.dtype.kind != "f":
+            if type(a) not in _NUMBERS or not -_FAR < a < _FAR or like.dtype.char not in "fd":
                 return None
-            a = bare.number(a, first.dtype)
+            a = bare.number(a, like.dtype)
         elif a.ndim and a.shape != like.shape:
             return None
-        read += (a,)
-    if not (began := _begun(n, cost)):
-        return None
-    if out is None:
-        out = np.empty(like.shape, np.bool_ if ufunc in _PREDICATES else dtype)
+        found += (a,)
+    return found
+
+
+def _single(ufunc: Any, read: list[Any], out: Array) -> tuple[Any, ...]:
     outs = len(read)
-    steps = ((ufunc, *range(outs + 1)),)
-    found = loops.ran(steps, (*read, out), n, n, outs, outs, _team())
-    teams.done(began, n * cost)
-    return out if found else None
+    return ((ufunc, *range(outs + 1)),), (*read, out), out.size, out.size, outs, outs
 
 
-def _begun(elements: int, cost: float) -> float:
+def listed(ufunc: Any, arrays: Sequence[Any], out: Array) -> Shared | None:
+    """`run` as a call of C that is still to be made, where a team shares it."""
+    cost, loops = COSTS.get(ufunc), compiled.loops()
+    if cost is None or loops is None or out.size < FROM:
+        return None
+    read = _read(arrays, out)
+    if read is None or not loops.ran(*(asked := _single(ufunc, read, out)), 1, True):
+        return None
+    began = begun(out.size, cost)
+    return Shared((loops.ran, *asked, team()), began, out.size * cost) if began else None
+
+
+def begun(elements: int, cost: float) -> float:
     """When work begins that a team shares; 0 where none does."""
     if elements < FROM or config.threads < 2 or not alone():
         return 0.0
     return teams.worth(elements * cost)
 
 
-def _team() -> int:
+def team() -> int:
     """How many threads it has: always as many, for OpenMP lets go of others."""
     threads = config.threads
     if teams.told.size != threads:  # who is made now gets signals

@@ -86,10 +86,11 @@ def _made(folder: Path) -> tuple[Path | None, str]:
         shutil.copy(source, folder)
     text, made = folder / "loops.c", folder / "loops.so"
     directives = [word for one in compiled.DIRECTIVES for word in ("-X", one)]
-    include = sysconfig.get_paths()["include"], np.get_include()
+    folders = sysconfig.get_paths()["include"], np.get_include()
+    include = [f"-I{one}" for one in folders]
     for command in (
         [sys.executable, "-m", "cython", "-3", *directives, "loops.py", "-o", text.name],
-        [*_compiler(), *compiled.FLAGS, *[f"-I{one}" for one in include], text.name, "-o", made.name],
+        [*_compiler(), *compiled.FLAGS, *include, text.name, "-o", made.name],
     ):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:

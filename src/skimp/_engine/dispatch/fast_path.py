@@ -361,8 +361,8 @@ def _space(row: Pointwise) -> dict[str, Any]:
     return {
         "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
-        "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
-        "recording": row.recording, "row": row, "small_array": small_array,
+        "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS,
+        "ordinary": ORDINARY, "recording": row.recording, "row": row, "small_array": small_array,
         "state": modes.state,
     }  # fmt: skip
 

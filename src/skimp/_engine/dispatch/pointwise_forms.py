@@ -198,7 +198,8 @@ class Forms:
         predicates = row.types is predicate
         self._space: dict[str, Any] = {
             "call": call, "empty": np.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
-            "long": sharing.BYTES, "ordinary": ORDINARY, "recording": None if predicates else row.recording,
+            "long": sharing.BYTES, "ordinary": ORDINARY,
+            "recording": None if predicates else row.recording,
             "result": dtypes.bool if predicates else None, "row": row,
             "shared": sharing.made, "small_in_place": small_in_place, "state": _state,
             "ufunc": ufunc,
