@@ -33,8 +33,8 @@ DIRECTIVES: Final = (
 # No operation is joined with another, so that bits are NumPy's.
 FLAGS: Final = (
     "-shared", "-fPIC", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-fopenmp",
 )  # fmt: skip
+TEAMS: Final = "-fopenmp"  # of gcc, whose OpenMP is oneDNN's too: then one team serves both
 _PROCESSOR: Final = "/proc/cpuinfo"
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -46,7 +46,7 @@ _loading: Final = reentrant()
 def place() -> str:
     """Where the module is, or would be: its name tells the source, the interpreter and what the
     processor can do, so that none is loaded that was made for another."""
-    how = *DIRECTIVES, *FLAGS, sys.version, platform.machine(), *_abilities()
+    how = *DIRECTIVES, *FLAGS, TEAMS, sys.version, platform.machine(), *_abilities()
     told = "\n".join([*map(_text, SOURCES), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
