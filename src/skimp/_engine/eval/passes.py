@@ -17,18 +17,14 @@ from skimp._kernels.threads import Call, at_once
 _BLOCK: Final = 1 << 11  # elements: registers and what is read of a chain stay in the L1 cache
 
 
-def run_passes(
-    prepared: Prepared, outs: Sequence[Array], alone: bool, then: Sequence[Call]
-) -> bool:
-    """Run the plan so, and make the calls `then`; whether that is done. On one thread only if it
-    may be `alone`."""
+def run_passes(prepared: Prepared, outs: Sequence[Array], then: Sequence[Call]) -> bool:
+    """Run the plan so, and make the calls `then`; whether that is done. While teams rest one thread
+    does it, half as long as in long blocks: our own would be waited for."""
     plan, loops = prepared.plan, compiled.loops()
     if loops is None or (passes := plan.passes) is None:
         return False
     n = outs[0].size
     began = sharing.begun(n, passes.cost)
-    if not (began or alone):
-        return False
     threads = sharing.team() if began else 1
     block = _BLOCK if plan.scratch else n
     rooms = [take(block * threads, dtype) for dtype in plan.scratch]

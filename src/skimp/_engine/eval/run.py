@@ -274,7 +274,7 @@ def _evaluate_blocks(
         return
     domain = prepared.plan.domain
     over = tuple([out.reshape(domain) for out in outs])
-    if run_passes(prepared, over, _threads_of(prepared.plan) == 1, then):
+    if run_passes(prepared, over, then):
         return
     if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
