@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import subprocess
+import sys
+import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -17,7 +21,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import skimp
-from skimp._kernels import activation, compiled, loops, pointwise, rows
+from skimp._kernels import activation, compiled, loops, pointwise, rows, sharing, teams
 from skimp._kernels.random import draws, mt19937
 from skimp._kernels.random.mt19937 import Engine
 from skimp.cli import compiling, main
@@ -61,14 +65,15 @@ def test_what_stays_is_what_numpy_and_pytorch_draw(
     assert_array_equal(one.get_state(), theirs.get_state().numpy())
 
 
-def test_what_is_kept_has_numpys_bits(made: Any) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_kept_has_numpys_bits(made: Any, threads: int) -> None:
     given = np.random.default_rng(0)
     x = given.standard_normal(500).astype("f")
     x[:4] = np.inf, -np.inf, np.nan, -0.0
     stays = given.integers(0, 2, x.size, dtype=np.uint8)
     out, scale = np.empty_like(x), np.float32(1 / 0.7)
     with np.errstate(invalid="ignore"):
-        made.kept(x, stays, scale, out)
+        made.kept(x, stays, scale, out, threads)
         assert_array_equal(out.view(np.int32), (x * (stays * scale)).view(np.int32))
 
 
@@ -348,8 +353,8 @@ def test_maxima_of_windows_are_numpys_and_pytorchs(
     x[0, 1, :, 1] = -0.0, *[0.0] * (size[0] - 1)
     x[0, 2] = -np.inf
     found = []
-    for lib, loops in ((skimp, None), (skimp, made), (torch, None)):
-        monkeypatch.setattr(compiled, "loops", lambda loops=loops: loops)
+    for lib, found_ in ((skimp, None), (skimp, made), (torch, None)):
+        monkeypatch.setattr(compiled, "loops", lambda found_=found_: found_)
         one = lib.tensor(x, requires_grad=True)
         y, places = lib.nn.functional.max_pool2d(one, 2, return_indices=True)
         y.backward(lib.arange(y.numel()).reshape(y.shape) - 5.0)
@@ -438,6 +443,8 @@ def test_ops_of_halves_have_the_same_bits_with_loops(made: Any, kind: str) -> No
     ours, theirs = skimp.from_numpy(values), torch.from_numpy(values)
     ours, theirs = ours.to(getattr(skimp, kind)), theirs.to(getattr(torch, kind))
     assert_array_equal((ours + ours.mT).float().numpy(), (theirs + theirs.mT).float().numpy())
+
+
 ROWS = ["softmax", "log_softmax"]
 
 
@@ -488,6 +495,8 @@ def test_a_rows_bits_are_its_own_whichever_way_it_goes(made: Any, name: str) -> 
     for one in (*late, some[0], some[2]):
         assert_array_equal(one.numpy(), whole[: len(one)].numpy())
     assert_array_equal(some[1].numpy(), whole[5:6].numpy())
+
+
 _UPDATES: dict[str, Any] = {
     "sgd": lambda o, p: o.SGD(p, lr=0.1, weight_decay=0.1, maximize=True),
     "momentum": lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, dampening=0.2, weight_decay=0.1),
@@ -544,6 +553,8 @@ def test_steps_of_optimizers_have_numpys_bits(made: Any, name: str, few: int) ->
     for one, other in zip(got, run(torch), strict=False):
         if one.shape != (2, 3):  # which half precision has rounded in another order
             assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_running_sums_have_numpys_bits(made: Any, dim: int) -> None:
     x = np.random.default_rng(5).standard_normal((4, 5, 3)).astype("f")
@@ -581,3 +592,124 @@ def test_permutations_are_pytorchs(made: Any, n: int) -> None:
 
     torch.manual_seed(n)
     assert_array_equal(same_bits(made, run)[0], torch.randperm(n).numpy())
+
+
+FLOATS = {"f": np.int32, "d": np.int64}
+ODD = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-42, 3e38, 1.0, -1.0, math.pi)
+
+
+def bits(a: Any) -> Any:
+    return a.view(FLOATS.get(a.dtype.char, np.uint8))
+
+
+@pytest.mark.parametrize("ufunc", sharing.COSTS, ids=lambda ufunc: ufunc.__name__)
+@pytest.mark.parametrize("char", FLOATS)
+def test_numpys_loops_give_the_same_bits_however_a_run_is_cut(
+    made: Any, ufunc: Any, char: str
+) -> None:
+    given = np.random.default_rng(5)
+    x, y = given.standard_normal((2, 5_003)).astype(char)
+    x[given.integers(0, x.size, 99)] = given.choice(np.array(ODD, char), 99)
+    y[given.integers(0, x.size, 99)] = given.choice(np.array(ODD, char), 99)
+    two, pairs = np.array(2, char), [(x, y), (x, np.array(2, char))]
+    with np.errstate(all="ignore"):
+        for args in [(x,), (abs(x),)] if ufunc.nin == 1 else [*pairs, (two, abs(x))]:
+            wanted = ufunc(*args)
+            for block, threads in ((x.size, 1), (x.size, 2), (700, 3), (64, 1)):
+                out = np.empty_like(wanted)
+                steps = ((ufunc, *range(ufunc.nargs)),)
+                sizes = x.size, block, ufunc.nin, ufunc.nin, threads
+                assert made.ran(steps, (*args, out), *sizes)
+                assert_array_equal(bits(out), bits(wanted))
+
+
+def test_steps_go_through_registers(made: Any) -> None:
+    x, y = np.random.default_rng(6).standard_normal((2, 3_001)).astype("f")
+    steps = ((np.multiply, 0, 2, 3), (np.add, 3, 1, 3), (np.tanh, 3, 3), (np.less, 3, 0, 4))
+    for block, threads in ((x.size, 1), (512, 2), (100, 5)):
+        out, room = np.empty(x.size, bool), np.empty(block * threads, "f")
+        operands = x, y, np.array(2, "f"), room, out
+        sizes = x.size, block, 3, 4, threads
+        assert made.ran(steps, operands, *sizes, True)
+        assert made.ran(steps, operands, *sizes)
+        assert_array_equal(out, np.tanh(x * np.float32(2) + y) < x)
+
+
+def test_other_arrays_are_left_to_numpy() -> None:
+    found = compiled.loops()
+    if found is None:
+        pytest.skip("nothing is compiled")
+    x = np.ones(99, "f")
+    for args in (
+        (x, x[::-1].copy(), np.empty(98, "f")),  # of other lengths
+        (x, np.ones(198, "f")[::2], np.empty(99, "f")),  # with gaps
+        (x, x, np.empty(99, "d")),  # of types without a loop
+        (x.astype(np.int64), x.astype(np.int64), np.empty(99, np.int64)),  # that may ask Python
+        (x[:90], x[:90], x[5:95]),  # over what is still to be read
+        (x, x[3:4].reshape(()), x),
+        (x, x, np.broadcast_to(x, 99)),  # that is read alone
+        (x, 2.0, np.empty(99, "f")),
+    ):
+        size = args[0].size
+        assert not found.ran(((np.add, 0, 1, 2),), args, size, size, 2, 2, 2)
+        assert_array_equal(x, 1)
+
+
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
+    """A team that is always awake."""
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    monkeypatch.setattr(teams, "worth", lambda _: 1.0)
+    monkeypatch.setattr(teams, "done", lambda *_: None)
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("n", [sharing.FROM + 1, 150_001])
+def test_what_a_team_shares_is_what_pytorch_computes(n: int) -> None:
+    ours: list[Any] = []
+    theirs: list[Any] = []
+    given = np.random.default_rng(7).standard_normal((2, n)).astype("f")
+    lib: Any
+    for lib, results in ((skimp, ours), (torch, theirs)):
+        x, y = [lib.from_numpy(a.copy()).clone() for a in given]
+        with skimp.config.using(threads=3):
+            found = [x + y, x * 2.5, 1.5 - x, x / y, x < y, x == 1, -x, abs(x), x + 1e30]
+            z = x * 2 + y
+            z = (z * z - y) * x
+            z += y
+            z.mul_(x)
+            kept = z.clone()
+            kept = kept * y  # over what is not needed any more
+            found += [z, kept.clone(), x.clone().sub_(y)]
+            results += [r.numpy() for r in found]
+    for one, other in zip(ours, theirs, strict=True):
+        assert_array_equal(one, other)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_works_alone() -> None:
+    """OpenMP's threads are not there."""
+    if compiled.loops() is None:
+        pytest.skip("nothing is compiled")
+    text = """
+        import os, numpy as np, skimp
+        from skimp._kernels import sharing, teams
+        skimp.set_num_threads(2)
+        x = np.ones(1 << 20, "f")
+        teams._WAKE = 0
+        sharing.run(np.add, x, x, out=np.empty_like(x))
+        assert teams._awake > 0
+        pid = os.fork()
+        if not pid:
+            out = np.empty_like(x)
+            sharing.run(np.add, x, x, out=out)
+            os._exit(int((out != 2).any()))
+        assert os.waitpid(pid, 0)[1] == 0
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(text)], check=True, timeout=100)
+
+
+def test_long_results_begin_with_a_line_of_the_cache() -> None:
+    x = skimp.ones(40_000)
+    for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
+        assert made_.data_ptr() % 64 == 0

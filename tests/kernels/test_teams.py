@@ -36,6 +36,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(teams, "_until", 0.0)
     monkeypatch.setattr(teams, "_rest", teams._SHORT)
     monkeypatch.setattr(teams, "_awake", 0.0)
+    monkeypatch.setattr(teams, "_missed", 0.0)
+    monkeypatch.setattr(teams, "_asked", 0.0)
     return clock
 
 
@@ -124,3 +126,30 @@ def test_a_team_that_is_disbanded_stays_so(clock: Clock) -> None:
     clock.work(0.001, 0.003)
     clock.wall += 3600.0
     assert teams.size(8) == 1
+
+
+def test_short_works_close_to_each_other_wake_who_sleeps(clock: Clock) -> None:
+    seconds = teams._WAKE  # of which half would be saved
+    assert not teams.worth(seconds)
+    clock.wall += 2 * teams._CLOSE
+    assert not teams.worth(seconds)
+    clock.wall += 0.5 * teams._CLOSE
+    assert teams.worth(seconds)
+    assert not teams.worth(seconds)  # what was missed is forgotten
+    teams.done(clock.wall, seconds)
+    assert teams.worth(seconds)  # they are awake
+    clock.wall += 2 * teams._SPIN
+    assert teams.worth(2 * seconds)  # long by itself
+
+
+def test_who_is_late_with_short_works_has_them_rest(clock: Clock) -> None:
+    seconds, began = 20e-6, clock.wall
+    clock.wall += seconds / 2
+    teams.done(began, seconds)
+    assert teams.size(4) == 4
+    began = clock.wall
+    clock.wall += 10 * teams._NEAR
+    clock.core += 10 * teams._NEAR  # who waits awake has a core
+    teams.done(began, seconds)
+    assert teams.size(4) == 1
+    assert not teams.worth(1.0)

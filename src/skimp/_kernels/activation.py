@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, compiled, elementwise_onednn
+from skimp._kernels import bare, compiled, elementwise_onednn, sharing
 from skimp._kernels.elementwise_onednn import GELU, GELU_TANH
 from skimp._kernels.pieces import in_pieces, rooms_of
 from skimp._kernels.pointwise import BLENDED, Array, blends, clamp, drop, loose, select
@@ -97,7 +97,8 @@ def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, o
     loops = compiled.taking(g, x, out)
     if loops is not None and g.shape == x.shape == out.shape:
         most = nan if high is None else high
-        loops.passed(g.reshape(-1), x.reshape(-1), low, most, out.reshape(-1))
+        runs = g.reshape(-1), x.reshape(-1), low, most, out.reshape(-1)
+        sharing.call(loops.passed, out.size, sharing.BRIEF, *runs)
         return
     used = rooms_of((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
     for some, one, to in in_pieces(g, x, out, length=used[0].size):

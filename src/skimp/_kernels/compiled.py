@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels import teams
 from skimp._kernels.locks import reentrant
 from skimp.config import choice
 
@@ -31,6 +32,7 @@ FLAGS: Final = (
     "-shared", "-fPIC", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing",
     "-fno-math-errno",  # else roots are calls, one by one
 )  # fmt: skip
+TEAMS: Final = "-fopenmp"  # of gcc, whose OpenMP is oneDNN's too: then one team serves both
 _PROCESSOR: Final = "/proc/cpuinfo"
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -43,7 +45,7 @@ def place() -> str:
     """Where the module is, or would be: its name tells the source, the interpreter, NumPy and what
     the processor can do, so that none is loaded that was made for another."""
     versions = sys.version, np.__version__  # whose structures are part of it
-    how = *DIRECTIVES, *FLAGS, *versions, platform.machine(), *_abilities()
+    how = *DIRECTIVES, *FLAGS, TEAMS, *versions, platform.machine(), *_abilities()
     told = "\n".join([*map(source, sorted(os.listdir(FOLDER))), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -122,7 +124,8 @@ def load(file: str) -> Any:
     """The module of this file."""
     spec = spec_from_loader("loops", ExtensionFileLoader("loops", file))
     assert spec is not None
-    found = module_from_spec(spec)
+    with teams.patience():  # OpenMP is loaded with it
+        found = module_from_spec(spec)
     assert spec.loader is not None
     spec.loader.exec_module(found)
     return found

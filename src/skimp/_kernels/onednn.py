@@ -75,10 +75,6 @@ _SLOWER: Final = b"brgconv_strided"
 _BETTER: Final = b"jit"
 FEW: Final = b"x64:gemm"  # code by general products, best for few channels
 REFERENCE: Final = b"ref"  # in the name of one that goes one by one
-_CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-# How long threads wait awake: 100 us on a Zen 5, 330 on a Zen 4. Three hundred times as long unless
-# it is told.
-_TURNS: Final = ("GOMP_SPINCOUNT", "10000")
 _Pointer = ctypes.c_void_p
 _Dims = ctypes.c_int64 * _MOST_DIMS
 
@@ -121,7 +117,7 @@ def library() -> ctypes.CDLL | None:
         return None
     for place in _places():
         try:
-            with _patience():
+            with teams.patience():
                 found = ctypes.CDLL(place)
         except OSError as error:  # not there, or what it needs itself is not
             _why_not.append(str(error))
@@ -137,22 +133,6 @@ def _places() -> list[str]:
     bases = [sys.prefix, site.getuserbase()] if site.ENABLE_USER_SITE else [sys.prefix]
     files = [os.path.join(base, "lib", _NAME) for base in bases]
     return [*[file for file in files if os.path.exists(file)], _NAME]
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """Inside, OpenMP is loaded with threads that wait for the next work awake, but not for long.
-
-    It reads its environment then; who says anything about it has chosen.
-    """
-    if any(name in os.environ for name in _CHOSEN):
-        yield
-        return
-    os.environ[_TURNS[0]] = _TURNS[1]
-    try:
-        yield
-    finally:
-        del os.environ[_TURNS[0]]
 
 
 def _suits(found: ctypes.CDLL) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy._core import umath
 
-from skimp._kernels import bare, compiled
+from skimp._kernels import bare, compiled, sharing
 from skimp._kernels.scratch import give, take
 
 Array = npt.NDArray[Any]
@@ -72,7 +72,8 @@ def _fills(mask: Mask, value: Any, x: Any, out: Array) -> bool:
     if not mask.size or not mask.flags.c_contiguous:
         return False
     rows = x.reshape(-1, mask.size)
-    loops.filled(mask.view(np.uint8).reshape(-1), value, rows, out.reshape(rows.shape))
+    bits, to = mask.view(np.uint8).reshape(-1), out.reshape(rows.shape)
+    sharing.call(loops.filled, out.size, sharing.BRIEF, bits, value, rows, to)
     return True
 
 

@@ -97,13 +97,20 @@ def _made(folder: Path) -> tuple[Path | None, str]:
         (folder / f"loops{kind}").write_text(_joined(kind), encoding="utf-8")
     text, made = folder / "loops.c", folder / "loops.so"
     directives = [word for one in compiled.DIRECTIVES for word in ("-X", one)]
-    headers = compiled.FOLDER, sysconfig.get_paths()["include"], np.get_include()
-    includes = [f"-I{path}" for path in headers]
-    for command in (
-        [sys.executable, "-m", "cython", "-3", *directives, "loops.py", "-o", text.name],
-        [*_compiler(), *compiled.FLAGS, *includes, text.name, "-o", made.name],
-    ):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            return None, f"{shlex.join(command)} failed:\n{done.stderr}"
-    return made, ""
+    folders = compiled.FOLDER, sysconfig.get_paths()["include"], np.get_include()
+    include = [f"-I{one}" for one in folders]
+    cython = [sys.executable, "-m", "cython", "-3", *directives, "loops.py", "-o", text.name]
+    said = _said(cython, folder)
+    if said:
+        return None, said
+    command = [*_compiler(), *compiled.FLAGS, *include, text.name, "-o", made.name]
+    told = subprocess.run([*_compiler(), "--version"], capture_output=True, text=True, check=False)
+    if "clang" in told.stdout or _said([*command, compiled.TEAMS], folder):
+        said = _said(command, folder)  # without teams: every loop runs on one thread
+    return (None, said) if said else (made, "")
+
+
+def _said(command: list[str], folder: Path) -> str:
+    """What a command says that fails; nothing of one that does not."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return f"{shlex.join(command)} failed:\n{done.stderr}" if done.returncode else ""

@@ -23,7 +23,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import repeats, shaping
+from skimp._kernels import repeats, shaping, sharing
 from skimp._kernels.halves import retyped
 from skimp.config import config
 
@@ -76,7 +76,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "            kernel = kernels[dtype]",
         f"            if {whole}:",
         "                array = empty(x0.shape, x0.dtype)",
-        f"                kernel.fn({names.passed}, out=array)",
+        "                fn = kernel.fn if array.nbytes < long else kernel.shared",
+        f"                fn({names.passed}, out=array)",
         "                made = fresh(array, dtype)",
         f"                if ({needs}) and recording is not None and state.grad:",
         f"                    recording.record(made, {names.given})",
@@ -98,7 +99,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
-        f"        typed.kernel.fn({names.passed}, out=array)",
+        "        fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
+        f"        fn({names.passed}, out=array)",
         "        if typed.rounded is not None:",
         "            array = retyped(array, typed.rounded)",
         "        made = fresh(array, typed.result)",
@@ -216,7 +218,8 @@ def _over_text(names: _Names, apart: str) -> Lines:
         "    array = empty(mine.shape, typed.made) if apart else mine",
         "    if odd:",
         f"        {arrays}, = spread(typed.kernel, [{arrays}], array, apart)",
-        f"    typed.kernel.fn({names.passed}, out=array)",
+        "    fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
+        f"    fn({names.passed}, out=array)",
         "    if apart:",
         "        mine[...] = array",
     ]
@@ -360,8 +363,8 @@ def _space(row: Pointwise) -> dict[str, Any]:
     return {
         "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
-        "known": row.typed, "number": number, "numbers": _NUMBERS, "ordinary": ORDINARY,
-        "recording": row.recording, "row": row, "small_array": small_array,
+        "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS,
+        "ordinary": ORDINARY, "recording": row.recording, "row": row, "small_array": small_array,
         "state": modes.state,
     }  # fmt: skip
 

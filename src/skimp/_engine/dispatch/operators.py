@@ -18,6 +18,7 @@ from skimp._engine.dispatch.transforms import active
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels.sharing import BYTES, made as shared
 
 Function = Callable[..., Tensor]
 _state: Any = modes.state
@@ -63,7 +64,8 @@ def _forward(row: Pointwise, slow: Function) -> Function:
                     and (not other._skimp_turned or x.shape == y.shape)
                 ):
                     try:
-                        made = fresh(ufunc(x, y), dtype)
+                        array = ufunc(x, y) if x.nbytes < BYTES else shared(ufunc, x, y)
+                        made = fresh(array, dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's
                         pass  # words, without NumPy's before them
                     else:
@@ -77,7 +79,8 @@ def _forward(row: Pointwise, slow: Function) -> Function:
                 and not self._skimp_turned
                 and (self._dtype in numbers or (kind is int and self._dtype in whole))
             ):
-                made = fresh(ufunc(x, other), self._dtype)
+                array = ufunc(x, other) if x.nbytes < BYTES else shared(ufunc, x, other)
+                made = fresh(array, self._dtype)
                 if self._rg and _state.grad:
                     recording.record(made, self, other)
                 return made
@@ -104,7 +107,8 @@ def _reflected(row: Pointwise, slow: Function) -> Function:
                 and not self._skimp_turned
                 and (self._dtype in numbers or (kind is int and self._dtype in whole))
             ):
-                made = fresh(ufunc(other, x), self._dtype)
+                array = ufunc(other, x) if x.nbytes < BYTES else shared(ufunc, other, x)
+                made = fresh(array, self._dtype)
                 if self._rg and _state.grad:
                     recording.record(made, other, self)
                 return made
@@ -210,14 +214,16 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                 and (not other._skimp_turned or x.shape == y.shape)
             ):
                 try:
-                    return fresh(ufunc(x, y), _BOOL)
+                    array = ufunc(x, y) if x.nbytes < BYTES else shared(ufunc, x, y)
+                    return fresh(array, _BOOL)
                 except ValueError:  # shapes that don't fit, as in `_forward`
                     pass
         elif kind is float or (kind is int and -INT64_END <= other < INT64_END):
             x = self._np
             fits = self._dtype in numbers or (self._dtype is _INT64 and kind is int)
             if fits and x is not None and not self._skimp_turned:
-                return fresh(ufunc(x, other), _BOOL)
+                array = ufunc(x, other) if x.nbytes < BYTES else shared(ufunc, x, other)
+                return fresh(array, _BOOL)
         elif word == "eq" and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
             other = fresh(np.array(other, order="C"), dtypes.FROM_NUMPY[other.dtype])
         elif not isinstance(other, OPERANDS):

@@ -24,7 +24,7 @@ from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels import bare
+from skimp._kernels import bare, sharing
 
 Function = Callable[..., Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +61,8 @@ def function({a}, *, out=None):
     if out is None and not active and type({a}) in ordinary:
         x = {a}._np
         if x is not None and {a}._dtype in ok and not {a}._skimp_turned{dense}:
-            made = fresh(ufunc(x), result or {a}._dtype)
+            array = ufunc(x) if x.nbytes < long else shared(ufunc, x)
+            made = fresh(array, result or {a}._dtype)
             if {a}._rg and recording is not None and state.grad:
                 recording.record(made, {a})
             return made
@@ -96,7 +97,8 @@ def function({a}, {b}, *, out=None):
                 and (not {b}._skimp_turned or x.shape == y.shape)
             ):
                 try:
-                    made = fresh(ufunc(x, y), result or dtype)
+                    array = ufunc(x, y) if x.nbytes < long else shared(ufunc, x, y)
+                    made = fresh(array, result or dtype)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words,
                     pass  # without NumPy's before them
                 else:
@@ -198,9 +200,11 @@ class Forms:
         predicates = row.types is predicate
         self._space: dict[str, Any] = {
             "call": call, "empty": np.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
-            "ordinary": ORDINARY, "recording": None if predicates else row.recording,
+            "long": sharing.BYTES, "ordinary": ORDINARY,
+            "recording": None if predicates else row.recording,
             "result": dtypes.bool if predicates else None, "row": row,
-            "small_in_place": small_in_place, "state": _state, "ufunc": ufunc,
+            "shared": sharing.made, "small_in_place": small_in_place, "state": _state,
+            "ufunc": ufunc,
         }  # fmt: skip
 
     def _run(self, *args: Any, out: Tensor | None = None) -> Tensor:
@@ -303,7 +307,10 @@ def small_in_place(
         x = to_write(target)
     else:
         s.version += 1  # nobody has to know of the write
-    ufunc(x, y, out=x)
+    if x.nbytes < sharing.BYTES:
+        ufunc(x, y, out=x)
+    else:
+        sharing.run(ufunc, x, y, out=x)
     return True
 
 

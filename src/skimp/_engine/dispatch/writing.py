@@ -113,7 +113,7 @@ def _call_over(kernel: Kernel, args: tuple[Any, ...], target: Tensor) -> None:
             read += (a._skimp_array(),)
         else:
             read += (run.operand(constant(a, target._dtype), kernel, mine.shape),)
-    quietly(partial(kernel.fn, *read, out=mine))
+    quietly(partial(kernel.shared, *read, out=mine))
 
 
 # -- into any memory -------------------------------------------------------------------------------

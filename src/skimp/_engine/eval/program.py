@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._engine.eval.expr import Array, Kernel, Shape
+from skimp._engine.eval.expr import COPY, Array, Kernel, Shape
 from skimp._engine.eval.pieces import Box, Cut, box_of, cuts
+from skimp._kernels import sharing
 
 # Brief steps of a plan that take as long as another, which pays for threads from
 # `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
@@ -46,6 +47,17 @@ class LeafLayout(NamedTuple):
 
 
 Bound = tuple[Any, Any, int]  # a function, what picks its arguments of all operands, its output
+
+
+class Passes(NamedTuple):
+    """What of a plan is told to `loops.ran`: its steps, the registers that are filled with numbers
+    before, the steps' time for each element, and where registers begin and end."""
+
+    steps: tuple[tuple[Any, ...], ...]
+    filled: tuple[tuple[int, int], ...]
+    cost: float
+    registers: int
+    outs: int
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,11 @@ class Plan:
         return all([step.kernel.ufunc is not None for step in self.steps])
 
     @cached_property
+    def passes(self) -> Passes | None:
+        """The plan as passes, if it is ufuncs over runs of memory alone."""
+        return _passes_of(self)
+
+    @cached_property
     def bound_once(self) -> list[Bound]:
         return [_bound(step) for step in self.once]
 
@@ -131,13 +148,33 @@ class Plan:
         return sides, math.prod(map(len, sides))
 
 
+def _passes_of(plan: Plan) -> Passes | None:
+    if plan.tiled or len(plan.domain) > 1:
+        return None
+    if any([leaf.strides[0] != leaf.dtype.itemsize for leaf in plan.leaves]):
+        return None
+    leaves, first = len(plan.leaves), plan.registers.start
+    for step in plan.once:
+        if step.kernel is not COPY or not leaves <= step.args[0] < first:
+            return None
+    steps, cost = [], 0.0
+    for step in plan.steps:
+        ufunc = step.kernel.ufunc
+        if ufunc not in sharing.COSTS or step.kernel.numbers:
+            return None
+        steps.append((ufunc, *step.args, step.out))
+        cost += sharing.COSTS[ufunc]
+    filled = tuple([(step.args[0], step.out) for step in plan.once])
+    return Passes(tuple(steps), filled, cost, first, plan.registers.stop)
+
+
 def steps_of(kernel: Kernel) -> int:
     """How many brief steps a kernel takes as long as."""
     return 1 if kernel.brief else BRIEF
 
 
 def _bound(step: Step) -> Bound:
-    return step.kernel.fn, _picker(step.args), step.out
+    return step.kernel.shared, _picker(step.args), step.out
 
 
 def _picker(args: tuple[int, ...]) -> Any:

@@ -12,12 +12,13 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
+from skimp._engine.eval.passes import run_passes
 from skimp._engine.eval.pieces import cuts
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import BRIEF, Plan
 from skimp._engine.eval.runner import Runner, share_plan
 from skimp._engine.interrupts import insist
-from skimp._kernels import bare, shaping
+from skimp._kernels import bare, shaping, sharing, teams
 from skimp._kernels.scratch import give, spares, take
 from skimp._kernels.threads import Call, at_once, quietly, whole
 from skimp.config import config
@@ -70,6 +71,8 @@ def _evaluate(root: Expr, out: Array, then: Sequence[Call]) -> None:
         _evaluate_blocks((root,), (out,), then)
     elif not then:
         _evaluate_whole(root, out)
+    elif root.size == 1 and _share_call(root, out, then):
+        pass
     elif root.size == 1 and (calls := _call_of(root, out)):
         at_once([*calls, *then])
     elif small:
@@ -139,11 +142,24 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         return
     kernel, read = root.kernel, _operands(root, out.shape)
     if kernel.aliases or not _meets(out, root.leaves):
-        quietly(partial(kernel.fn, *read, out=out))
+        quietly(partial(kernel.shared, *read, out=out))
         return
     value = np.empty(root.shape, root.dtype)
-    quietly(partial(kernel.fn, *read, out=value))
+    quietly(partial(kernel.shared, *read, out=value))
     out[...] = value
+
+
+def _share_call(root: Expr, out: Array, then: Sequence[Call]) -> bool:
+    """Have a team write a kernel of leaves, and make the calls `then`; whether that is done."""
+    kernel = root.kernel
+    if kernel.shared is kernel.fn:
+        return False
+    found = sharing.listed(kernel.ufunc, _operands(root, out.shape), out)
+    if found is None:
+        return False
+    at_once([found.call, *then])
+    teams.done(found.began, found.seconds)
+    return True
 
 
 def _call_of(root: Expr, out: Array) -> list[Call]:
@@ -258,6 +274,8 @@ def _evaluate_blocks(
         return
     domain = prepared.plan.domain
     over = tuple([out.reshape(domain) for out in outs])
+    if run_passes(prepared, over, then):
+        return
     if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
         return

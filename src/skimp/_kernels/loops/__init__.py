@@ -4,13 +4,34 @@ slowly, which is how tests compare them with what they stand for. Each operation
 itself, so that bits are NumPy's, but where a docstring says that sums are in lanes.
 """
 
-from skimp._kernels.loops.draws import stays
-from skimp._kernels.loops.halves import brain_halved, halved, widened
+from skimp._kernels.loops.draws import shuffled, stays
 from skimp._kernels.loops.masks import filled, kept, passed
+from skimp._kernels.loops.normalization import columns, normed, normed_back, summed
+from skimp._kernels.loops.optimizers import (
+    adagrad,
+    adam,
+    amsgrad,
+    momentum,
+    rmsprop,
+    rmsprop_momentum,
+    sgd,
+)
+from skimp._kernels.loops.order import accumulated, topped
 from skimp._kernels.loops.places import added, weighed
+from skimp._kernels.loops.pooling import pooled, pooled_back
 from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm_carried
+from skimp._kernels.loops.softmax import (
+    log_softmaxes,
+    log_softmaxes_back,
+    softmaxes,
+    softmaxes_back,
+)
+from skimp._kernels.loops.ufuncs import ran, ufunc
 
 __all__ = [
-    "added", "brain_halved", "filled", "gru_back", "gru_shown", "halved", "kept", "lstm_back",
-    "lstm_carried", "passed", "stays", "weighed", "widened",
+    "accumulated", "adagrad", "adam", "added", "amsgrad", "columns", "filled", "gru_back",
+    "gru_shown", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
+    "momentum", "normed", "normed_back", "passed", "pooled", "pooled_back", "ran", "rmsprop",
+    "rmsprop_momentum", "sgd", "shuffled", "softmaxes", "softmaxes_back", "stays", "summed",
+    "topped", "ufunc", "weighed",
 ]  # fmt: skip

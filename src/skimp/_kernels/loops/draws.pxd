@@ -19,3 +19,6 @@ cdef void _temper(unsigned int[::1] key, Py_ssize_t at, unsigned int[::1] words,
 @cython.locals(i=Py_ssize_t, first=cython.uint)
 cdef void _below(unsigned int[::1] words, unsigned char[::1] out, Py_ssize_t to, Py_ssize_t count,
                  unsigned int high, unsigned int low) noexcept
+
+@cython.locals(n=Py_ssize_t, i=Py_ssize_t, left=cython.uint, at=Py_ssize_t, kept=cython.longlong)
+cpdef shuffled(const unsigned int[::1] words, long long[::1] out)

@@ -57,3 +57,16 @@ def _below(words: Any, out: Any, to: Any, count: Any, high: Any, low: Any) -> No
     for i in range(count):
         first = words[2 * i] & 0x1FFFFF
         out[to + i] = (first < high) | ((first == high) & (words[2 * i + 1] < low))
+
+
+def shuffled(words: Any, out: Any) -> None:
+    """out = what swapping each i with i + words[i] % (n - i), in turn, makes of 0 to n - 1."""
+    n = out.shape[0]
+    for i in range(n):
+        out[i] = i
+    for i in range(n - 1):
+        left = n - i
+        at = i + words[i] % left
+        kept = out[i]
+        out[i] = out[at]
+        out[at] = kept

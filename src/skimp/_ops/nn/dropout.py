@@ -23,7 +23,7 @@ from skimp._engine.memory.layout import Ints
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
-from skimp._kernels import compiled
+from skimp._kernels import compiled, sharing
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
@@ -115,7 +115,8 @@ def _multiplied(x: Array, stays: Array, scale: float, out: Array) -> Array:
     alike = stays.shape == x.shape == out.shape and stays.dtype == bool
     if loops is not None and alike and stays.flags.c_contiguous:
         mask = stays.reshape(-1).view(np.uint8)
-        loops.kept(x.reshape(-1), mask, scale, out.reshape(-1))
+        runs = x.reshape(-1), mask, scale, out.reshape(-1)
+        sharing.call(loops.kept, out.size, sharing.BRIEF, *runs)
         return out
     np.multiply(stays, scale, out=out, dtype=x.dtype)
     return np.multiply(x, out, out=out)

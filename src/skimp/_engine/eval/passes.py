@@ -1,0 +1,42 @@
+"""Plans of ufuncs over runs of memory, by NumPy's own loops without Python between them, where
+`skimp compile` was run (`_kernels/sharing.py`): blocks are as short as the L1 cache wants them, and
+a team shares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from skimp._engine.eval.expr import Array
+from skimp._engine.eval.plan import Prepared
+from skimp._kernels import compiled, sharing, teams
+from skimp._kernels.scratch import give, take
+from skimp._kernels.threads import Call, at_once
+
+_BLOCK: Final = 1 << 11  # elements: registers and what is read of a chain stay in the L1 cache
+
+
+def run_passes(prepared: Prepared, outs: Sequence[Array], then: Sequence[Call]) -> bool:
+    """Run the plan so, and make the calls `then`; whether that is done. While teams rest one thread
+    does it, half as long as in long blocks: our own would be waited for."""
+    plan, loops = prepared.plan, compiled.loops()
+    if loops is None or (passes := plan.passes) is None:
+        return False
+    n = outs[0].size
+    began = sharing.begun(n, passes.cost)
+    threads = sharing.team() if began else 1
+    block = _BLOCK if plan.scratch else n
+    rooms = [take(block * threads, dtype) for dtype in plan.scratch]
+    operands = (*prepared.leaves, *prepared.constants, *rooms, *outs)
+    for number, register in passes.filled:
+        operands[register][...] = operands[number]
+    asked = passes.steps, operands, n, block, passes.registers, passes.outs
+    taken: bool = loops.ran(*asked, threads, True)
+    if taken:
+        at_once([(loops.ran, *asked, threads, False), *then])
+    if began:
+        teams.done(began, n * passes.cost)
+    for room in rooms:
+        give(room)
+    return taken

@@ -1,0 +1,19 @@
+# The types of arithmetic.py, for Cython alone.
+cimport cython
+from libc.math cimport sqrt as root
+
+cdef extern from *:
+    """
+    #include <math.h>
+    #define SKIMP_DATA(x) ((float*) (x).data)
+    #ifdef FP_FAST_FMAF
+    #define SKIMP_FUSED(a, b, c) fmaf(a, b, c)
+    #else
+    #define SKIMP_FUSED(a, b, c) ((a) * (b) + (c))
+    #endif
+    """
+    const float* _of "SKIMP_DATA" (const float[::1] x) noexcept nogil
+    float* _into "SKIMP_DATA" (float[::1] x) noexcept nogil
+    float _fused "SKIMP_FUSED" (float a, float b, float c) noexcept nogil
+    float log "logf" (float x) noexcept nogil
+    float sqrt "sqrtf" (float x) noexcept nogil

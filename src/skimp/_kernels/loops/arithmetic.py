@@ -1,0 +1,21 @@
+"""What loops take of C's arithmetic, as plain Python has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
+
+    from numpy import float32, float64
+
+    def _of(x: Any) -> Any:
+        """Where an array's numbers are, to be read; and to be written."""
+        return x
+
+    _into = _of
+
+    def _fused(a: Any, b: Any, c: Any) -> Any:
+        """a * b + c, rounded once."""
+        return float32(float64(a) * float64(b) + float64(c))

@@ -1,0 +1,199 @@
+"""Norms of channels and rows: sums, lines, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from skimp._kernels.loops.arithmetic import root
+
+
+def summed(x: Any, y: Any, sums: Any) -> None:
+    """sums = the sum of each row of x, and that of its products with y's, in double."""
+    with cython.nogil:
+        for r in range(x.shape[0]):
+            total, product = _norm_sums(x, y, r)
+            sums[0, r] = total
+            sums[1, r] = product
+
+
+def normed(
+    x: Any, weight: Any, bias: Any, eps: Any, means: Any, variances: Any, kept: Any, moved: Any,
+    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any,
+) -> None:  # fmt: skip
+    """moments = mean and variance of each channel of x, which `mean` is, too, `rstd` one over the
+    deviation, and `slopes` and `shifts` the (a, b) of x * a + b; out = that. Of running `means` and
+    `variances` so much is `kept`, and added of the moments of a `sample`, so many times as large.
+    None of what is None."""
+    with cython.nogil:
+        _normed(
+            x, weight, bias, eps, means, variances, kept, moved, sample, moments, mean, rstd,
+            slopes, shifts, out, 0, mean.shape[0],
+        )  # fmt: skip
+
+
+def _normed(
+    x: Any, weight: Any, bias: Any, eps: Any, means: Any, variances: Any, kept: Any, moved: Any,
+    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any, first: Any,
+    last: Any,
+) -> None:  # fmt: skip
+    """Of these channels."""
+    channels = mean.shape[0]
+    images = x.shape[0] // channels
+    many = images * x.shape[1]
+    for c in range(first, last):
+        total = square = 0.0
+        for i in range(images):
+            one, other = _norm_sums(x, x, i * channels + c)
+            total += one
+            square += other
+        middle = total / many
+        var = square / many - middle * middle
+        var = 0.0 if var < 0.0 else var
+        scale = 1.0 / root(var + eps)
+        moments[0, c] = middle
+        moments[1, c] = var
+        mean[c] = middle
+        rstd[c] = scale
+        if weight is not None:
+            scale = scale * float(weight[c])
+        shift = middle * scale
+        shift = -shift if bias is None else float(bias[c]) - shift
+        slopes[c] = scale
+        shifts[c] = shift
+        if means is not None:
+            means[c] = means[c] * kept + mean[c] * moved
+            new = var * sample
+            variances[c] = variances[c] * kept + new * moved
+        if out is not None:
+            for i in range(images):
+                _norm_line(x, i * channels + c, scale, shift, out)
+
+
+def _norm_line(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
+    for k in range(x.shape[1]):
+        out[r, k] = x[r, k] * a + b
+
+
+def normed_back(
+    g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any,
+) -> None:  # fmt: skip
+    """out = the gradient of what `normed` has read, from that of its result; dw, db = those of
+    weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
+    each channel, if `seen` is given. `given`: mean and deviation were not x's own."""
+    with cython.nogil:
+        _normed_back(
+            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, 0,
+            mean.shape[0],
+        )  # fmt: skip
+
+
+def _normed_back(
+    g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any,
+) -> None:  # fmt: skip
+    """Of these channels."""
+    channels = mean.shape[0]
+    images = x.shape[0] // channels
+    many = images * x.shape[1]
+    for c in range(first, last):
+        total = product = 0.0
+        for i in range(images):
+            r = i * channels + c
+            if seen is None:
+                one, other = _norm_sums(g, x, r)
+            else:
+                _norm_gate(g, seen, r, slopes[c], shifts[c], low, high, out)
+                one, other = _norm_sums(out, x, r)
+            total += one
+            product += other
+        scale, middle = float(rstd[c]), float(mean[c])
+        grad = (product - middle * total) * scale
+        dw[c] = grad
+        db[c] = total
+        a = scale if weight is None else scale * float(weight[c])
+        share = a / -many
+        b = grad * scale * share
+        shift = total * share - middle * b
+        for i in range(images):
+            r = i * channels + c
+            if seen is None:
+                _norm_blend(g, x, r, a, b, shift, given, out)
+            else:
+                _norm_blend(out, x, r, a, b, shift, given, out)
+
+
+def _norm_blend(g: Any, x: Any, r: Any, a: Any, b: Any, c: Any, given: Any, out: Any) -> None:
+    if given:
+        for k in range(x.shape[1]):
+            out[r, k] = g[r, k] * a
+    else:
+        for k in range(x.shape[1]):
+            out[r, k] = (x[r, k] * b + c) + g[r, k] * a
+
+
+def _norm_gate(g: Any, seen: Any, r: Any, a: Any, b: Any, low: Any, high: Any, out: Any) -> None:
+    for k in range(g.shape[1]):
+        own, line = g[r, k], seen[r, k] * a + b
+        out[r, k] = 0 if (line <= low) | (line >= high) else own
+
+
+def _norm_sums(x: Any, y: Any, r: Any) -> Any:
+    """Of a row, a part after the other."""
+    total = product = 0.0
+    for start in range(0, x.shape[1], 1024):
+        one, other = _norm_part(x, y, r, start, min(1024, x.shape[1] - start))
+        total += one
+        product += other
+    return total, product
+
+
+def _norm_part(x: Any, y: Any, r: Any, start: Any, count: Any) -> Any:
+    """In 16 lanes, whose bits no width of vectors changes."""
+    totals = [0.0] * 16
+    products = [0.0] * 16
+    whole = count // 16 * 16
+    for i in range(start, start + whole, 16):
+        for k in range(16):
+            one = float(x[r, i + k])
+            totals[k] += one
+            products[k] += one * float(y[r, i + k])
+    for k in range(count - whole):
+        one = float(x[r, start + whole + k])
+        totals[k] += one
+        products[k] += one * float(y[r, start + whole + k])
+    for k in range(8):
+        totals[k] += totals[k + 8]
+        products[k] += products[k + 8]
+    for k in range(4):
+        totals[k] += totals[k + 4]
+        products[k] += products[k + 4]
+    total = (totals[0] + totals[2]) + (totals[1] + totals[3])
+    return total, (products[0] + products[2]) + (products[1] + products[3])
+
+
+def columns(x: Any, room: Any, out: Any) -> None:
+    """out = the sums of the columns of each matrix, of four rows each in double, in `room`."""
+    with cython.nogil:
+        for p in range(x.shape[0]):
+            for first in range(0, x.shape[2], 512):
+                last = min(first + 512, x.shape[2])
+                _column_sums(x, p, first, last, room)
+                for k in range(first, last):
+                    out[p, k] = room[k - first]
+
+
+def _column_sums(x: Any, p: Any, first: Any, last: Any, room: Any) -> None:
+    for k in range(last - first):
+        room[k] = 0
+    whole = x.shape[1] // 4 * 4
+    for i in range(0, whole, 4):
+        for k in range(last - first):
+            one = x[p, i, first + k] + x[p, i + 1, first + k]
+            other = x[p, i + 2, first + k] + x[p, i + 3, first + k]
+            room[k] += float(one + other)
+    for i in range(whole, x.shape[1]):
+        for k in range(last - first):
+            room[k] += float(x[p, i, first + k])

@@ -1,0 +1,134 @@
+/* NumPy's own inner loops over arrays that lie in one run, block by block and shared by a team,
+   without the interpreter's lock. They give an element the same bits however a run is cut
+   (docs/notes/eval.md), so this does. */
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#include <fenv.h>
+#include <numpy/arrayobject.h>
+#include <numpy/ufuncobject.h>
+
+enum { PASS_ARGS = 4, PASS_STEPS = 64, PASS_OPERANDS = 96, PASS_LINE = 64 };
+
+typedef struct {
+    char *start;
+    npy_intp step; /* in bytes; 0: one number */
+    npy_intp apart; /* of a register, from thread to thread; 0: of what lies in memory */
+} PassOperand;
+
+typedef struct {
+    PyUFuncGenericFunction loop;
+    void *data;
+    int many;
+    int args[PASS_ARGS];
+} PassStep;
+
+typedef struct {
+    PassOperand operands[PASS_OPERANDS];
+    PassStep steps[PASS_STEPS];
+    int many;
+} Passes;
+
+/* The bytes of an element whose loops ask nothing of Python; 0 of other types. */
+static npy_intp pass_item(int type) {
+    return type == NPY_FLOAT ? 4 : type == NPY_DOUBLE ? 8 : type == NPY_BOOL ? 1 : 0;
+}
+
+/* Whether it is an array of n elements in one run, or of no dims; or a register, of enough. */
+static int pass_operand(PassOperand *p, PyObject *o, npy_intp n, npy_intp room) {
+    if (!PyArray_CheckExact(o)) return 0;
+    PyArrayObject *a = (PyArrayObject *)o;
+    npy_intp item = pass_item(PyArray_TYPE(a));
+    if (!item || !PyArray_ISCARRAY_RO(a)) return 0;
+    p->start = PyArray_BYTES(a);
+    p->apart = room * item;
+    p->step = PyArray_NDIM(a) ? item : 0;
+    return !p->step || PyArray_SIZE(a) == n;
+}
+
+/* The loop for these types, the first as NumPy takes it; whether there is one. */
+static int pass_step(PassStep *s, PyObject *tuple, PyObject *operands) {
+    if (!PyTuple_CheckExact(tuple)) return 0;
+    PyUFuncObject *u = (PyUFuncObject *)PyTuple_GET_ITEM(tuple, 0);
+    int types[PASS_ARGS];
+    s->many = (int)PyTuple_GET_SIZE(tuple) - 1;
+    if (s->many > PASS_ARGS || s->many != u->nargs) return 0;
+    for (int i = 0; i < s->many; i++) {
+        s->args[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(tuple, i + 1));
+        types[i] = PyArray_TYPE((PyArrayObject *)PyTuple_GET_ITEM(operands, s->args[i]));
+    }
+    for (int k = 0; k < u->ntypes; k++) {
+        int i = 0;
+        while (i < s->many && u->types[k * s->many + i] == types[i]) i++;
+        if (i < s->many) continue;
+        s->loop = u->functions[k];
+        s->data = u->data[k];
+        return 1;
+    }
+    return 0;
+}
+
+/* Whether a result's memory is an operand's, other than element for element. */
+static int pass_crosses(const PassOperand *out, const PassOperand *in, npy_intp n) {
+    if (in->apart || (in->start == out->start && in->step == out->step)) return 0;
+    npy_intp length = in->step ? in->step * n : 16;
+    return in->start < out->start + out->step * n && out->start < in->start + length;
+}
+
+static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp block, int thread) {
+    char *at[PASS_ARGS];
+    npy_intp steps[PASS_ARGS];
+    for (; first < last; first += block) {
+        npy_intp n = last - first < block ? last - first : block;
+        for (int k = 0; k < p->many; k++) {
+            const PassStep *s = &p->steps[k];
+            for (int i = 0; i < s->many; i++) {
+                const PassOperand *o = &p->operands[s->args[i]];
+                at[i] = o->start + (o->apart ? o->apart * thread : o->step * first);
+                steps[i] = o->step;
+            }
+            s->loop(at, &n, steps, s->data);
+        }
+    }
+}
+
+/* Steps (ufunc, operands' numbers, of which the last is written) over n elements, `block` of them
+   at a time. From `registers` to `outs` operands are registers of a block for each thread. Whether
+   it is done (or would be, if that is what is asked): nothing is where types or layouts are others.
+*/
+static int passes_ran(PyObject *steps, PyObject *operands, npy_intp n, npy_intp block,
+                      int registers, int outs, int threads, int asked) {
+    Passes p;
+    if (!PyArray_API && _import_array() < 0) return -1;
+    if (!PyTuple_CheckExact(steps) || !PyTuple_CheckExact(operands)) return 0;
+    npy_intp many = PyTuple_GET_SIZE(operands);
+    p.many = (int)PyTuple_GET_SIZE(steps);
+    if (many > PASS_OPERANDS || p.many > PASS_STEPS || PyTuple_GET_SIZE(steps) > PASS_STEPS)
+        return 0;
+    for (int i = 0; i < many; i++) {
+        int own = i >= registers && i < outs;
+        if (!pass_operand(&p.operands[i], PyTuple_GET_ITEM(operands, i), own ? block * threads : n,
+                          own ? block : 0))
+            return 0;
+    }
+    for (int k = 0; k < p.many; k++)
+        if (!pass_step(&p.steps[k], PyTuple_GET_ITEM(steps, k), operands)) return 0;
+    for (int i = outs; i < many; i++) {
+        PyArrayObject *out = (PyArrayObject *)PyTuple_GET_ITEM(operands, i);
+        if (!p.operands[i].step || !PyArray_ISWRITEABLE(out)) return 0;
+        for (int k = 0; k < many; k++)
+            if (k != i && pass_crosses(&p.operands[i], &p.operands[k], n)) return 0;
+    }
+    if (asked) return 1;
+    Py_BEGIN_ALLOW_THREADS
+    if (threads < 2) {
+        pass_run(&p, 0, n, block, 0);
+    } else {
+        npy_intp each = (n / threads / PASS_LINE + 1) * PASS_LINE;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++)
+            pass_run(&p, t * each, (t + 1) * each < n ? (t + 1) * each : n, block, t);
+    }
+    feclearexcept(FE_ALL_EXCEPT);
+    Py_END_ALLOW_THREADS
+    return 1;
+}

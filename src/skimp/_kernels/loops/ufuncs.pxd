@@ -1,0 +1,12 @@
+# The types of ufuncs.py, for Cython alone.
+cimport cython
+
+cdef extern from "passes.h":
+    bint passes_ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
+                    int outs, int threads, bint asked) except -1
+
+cdef extern from "ufuncs.h":
+    object bare_ufunc(object function)
+
+cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
+               int outs, int threads, bint asked=*) except -1

@@ -1,0 +1,33 @@
+"""NumPy's own loops, called straight: small arrays, and long ones by a team."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+
+def ran(
+    steps: Any, operands: Any, n: Any, block: Any, registers: Any, outs: Any, threads: Any,
+    asked: Any = False,
+) -> Any:  # fmt: skip
+    """Steps (ufunc, numbers of operands, of which the last is written) over runs of n elements,
+    `block` of them at a time, by so many threads; from `registers` to `outs` operands are registers
+    of a block for each. By NumPy's own loops (`passes.h`). Whether it is done, as nothing is where
+    types or layouts are none of theirs; or whether it would be, if that is what is `asked`."""
+    if cython.compiled:
+        return passes_ran(steps, operands, n, block, registers, outs, threads, asked)  # type: ignore[name-defined] # noqa: F821
+    for first in range(0, 0 if asked else n, block):
+        last = min(first + block, n)
+        parts = [a.reshape(-1)[first:last] if a.ndim else a for a in operands]
+        for k in range(registers, outs):
+            parts[k] = operands[k][: last - first]
+        for ufunc, *args in steps:
+            *read, out = [parts[k] for k in args]
+            ufunc(*read, out=out)
+    return True
+
+
+def ufunc(function: Any) -> Any:
+    """A ufunc of NumPy's, whose loops are called straight where arrays are small (`ufuncs.h`)."""
+    return bare_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
