@@ -48,6 +48,7 @@ COSTS: Final[dict[Any, float]] = {
         _SLOW,
     ),
 }
+_NUMPYS: Final = {bare.ufunc(ufunc): ufunc for ufunc in COSTS}  # behind what calls them straight
 _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
 _LINE: Final = 64  # bytes
@@ -74,6 +75,7 @@ def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
 
 def run(ufunc: Any, *arrays: Any, out: Array) -> None:
     """ufunc(*arrays, out=out)"""
+    ufunc = _NUMPYS.get(ufunc, ufunc)
     read = _read(arrays, out) if out.size >= FROM else None
     if read is None or not _ran(ufunc, read, out):
         ufunc(*arrays, out=out)
@@ -81,6 +83,7 @@ def run(ufunc: Any, *arrays: Any, out: Array) -> None:
 
 def made(ufunc: Any, *arrays: Any) -> Any:
     """ufunc(*arrays), of arrays of one type and numbers."""
+    ufunc = _NUMPYS.get(ufunc, ufunc)
     like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
     if ufunc not in COSTS or like.dtype.char not in "fd" or not like.flags.c_contiguous:
         return ufunc(*arrays)

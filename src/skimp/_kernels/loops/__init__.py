@@ -5,6 +5,7 @@ itself, so that bits are NumPy's, but where a docstring says that sums are in la
 """
 
 from skimp._kernels.loops.draws import shuffled, stays
+from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.masks import filled, kept, passed
 from skimp._kernels.loops.normalization import columns, normed, normed_back, summed
 from skimp._kernels.loops.optimizers import (
@@ -29,9 +30,9 @@ from skimp._kernels.loops.softmax import (
 from skimp._kernels.loops.ufuncs import ran, ufunc
 
 __all__ = [
-    "accumulated", "adagrad", "adam", "added", "amsgrad", "columns", "filled", "gru_back",
-    "gru_shown", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
-    "momentum", "normed", "normed_back", "passed", "pooled", "pooled_back", "ran", "rmsprop",
-    "rmsprop_momentum", "sgd", "shuffled", "softmaxes", "softmaxes_back", "stays", "summed",
-    "topped", "ufunc", "weighed",
+    "accumulated", "adagrad", "adam", "added", "amsgrad", "brain_halved", "columns", "filled",
+    "gru_back", "gru_shown", "halved", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back",
+    "lstm_carried", "momentum", "normed", "normed_back", "passed", "pooled", "pooled_back", "ran",
+    "rmsprop", "rmsprop_momentum", "sgd", "shuffled", "softmaxes", "softmaxes_back", "stays",
+    "summed", "topped", "ufunc", "weighed", "widened",
 ]  # fmt: skip

@@ -7,8 +7,9 @@ from typing import Any
 import cython
 
 if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
+    from math import sqrt as root  # noqa: F401
 
-    from numpy import float32, float64
+    from numpy import float32, float64, ldexp, log, sqrt  # noqa: F401
 
     def _of(x: Any) -> Any:
         """Where an array's numbers are, to be read; and to be written."""

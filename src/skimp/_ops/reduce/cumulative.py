@@ -170,7 +170,7 @@ def _in_doubles(ufunc: Any, x: Array, dim: int) -> Array:
     if loops is not None:
         made = np.empty(x.shape, x.dtype)
         form = _around(x.shape, dim)
-        loops.summed(x.reshape(form), made.reshape(form))
+        loops.accumulated(x.reshape(form), made.reshape(form))
         return made
     found: Array = ufunc.accumulate(x.astype(np.float64, copy=False), dim)
     return found.astype(x.dtype, copy=False)
