@@ -436,7 +436,7 @@ def test_ops_of_halves_have_the_same_bits_with_loops(made: Any, kind: str) -> No
     def run() -> Any:
         half = getattr(skimp, kind)
         x = skimp.from_numpy(values).to(half)
-        y = [x + x.mT, (x * 3).exp(), x[1:].softmax(1), x[:, ::2] - 1]
+        y = [x + x.mT, (x * 3).exp(), x[:, ::2] - 1]
         return [each.float().numpy() for each in y]
 
     same_bits(made, run)
