@@ -213,16 +213,17 @@ def summed(x: Any, y: Any, sums: Any) -> None:
 
 def normed(
     x: Any, weight: Any, bias: Any, eps: Any, means: Any, variances: Any, kept: Any, moved: Any,
-    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any,
+    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any, first: Any,
+    last: Any,
 ) -> None:  # fmt: skip
-    """moments = mean and variance of each channel of x, which `mean` is, too, `rstd` one over the
-    deviation, and `slopes` and `shifts` the (a, b) of x * a + b; out = that. Of running `means` and
-    `variances` so much is `kept`, and added of the moments of a `sample`, so many times as large.
-    None of what is None."""
+    """moments = mean and variance of channels of x, from the `first` to the `last`, of which `mean`
+    is the former, too, `rstd` one over the deviation, and `slopes` and `shifts` the (a, b) of
+    x * a + b; out = that. Of running `means` and `variances` so much is `kept`, and added of the
+    moments of a `sample`, so many times as large. None of what is None."""
     with cython.nogil:
         _normed(
             x, weight, bias, eps, means, variances, kept, moved, sample, moments, mean, rstd,
-            slopes, shifts, out, 0, mean.shape[0],
+            slopes, shifts, out, first, last,
         )  # fmt: skip
 
 
@@ -271,15 +272,15 @@ def _norm_line(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
 
 def normed_back(
     g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
-    weight: Any, given: Any, dw: Any, db: Any, out: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """out = the gradient of what `normed` has read, from that of its result; dw, db = those of
     weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
     each channel, if `seen` is given. `given`: mean and deviation were not x's own."""
     with cython.nogil:
         _normed_back(
-            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, 0,
-            mean.shape[0],
+            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, first,
+            last,
         )  # fmt: skip
 
 
