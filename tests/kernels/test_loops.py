@@ -22,6 +22,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import skimp
 from skimp._kernels import activation, compiled, loops, pointwise, rows, sharing, teams
+from skimp._kernels import activation, channels_compiled, compiled, loops, pointwise, rows
 from skimp._kernels.random import draws, mt19937
 from skimp._kernels.random.mt19937 import Engine
 from skimp.cli import compiling, main
@@ -302,7 +303,7 @@ def test_sums_of_rows_are_those_of_doubles(made: Any, n: int) -> None:
     assert_array_equal(sums.view(np.int64), other.view(np.int64))
 
 
-@pytest.mark.parametrize("shape", [(3, 2, 5, 7), (2, 3, 33, 32)])
+@pytest.mark.parametrize("shape", [(3, 2, 5, 7), (1, 2, 35, 31)])
 @pytest.mark.parametrize(("hold", "far"), [(None, 0.5), (None, 3e4), ("relu", 0.5), ("relu6", 30)])
 def test_batch_norm_is_pytorchs(
     made: Any, hold: str | None, shape: Any, far: float, monkeypatch: pytest.MonkeyPatch
@@ -318,20 +319,36 @@ def test_batch_norm_is_pytorchs(
         one, line = lib.tensor(x, requires_grad=True), lib.tensor(affine, dtype=lib.float32)
         line.requires_grad_()
         old = [lib.zeros(shape[1]), lib.ones(shape[1])]
-        y = z = lib.nn.functional.batch_norm(one, *old, line[0], line[1], True, 0.3)
+        y = z = lib.nn.functional.batch_norm(one * 1, *old, *line, True, 0.3)
         if hold is not None:
             z = getattr(lib.nn.functional, hold)(y)
         z.backward(lib.tensor(g))
         return [each.detach().numpy() for each in (z, one.grad, line.grad, *old)]
 
     found = []
-    for defer in ("always", "never"):
-        with config.using(defer=defer):
+    for defer, piece in (("always", 1 << 19), ("never", 64)):
+        monkeypatch.setattr(channels_compiled, "_PIECE", piece)
+        with config.using(defer=defer, threads=2, threads_from=0):
             found.append(run(skimp))
     for one, other, theirs in zip(*found, run(torch), strict=True):
         assert one.tobytes() == other.tobytes()
         # what is near 0 may pass by the one and not by the other, and x * a is large, too
         assert (abs(one - theirs) > 1e-5 * max(1, far) + 1e-4 * abs(theirs)).mean() < 2e-3
+
+
+@pytest.mark.parametrize("shape", [(1, 65, 3), (2, 70, 600), (1, 131, 1)])
+def test_sums_of_columns(made: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(5).standard_normal(shape).astype("f")
+    out, other, room = np.empty(shape[::2], "f"), np.empty(shape[::2], "f"), np.empty(512)
+    made.columns(x, room, out)
+    assert_allclose(out, x.sum(1, dtype=float), rtol=1e-6, atol=1e-6)
+    loops.columns(x, room, other)
+    assert_array_equal(out, other)
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    same = skimp.tensor(x).sum(1).numpy()
+    assert_array_equal(same, out if shape[2] > 1 else same)
+    gaps = skimp.tensor(np.concatenate([x, x], 2))[:, :, : shape[2]]
+    assert_array_equal(gaps.sum(1).numpy(), same)
 
 
 def test_all_equal_images_have_no_variance(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,6 +372,8 @@ def test_maxima_of_windows_are_numpys_and_pytorchs(
     found = []
     for lib, found_ in ((skimp, None), (skimp, made), (torch, None)):
         monkeypatch.setattr(compiled, "loops", lambda found_=found_: found_)
+    for lib, used in ((skimp, None), (skimp, made), (torch, None)):
+        monkeypatch.setattr(compiled, "loops", lambda used=used: used)
         one = lib.tensor(x, requires_grad=True)
         y, places = lib.nn.functional.max_pool2d(one, 2, return_indices=True)
         y.backward(lib.arange(y.numel()).reshape(y.shape) - 5.0)

@@ -8,16 +8,19 @@ NumPy, and images are read where they lie, or by rows, with the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from skimp._kernels import compiled
+from skimp._kernels.threads import share
 
 Array = np.ndarray[Any, Any]
 
 _FLOAT: Final = np.dtype(np.float32)
 _DOUBLE: Final = np.dtype(np.float64)
+_PIECE: Final = 1 << 19  # elements of channels that one call goes through
 _NOTHING: Final = None, None, None, 0.0, 0.0
 
 
@@ -31,12 +34,16 @@ def type_of_sums(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _DOUBLE if adds(dtype) else dtype
 
 
-def summed(x: Array, y: Array) -> Array:
-    """The sum of each row, and that of its products with the other's, (2, rows, 1)."""
-    sums = np.empty((2, len(x), 1), _DOUBLE)
+def summed(x: Array, y: Array, sums: Array) -> None:
+    """sums = those of rows, and of their products with the other's, (2, rows, 1)."""
     rows = np.ascontiguousarray(x)
-    compiled.loops().summed(rows, rows if y is x else np.ascontiguousarray(y), sums[..., 0])
-    return sums
+    loops, other = compiled.loops(), rows if y is x else np.ascontiguousarray(y)
+    if sums.flags.c_contiguous:
+        loops.summed(rows, other, sums[..., 0])
+        return
+    made = np.empty((2, len(x)), _DOUBLE)
+    loops.summed(rows, other, made)
+    sums[..., 0] = made
 
 
 def normed(
@@ -44,9 +51,10 @@ def normed(
     eps: float,
     weight: Array | None,
     bias: Array | None,
-    running: Any,
+    running: Sequence[Array],
     moving: tuple[Any, Any, float],
     made: bool,
+    threads: int,
 ) -> tuple[Any, ...] | None:
     """(moments, mean, rstd, a, b, x * a + b), the last None if it is not to be `made`, of images;
     moves the `running` statistics, if any, of which so much is kept (`moving`), and added of the
@@ -55,12 +63,13 @@ def normed(
     loops = compiled.taking(*given)
     if loops is None:
         return None
-    count = x.shape[1]
+    n, count = x.shape[:2]
     moments, numbers = np.empty((2, count)), [np.empty(count, _FLOAT) for _ in range(4)]
     out = np.empty(x.shape, _FLOAT) if made else None
-    rows, into = [None if a is None else a.reshape(x.shape[0] * count, -1) for a in (x, out)]
-    means, variances = running or (None, None)
-    loops.normed(rows, weight, bias, eps, means, variances, *moving, moments, *numbers, into)
+    rows, into = [None if a is None else a.reshape(n * count, -1) for a in (x, out)]
+    means = running or (None, None)
+    args = rows, weight, bias, eps, *means, *moving, moments, *numbers, into
+    _each(loops.normed, args, count, x.size, threads)
     return moments, *numbers, out
 
 
@@ -72,6 +81,7 @@ def normed_back(
     weight: Array | None,
     given: bool,
     out: Array,
+    threads: int,
     passed: tuple[Any, ...] = _NOTHING,
 ) -> tuple[Array, Array] | None:
     """out = the gradient of images, from that of what `normed` makes of them; those of weight and
@@ -81,10 +91,26 @@ def normed_back(
     loops = compiled.taking(*arrays)
     if loops is None:
         return None
-    count = x.shape[1]
-    rows = x.shape[0] * count, -1
+    n, count = x.shape[:2]
     dw, db = np.empty(count, _FLOAT), np.empty(count, _FLOAT)
-    own, other, into = g.reshape(rows), x.reshape(rows), out.reshape(rows)
-    seen = None if passed[0] is None else passed[0].reshape(rows)
-    loops.normed_back(own, other, seen, *passed[1:], mean, rstd, weight, given, dw, db, into)
+    seen, *limits = passed
+    images = [None if a is None else a.reshape(n * count, -1) for a in (g, x, seen, out)]
+    args = *images[:3], *limits, mean, rstd, weight, given, dw, db, images[3]
+    _each(loops.normed_back, args, count, x.size, threads)
     return dw, db
+
+
+def _each(loop: Any, args: tuple[Any, ...], channels: int, size: int, threads: int) -> None:
+    """`loop` for all channels, of so many elements: a few at a time where these are many, so that
+    a signal comes between, and threads share them."""
+    if size <= _PIECE:
+        loop(*args, 0, channels)
+        return
+    step = max(1, channels * _PIECE // size)
+    starts = iter(range(0, channels, step))  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        for first in starts:
+            loop(*args, first, min(first + step, channels))
+
+    share(work, threads)

@@ -17,7 +17,7 @@ cpdef summed(const float[:, ::1] x, const float[:, ::1] y, double[:, ::1] sums)
 cpdef normed(const float[:, ::1] x, const float[::1] weight, const float[::1] bias, double eps,
              float[::1] means, float[::1] variances, float kept, float moved, double sample,
              double[:, ::1] moments, float[::1] mean, float[::1] rstd, float[::1] slopes,
-             float[::1] shifts, float[:, ::1] out)
+             float[::1] shifts, float[:, ::1] out, Py_ssize_t first, Py_ssize_t last)
 
 @cython.locals(channels=Py_ssize_t, images=Py_ssize_t, many=double, c=Py_ssize_t, i=Py_ssize_t,
                r=Py_ssize_t, total=double,
@@ -36,7 +36,8 @@ cdef inline void _norm_line(const float[:, ::1] x, Py_ssize_t r, float a, float 
 cpdef normed_back(const float[:, ::1] g, const float[:, ::1] x, const float[:, ::1] seen,
                   const float[::1] slopes, const float[::1] shifts, float low, float high,
                   const float[::1] mean, const float[::1] rstd, const float[::1] weight,
-                  bint given, float[::1] dw, float[::1] db, float[:, ::1] out)
+                  bint given, float[::1] dw, float[::1] db, float[:, ::1] out,
+                  Py_ssize_t first, Py_ssize_t last)
 
 @cython.locals(channels=Py_ssize_t, images=Py_ssize_t, many=double, c=Py_ssize_t, i=Py_ssize_t,
                r=Py_ssize_t, total=double,

@@ -141,9 +141,7 @@ def _any(marks: Array) -> bool:
 def _sums_of_rows(flat: Array, other: Array) -> Array:
     """The sum of each row and that of its products with the other, (2, rows, 1): of a few rows at
     a time, which stay in the cache."""
-    if channels_compiled.adds(flat.dtype):
-        return channels_compiled.summed(flat, other)
-    sums = np.empty((2, len(flat), 1), flat.dtype)
+    sums = np.empty((2, len(flat), 1), channels_compiled.type_of_sums(flat.dtype))
     if flat.size <= _UNIT:
         _add_up(flat, other, sums)
         return sums
@@ -165,6 +163,9 @@ def _sums_of_rows(flat: Array, other: Array) -> Array:
 
 def _add_up(flat: Array, other: Array, sums: Array) -> None:
     """BLAS takes twice as long as einsum for rows of less than its vectors."""
+    if channels_compiled.adds(flat.dtype):
+        channels_compiled.summed(flat, other, sums)
+        return
     length = flat.shape[1]
     if length > RUN:
         sums[0], sums[1] = row_sums(flat), row_products(flat, other)
@@ -219,7 +220,7 @@ def back_of_small(
     g = np.ascontiguousarray(g)
     if channels_compiled.adds(x.dtype):
         out = np.empty(x.shape, x.dtype)
-        made = channels_compiled.normed_back(g, x, mean, rstd, weight, given, out)
+        made = channels_compiled.normed_back(g, x, mean, rstd, weight, given, out, 1)
         if made is not None:
             return out, *made
     *line, dw, db = _line_of(g, x, mean, rstd, weight, given)
@@ -244,15 +245,16 @@ def back_of_rows(
     made: tuple[Array, Array] | None
     values, source = x._skimp_array(), _source(g)
     numbers = values, mean, rstd, weight, given
+    where = into, threads_for(into.size, _STEPS)
     if isinstance(source, np.ndarray) and _in_place(source, values, into):
-        made = quietly(channels_compiled.normed_back, source, *numbers, into)
+        made = quietly(channels_compiled.normed_back, source, *numbers, *where)
         if made is not None:
             return made
         own, (*line, dw, db) = source, quietly(_line_of, source, *numbers)
     else:
         passed = rectified(source) if source.dtype == into.dtype else None
         if passed is not None and (beside := passed.by_channel()) is not None:
-            made = quietly(channels_compiled.normed_back, passed.g, *numbers, into, beside)
+            made = quietly(channels_compiled.normed_back, passed.g, *numbers, *where, beside)
             if made is not None:
                 return made
         apart = quietly(far, mean, rstd)
@@ -505,7 +507,9 @@ def normalized(
     moments of x, which has rows, if there are no others. Moves the `running` statistics, if any."""
     if whole is None and x is not None and channels_compiled.adds(x.dtype):
         moving = *kept(momentum, x.dtype)[::-1], n / max(1, n - 1)
-        found = channels_compiled.normed(x, eps, weight, bias, running, moving, made)
+        found = channels_compiled.normed(
+            x, eps, weight, bias, running, moving, made, threads_for(x.size, _PASSES)
+        )
         if found is not None:
             return found
     if whole is None:
