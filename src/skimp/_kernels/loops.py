@@ -14,7 +14,8 @@ if not cython.compiled:
 
 __all__ = [
     "adagrad", "adam", "added", "amsgrad", "filled", "gru_back", "gru_shown", "kept", "lstm_back",
-    "lstm_carried", "momentum", "passed", "rmsprop", "rmsprop_momentum", "sgd", "stays", "weighed",
+    "lstm_carried", "momentum", "passed", "rmsprop", "rmsprop_momentum", "sgd", "sparse_adam",
+    "stays", "weighed",
 ]  # fmt: skip
 
 
@@ -358,3 +359,21 @@ def _adagrad(p: Any, v: Any, g: Any, numbers: Any) -> None:
         square = v[i] + x * x
         v[i] = square
         p[i] = p[i] - size * x / (sqrt(square) + eps)
+
+
+def sparse_adam(p: Any, m: Any, v: Any, places: Any, rows: Any, numbers: Any) -> Any:
+    """Adam's in rows at places, each of which is there once, by the rows of a gradient; whether it
+    is done, as nothing is where a place is not one of the parameter's."""
+    if _lie_outside(places, p.shape[0]):
+        return False
+    weight, rest, size, eps = numbers[0], numbers[1], numbers[2], numbers[3]
+    for i in range(places.shape[0]):
+        at = places[i]
+        for k in range(p.shape[1]):
+            x = rows[i, k]
+            mean = (x - m[at, k]) * weight + m[at, k]
+            square = (x * x - v[at, k]) * rest + v[at, k]
+            m[at, k] = mean
+            v[at, k] = square
+            p[at, k] = mean / (sqrt(square) + eps) * size + p[at, k]
+    return True
