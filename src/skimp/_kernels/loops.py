@@ -205,7 +205,7 @@ def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
 
 
 def sgd(jobs: Any, numbers: Any) -> None:
-    """p -= lr * g"""
+    """SGD's: p -= lr * g"""
     for p, g in jobs:
         if p.shape[0] < 16384:
             _sgd(p, g, numbers)
@@ -224,7 +224,8 @@ def _sgd(p: Any, g: Any, numbers: Any) -> None:
 
 
 def momentum(jobs: Any, numbers: Any) -> None:
-    """SGD's later steps: b = old * b + new * g, p -= lr * (b + more * ...)"""
+    """SGD's with momentum, but for the first: b = keep * b + new * g, and p -= lr * b or, if it is
+    `nesterov`, lr * (g + keep * b)."""
     for p, b, g in jobs:
         if p.shape[0] < 16384:
             _momentum(p, b, g, numbers)
@@ -245,7 +246,8 @@ def _momentum(p: Any, b: Any, g: Any, numbers: Any) -> None:
 
 
 def adam(jobs: Any, numbers: Any) -> None:
-    """Adam's: means of the gradient, from whichever end is `near`, and of its square."""
+    """Adam's: the mean of the gradient moves by a `weight` from the old one if that is `near`, else
+    from the gradient; `size` and `root` correct the means' beginning."""
     for p, m, v, g in jobs:
         if p.shape[0] < 16384:
             _adam(p, m, v, g, numbers)
